@@ -1,0 +1,27 @@
+# Every build option, and what the compiler is told.
+option(LIMBER_TESTS "Build the tests" ON)
+option(LIMBER_FUZZ "Build the libFuzzer targets (clang)" OFF)
+set(LIMBER_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON) # _GNU_SOURCE things: memfd, sched_getaffinity
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+
+add_compile_definitions(_GNU_SOURCE)
+add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror
+                    -fno-math-errno -ffp-contract=off)
+if(LIMBER_SANITIZE)
+  add_compile_options(-fsanitize=${LIMBER_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LIMBER_SANITIZE})
+endif()
+if(LIMBER_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+find_package(Threads REQUIRED)

@@ -1,0 +1,32 @@
+# lb_room(NAME FILES f.c ... [USES room ...] [LIBS lib ...])
+#   One room of the house: a static library room_NAME with its sources, all
+#   named explicitly. USES are the rooms it may include.
+function(lb_room name)
+  cmake_parse_arguments(R "" "" "FILES;USES;LIBS" ${ARGN})
+  add_library(room_${name} STATIC ${R_FILES})
+  target_include_directories(room_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  foreach(use ${R_USES})
+    target_link_libraries(room_${name} PUBLIC room_${use})
+  endforeach()
+  target_link_libraries(room_${name} PUBLIC ${R_LIBS})
+endfunction()
+
+# lb_test(NAME FILE f.c USES room ...): a cmocka program, run by ctest.
+function(lb_test name)
+  if(NOT LIMBER_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(T "" "FILE" "USES" ${ARGN})
+  add_executable(test_${name} ${T_FILE})
+  set_target_properties(test_${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  foreach(use ${T_USES})
+    target_link_libraries(test_${name} PRIVATE room_${use})
+  endforeach()
+  target_link_libraries(test_${name} PRIVATE cmocka m)
+  add_test(NAME ${name} COMMAND test_${name})
+endfunction()
+
+if(LIMBER_TESTS)
+  enable_testing()
+endif()

@@ -1,0 +1,21 @@
+// base/alloc.h -- where tensor memory comes from: the caller's allocator, or
+// the C library's. Metadata always uses malloc.
+#ifndef LB_BASE_ALLOC_H
+#define LB_BASE_ALLOC_H
+
+#include <stddef.h>
+
+#define LB_TENSOR_ALIGN 64
+
+typedef struct lb_alloc {
+  void *(*alloc)(void *user, size_t size, size_t align);  // NULL: C library
+  void (*free)(void *user, void *p);
+  void *user;
+} lb_alloc;
+
+// `a` may be NULL: the C library. Aligned to LB_TENSOR_ALIGN; size 0 gives a
+// unique pointer. NULL when memory is out. Not cleared.
+void *lb_alloc_get(const lb_alloc *a, size_t size);
+void lb_alloc_put(const lb_alloc *a, void *p);  // NULL is fine
+
+#endif

@@ -1,0 +1,32 @@
+// base/file.h -- files as mapped bytes.
+#ifndef LB_BASE_FILE_H
+#define LB_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct lb_span {  // borrowed bytes
+  const uint8_t *data;
+  size_t size;
+} lb_span;
+
+// A read-only private mapping of a whole regular file. {0} is closed.
+typedef struct lb_file {
+  lb_span bytes;  // size 0: data is not NULL but may not be read
+  void *base;     // owned mapping, NULL when empty or closed
+} lb_file;
+
+lb_status lb_file_map(const char *path, lb_file *out);
+
+// Maps `relative` inside the folder of `model_path`. Absolute paths, "..", and
+// links that lead out of the folder are refused with LB_INVALID.
+lb_status lb_file_map_beside(const char *model_path, const char *relative,
+                             lb_file *out);
+void lb_file_close(lb_file *f);
+
+// Reads a small text file (procfs, sysfs) into buf, NUL-terminated.
+lb_status lb_file_read_small(const char *path, char *buf, size_t cap);
+
+#endif

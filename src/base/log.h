@@ -1,0 +1,27 @@
+// base/log.h -- lines for people, by level, to a callback.
+//
+// A sink belongs to a runtime; there is no global one. A NULL sink is silent.
+#ifndef LB_BASE_LOG_H
+#define LB_BASE_LOG_H
+
+#include "base/status.h"
+
+typedef enum lb_log_level {
+  LB_LOG_ERROR,
+  LB_LOG_WARN,
+  LB_LOG_INFO,
+  LB_LOG_DEBUG,
+} lb_log_level;
+
+typedef void lb_log_fn(void *user, int level, const char *line);
+
+typedef struct lb_log {
+  lb_log_fn *fn;  // NULL: standard error
+  void *user;
+  lb_log_level level;  // lines above it are dropped
+} lb_log;
+
+void lb_log_line(const lb_log *log, lb_log_level level, const char *fmt, ...)
+    LB_PRINTF(3, 4);
+
+#endif

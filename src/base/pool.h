@@ -1,0 +1,34 @@
+// base/pool.h -- one thread pool per runtime.
+//
+// A pool of n threads has n-1 workers; the caller is the n-th. Workers spin
+// only while some run is inside (enter/leave) and park when none is. No
+// affinity is set. A caller never runs another request's task: it helps with
+// its own job alone. After fork the child's pool starts its workers anew at
+// the next job.
+#ifndef LB_BASE_POOL_H
+#define LB_BASE_POOL_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct lb_pool lb_pool;
+
+// Work on items [begin, end). `worker` is in [0, threads).
+typedef void lb_pool_fn(void *user, int64_t begin, int64_t end, int worker);
+
+lb_status lb_pool_new(int threads, lb_pool **out);
+void lb_pool_free(lb_pool *p);  // joins the workers; NULL is fine
+int lb_pool_threads(const lb_pool *p);  // 1 for NULL
+
+// A run brackets its jobs, so that workers know when to spin.
+void lb_pool_enter(lb_pool *p);
+void lb_pool_leave(lb_pool *p);
+
+// Calls fn over [0, n) in chunks of `grain` items and returns when all are
+// done. Chunk bounds depend on n and grain alone, never on the thread count.
+// A NULL pool, one thread or a single chunk runs on the caller.
+void lb_pool_for(lb_pool *p, int64_t n, int64_t grain, lb_pool_fn *fn,
+                 void *user);
+
+#endif

@@ -1,0 +1,33 @@
+// base/tensor.h -- a view of elements in memory: no ownership, any strides.
+#ifndef LB_BASE_TENSOR_H
+#define LB_BASE_TENSOR_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+#define LB_MAX_RANK 12
+
+typedef struct lb_tensor {
+  lb_dtype dtype;  // LB_NONE: absent
+  int rank;
+  int64_t dims[LB_MAX_RANK];
+  int64_t strides[LB_MAX_RANK];  // in elements; 0 repeats, negative reverses
+  void *data;  // borrowed; element [0,...,0]; may be unaligned (mapped weights)
+} lb_tensor;
+
+// Row-major strides from dims.
+void lb_tensor_dense(lb_tensor *t);
+bool lb_tensor_is_dense(const lb_tensor *t);
+int64_t lb_tensor_count(const lb_tensor *t);  // elements; dims were checked
+size_t lb_tensor_bytes(const lb_tensor *t);   // count * size of dtype
+
+// Elements of dims, with overflow and negative dims as errors.
+lb_status lb_dims_count(int rank, const int64_t *dims, int64_t *out);
+
+// "[1,3,48,320]" into buf (cap >= 1), cut off if too long; returns buf.
+char *lb_dims_print(int rank, const int64_t *dims, char *buf, size_t cap);
+
+// Elementwise copy between equal dims and dtypes, any strides on both sides.
+void lb_tensor_copy(const lb_tensor *from, const lb_tensor *to);
+
+#endif

@@ -1,0 +1,53 @@
+// graph/op.h -- the operators, from ops.def.
+#ifndef LB_GRAPH_OP_H
+#define LB_GRAPH_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef enum lb_op {
+#define LB_OP(id, ...) LB_OP_##id,
+#include "graph/ops.def"
+  LB_OP_COUNT
+} lb_op;
+
+typedef enum lb_op_class {
+  LB_CLASS_ELEMENTWISE,
+  LB_CLASS_CONTRACTION,
+  LB_CLASS_REDUCTION,  // rows in, rows or less out: softmax and norms too
+  LB_CLASS_WINDOW,     // pooling, resampling
+  LB_CLASS_MOVEMENT,   // elements go elsewhere unchanged
+  LB_CLASS_VIEW,       // same elements seen with other dims or strides
+  LB_CLASS_CREATE,     // output from shapes or scalars alone
+  LB_CLASS_RECURRENT,
+  LB_CLASS_SEARCH,     // sorting, selection, indices
+  LB_CLASS_CONTROL,    // has regions; the planner runs it, not a kernel
+} lb_op_class;
+
+enum {
+  LB_OPF_DYNAMIC = 1,  // the kernel decides the output's dims
+  LB_OPF_RANDOM = 2,   // two runs may differ: never folded, never merged
+};
+
+struct lb_infer;
+typedef lb_status lb_shape_fn(struct lb_infer *c);
+
+typedef struct lb_op_info {
+  const char *name;    // ONNX op_type
+  const char *domain;  // "" or "ai.onnx.ml", ...
+  int min_in, max_in;  // max_in -1: any number
+  int max_out;         // -1: any number
+  lb_op_class cls;
+  uint32_t deciding;  // bit i: contents of input i decide output shapes
+  uint32_t flags;     // LB_OPF_*
+  lb_shape_fn *shape;
+} lb_op_info;
+
+extern const lb_op_info lb_op_infos[LB_OP_COUNT];
+
+// LB_OP_COUNT if unknown. Domain "ai.onnx" is "".
+lb_op lb_op_find(const char *domain, const char *name);
+
+#endif
