@@ -9,12 +9,13 @@
 
 typedef struct lb_alloc {
   void *(*alloc)(void *user, size_t size, size_t align);  // NULL: C library
-  void (*free)(void *user, void *p);
+  void (*free)(void *user, void *p);  // NULL: memory is never given back
   void *user;
 } lb_alloc;
 
 // `a` may be NULL: the C library. Aligned to LB_TENSOR_ALIGN; size 0 gives a
-// unique pointer. NULL when memory is out. Not cleared.
+// unique pointer. NULL when memory is out, or when the caller's allocator
+// breaks the alignment. Not cleared.
 void *lb_alloc_get(const lb_alloc *a, size_t size);
 void lb_alloc_put(const lb_alloc *a, void *p);  // NULL is fine
 

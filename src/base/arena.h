@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct lb_arena {
-  struct lb_block *head;  // owned; newest first
+  struct lb_block *head;  // owned; the block being filled, then the others
   size_t block_size;
   size_t used;  // bytes of all blocks, headers included
 } lb_arena;

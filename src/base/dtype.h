@@ -33,8 +33,8 @@ typedef enum lb_dtype {
 size_t lb_dtype_size(lb_dtype t);       // 0 for LB_NONE
 const char *lb_dtype_name(lb_dtype t);  // "float32"; "none"
 bool lb_dtype_is_float(lb_dtype t);
-bool lb_dtype_is_signed(lb_dtype t);    // signed integers
-bool lb_dtype_is_integer(lb_dtype t);   // signed or unsigned, not bool
+bool lb_dtype_is_signed(lb_dtype t);   // signed integers
+bool lb_dtype_is_integer(lb_dtype t);  // signed or unsigned, not bool
 
 // Round to nearest, ties to even; NaN stays NaN.
 float lb_f16_to_f32(uint16_t h);

@@ -26,7 +26,8 @@ lb_status lb_file_map_beside(const char *model_path, const char *relative,
                              lb_file *out);
 void lb_file_close(lb_file *f);
 
-// Reads a small text file (procfs, sysfs) into buf, NUL-terminated.
+// Reads a small text file (procfs, sysfs) into buf, NUL-terminated. One that
+// does not fit is LB_INVALID.
 lb_status lb_file_read_small(const char *path, char *buf, size_t cap);
 
 #endif

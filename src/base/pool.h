@@ -18,7 +18,7 @@ typedef struct lb_pool lb_pool;
 typedef void lb_pool_fn(void *user, int64_t begin, int64_t end, int worker);
 
 lb_status lb_pool_new(int threads, lb_pool **out);
-void lb_pool_free(lb_pool *p);  // joins the workers; NULL is fine
+void lb_pool_free(lb_pool *p);          // joins the workers; NULL is fine
 int lb_pool_threads(const lb_pool *p);  // 1 for NULL
 
 // A run brackets its jobs, so that workers know when to spin.

@@ -24,7 +24,7 @@ void lb_strbuf_puts(lb_strbuf *s, const char *text);
 void lb_strbuf_putn(lb_strbuf *s, const char *text, size_t n);
 void lb_strbuf_printf(lb_strbuf *s, const char *fmt, ...) LB_PRINTF(2, 3);
 void lb_strbuf_vprintf(lb_strbuf *s, const char *fmt, va_list ap);
-const char *lb_strbuf_str(const lb_strbuf *s);  // "" while empty; borrowed
+const char *lb_strbuf_str(const lb_strbuf *s);   // "" while empty; borrowed
 lb_status lb_strbuf_status(const lb_strbuf *s);  // LB_OOM if anything failed
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #define LB_MAX_RANK 12
+#define LB_MAX_COUNT (INT64_MAX / 16)  // elements; so bytes fit in any dtype
 
 typedef struct lb_tensor {
   lb_dtype dtype;  // LB_NONE: absent
@@ -21,13 +22,15 @@ bool lb_tensor_is_dense(const lb_tensor *t);
 int64_t lb_tensor_count(const lb_tensor *t);  // elements; dims were checked
 size_t lb_tensor_bytes(const lb_tensor *t);   // count * size of dtype
 
-// Elements of dims, with overflow and negative dims as errors.
+// Elements of dims. Negative dims are an error, and so is a product of the dims
+// other than 0 above LB_MAX_COUNT: no product of some of the dims overflows.
 lb_status lb_dims_count(int rank, const int64_t *dims, int64_t *out);
 
 // "[1,3,48,320]" into buf (cap >= 1), cut off if too long; returns buf.
 char *lb_dims_print(int rank, const int64_t *dims, char *buf, size_t cap);
 
 // Elementwise copy between equal dims and dtypes, any strides on both sides.
+// The two must not overlap.
 void lb_tensor_copy(const lb_tensor *from, const lb_tensor *to);
 
 #endif

@@ -1,0 +1,28 @@
+// base/alloc.c -- tensor memory, from the caller's allocator or the C library.
+#include "base/alloc.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+static void *c_alloc(size_t size) {
+  void *p = NULL;
+  return posix_memalign(&p, LB_TENSOR_ALIGN, size) == 0 ? p : NULL;
+}
+
+void *lb_alloc_get(const lb_alloc *a, size_t size) {
+  if (size == 0) size = 1;
+  if (!a || !a->alloc) return c_alloc(size);
+  void *p = a->alloc(a->user, size, LB_TENSOR_ALIGN);
+  if ((uintptr_t)p % LB_TENSOR_ALIGN == 0) return p;
+  lb_alloc_put(a, p);
+  return NULL;
+}
+
+void lb_alloc_put(const lb_alloc *a, void *p) {
+  if (!p) return;
+  if (!a || !a->alloc) {
+    free(p);
+  } else if (a->free) {
+    a->free(a->user, p);
+  }
+}

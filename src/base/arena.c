@@ -1,0 +1,123 @@
+// base/arena.c -- bump allocation, freed all at once.
+#include "base/arena.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lb_block {
+  struct lb_block *next;  // owned
+  size_t cap;             // of data
+  size_t used;
+  unsigned char data[];
+};
+
+static struct lb_block *block_new(size_t cap) {
+  struct lb_block *b = NULL;
+  if (cap > SIZE_MAX - sizeof *b) return NULL;
+  b = malloc(sizeof *b + cap);
+  if (!b) return NULL;
+  b->next = NULL;
+  b->cap = cap;
+  b->used = 0;
+  return b;
+}
+
+// NULL when the block has no room left for it.
+static void *block_carve(struct lb_block *b, size_t size, size_t align) {
+  uintptr_t at = (uintptr_t)(b->data + b->used);
+  size_t pad = (size_t)(-at & (align - 1));
+  size_t room = b->cap - b->used;
+  if (pad > room || size > room - pad) return NULL;
+  void *p = b->data + b->used + pad;
+  b->used += pad + size;
+  return p;
+}
+
+void lb_arena_init(lb_arena *a, size_t block_size) {
+  *a = (lb_arena){.block_size = block_size};
+}
+
+static void free_blocks(struct lb_block *b) {
+  while (b) {
+    struct lb_block *next = b->next;
+    free(b);
+    b = next;
+  }
+}
+
+void lb_arena_fini(lb_arena *a) {
+  free_blocks(a->head);
+  a->head = NULL;
+  a->used = 0;
+}
+
+// Takes the largest block out of the list, or NULL when there is none.
+static struct lb_block *take_largest(lb_arena *a) {
+  struct lb_block **at = &a->head;
+  for (struct lb_block **i = &a->head; *i; i = &(*i)->next)
+    if ((*i)->cap > (*at)->cap) at = i;
+  struct lb_block *b = *at;
+  if (b) *at = b->next;
+  return b;
+}
+
+void lb_arena_reset(lb_arena *a) {
+  struct lb_block *keep = take_largest(a);
+  free_blocks(a->head);
+  a->head = keep;
+  a->used = 0;
+  if (!keep) return;
+  keep->next = NULL;
+  keep->used = 0;
+  a->used = sizeof *keep + keep->cap;
+}
+
+// A block made for one large request goes behind the head, so that the room
+// left in the head is not lost to the small requests that follow.
+static void link_block(lb_arena *a, struct lb_block *b) {
+  if (a->head && b->cap > a->block_size) {
+    b->next = a->head->next;
+    a->head->next = b;
+  } else {
+    b->next = a->head;
+    a->head = b;
+  }
+  a->used += sizeof *b + b->cap;
+}
+
+void *lb_arena_alloc(lb_arena *a, size_t size, size_t align) {
+  assert(align && (align & (align - 1)) == 0);
+  void *p = a->head ? block_carve(a->head, size, align) : NULL;
+  if (p || size > SIZE_MAX - align) return p;
+  size_t cap = size + align > a->block_size ? size + align : a->block_size;
+  struct lb_block *b = block_new(cap);
+  if (!b) return NULL;
+  link_block(a, b);
+  return block_carve(b, size, align);
+}
+
+void *lb_arena_zalloc(lb_arena *a, size_t size, size_t align) {
+  void *p = lb_arena_alloc(a, size, align);
+  if (p) memset(p, 0, size);
+  return p;
+}
+
+char *lb_arena_strndup(lb_arena *a, const char *s, size_t n) {
+  if (n == SIZE_MAX) return NULL;
+  char *p = lb_arena_alloc(a, n + 1, 1);
+  if (!p) return NULL;
+  if (n) memcpy(p, s, n);
+  p[n] = '\0';
+  return p;
+}
+
+char *lb_arena_strdup(lb_arena *a, const char *s) {
+  return lb_arena_strndup(a, s, strlen(s));
+}
+
+void *lb_arena_memdup(lb_arena *a, const void *p, size_t size, size_t align) {
+  void *copy = lb_arena_alloc(a, size, align);
+  if (copy && size) memcpy(copy, p, size);
+  return copy;
+}

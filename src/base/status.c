@@ -1,0 +1,102 @@
+// base/status.c -- errors: made, given a trail and notes, dropped.
+#include "base/status.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lb_error {
+  lb_code code;
+  char *message;    // owned
+  char where[240];  // places past its end are left out
+};
+
+// What making an error fails with. Shared, so never changed and never freed.
+static char no_memory_text[] = "out of memory";
+static struct lb_error no_memory = {
+    .code = LB_OOM, .message = no_memory_text, .where = ""};
+
+static const char *base_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+// Appends whole places only: a cut line number would mislead.
+static void add_place(struct lb_error *e, const char *file, int line) {
+  size_t len = strlen(e->where), room = sizeof e->where - len;
+  int n = snprintf(e->where + len, room, "%s%s:%d", len ? " < " : "",
+                   base_name(file), line);
+  if (n < 0 || (size_t)n >= room) e->where[len] = '\0';
+}
+
+lb_status lb_error_at(const char *file, int line, lb_code code, const char *fmt,
+                      ...) {
+  assert(code != LB_CODE_OK);
+  struct lb_error *e = malloc(sizeof *e);
+  if (!e) return (lb_status){&no_memory};
+  e->code = code;
+  e->where[0] = '\0';
+  va_list ap;
+  va_start(ap, fmt);
+  int n = vasprintf(&e->message, fmt, ap);
+  va_end(ap);
+  if (n < 0) {
+    free(e);
+    return (lb_status){&no_memory};
+  }
+  add_place(e, file, line);
+  return (lb_status){e};
+}
+
+lb_status lb_status_trail(lb_status s, const char *file, int line) {
+  if (s.err && s.err != &no_memory) add_place(s.err, file, line);
+  return s;
+}
+
+// Without memory for the note the message stays as it was.
+lb_status lb_status_note(lb_status s, const char *fmt, ...) {
+  if (!s.err || s.err == &no_memory) return s;
+  char *note = NULL, *joined = NULL;
+  va_list ap;
+  va_start(ap, fmt);
+  int n = vasprintf(&note, fmt, ap);
+  va_end(ap);
+  if (n < 0) return s;
+  if (asprintf(&joined, "%s: %s", note, s.err->message) >= 0) {
+    free(s.err->message);
+    s.err->message = joined;
+  }
+  free(note);
+  return s;
+}
+
+lb_code lb_status_code(lb_status s) { return s.err ? s.err->code : LB_CODE_OK; }
+
+const char *lb_status_message(lb_status s) {
+  return s.err ? s.err->message : "";
+}
+
+const char *lb_status_where(lb_status s) { return s.err ? s.err->where : ""; }
+
+const char *lb_code_name(lb_code code) {
+  static const char *const names[] = {
+      [LB_CODE_OK] = "ok",
+      [LB_INVALID] = "invalid",
+      [LB_UNSUPPORTED] = "unsupported",
+      [LB_OOM] = "out of memory",
+      [LB_IO] = "input/output",
+      [LB_DEVICE] = "device",
+      [LB_CANCELLED] = "cancelled",
+      [LB_INTERNAL] = "internal",
+  };
+  size_t i = (size_t)code;
+  return i < sizeof names / sizeof names[0] ? names[i] : "unknown";
+}
+
+void lb_status_drop(lb_status s) {
+  if (!s.err || s.err == &no_memory) return;
+  free(s.err->message);
+  free(s.err);
+}
