@@ -25,6 +25,7 @@ MODELS = {
     "vad.onnx": ("silero-vad==6.2.3", "data/silero_vad.onnx"),
     "vad-seq.onnx": ("faster-whisper==1.2.1", "assets/silero_vad_v6.onnx"),
     "magika.onnx": ("magika==1.0.3", "standard_v3_3/model.onnx"),
+    "magika-config.json": ("magika==1.0.3", "standard_v3_3/config.min.json"),
     "yolo.onnx": ("nudenet==3.4.2", "nudenet/320n.onnx"),
 }
 

@@ -1,0 +1,66 @@
+"""Options of the model tests, and one session per model and engine.
+
+--shapes N (or LIMBER_TEST_SHAPES): random shapes per model. --seed N: which.
+"""
+
+import functools
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import limber
+import reference
+import shapes
+
+MODELS = shapes.load()
+
+
+def pytest_addoption(parser):
+    count = int(os.environ.get("LIMBER_TEST_SHAPES", 10))
+    parser.addoption("--shapes", type=int, default=count)
+    parser.addoption("--seed", type=int, default=1)
+
+
+def pytest_generate_tests(metafunc):
+    """`model` runs a test for each model; `draw` for each random shape."""
+    if "draw" in metafunc.fixturenames:
+        count = metafunc.config.getoption("shapes")
+        seed = metafunc.config.getoption("seed")
+        draws = [(model, dims, seed + i) for model in MODELS.values()
+                 for i, dims in enumerate(model.draws(count, seed))]
+        metafunc.parametrize("draw", draws, ids=draw_id)
+    elif "model" in metafunc.fixturenames:
+        metafunc.parametrize("model", MODELS.values(), ids=lambda m: m.name)
+
+
+def draw_id(draw):
+    model, dims, seed = draw
+    text = ",".join(f"{symbol}={n}" for symbol, n in dims.items())
+    return f"{model.name}:{text}:{seed}"
+
+
+@functools.cache
+def engines(path):
+    """(Limber's session, the reference's session) of one model."""
+    return limber.InferenceSession(path), reference.session(path)
+
+
+@pytest.fixture
+def run_both():
+    """Runs a model by name on both engines; outputs must agree. Returns
+    Limber's, by name."""
+
+    def run(name, feeds):
+        ours, theirs = engines(MODELS[name].path)
+        names = [output.name for output in theirs.get_outputs()]
+        got, want = ours.run(None, feeds), theirs.run(None, feeds)
+        assert len(got) == len(want)
+        for output, a, b in zip(names, got, want):
+            reference.assert_close(output, a, b)
+        return dict(zip(names, got))
+
+    return run

@@ -1,0 +1,135 @@
+"""The other side of every comparison: ONNX Runtime, and what agreement means."""
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper, shape_inference
+
+# Agreement of final outputs: |a - b| <= ATOL + RTOL * |b|.
+ATOL, RTOL = 1e-4, 1e-3
+
+
+def session(model, optimised=True):
+    """An ONNX Runtime session for a path or for a model in memory."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    if not optimised:
+        level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.graph_optimization_level = level
+    return onnxruntime.InferenceSession(model, options,
+                                        ["CPUExecutionProvider"])
+
+
+def assert_close(name, got, want, atol=ATOL, rtol=RTOL):
+    assert got.dtype == want.dtype, f"{name}: {got.dtype}, not {want.dtype}"
+    assert got.shape == want.shape, f"{name}: {got.shape}, not {want.shape}"
+    if want.dtype.kind == "f":
+        np.testing.assert_allclose(got, want, rtol, atol, err_msg=name)
+    else:
+        np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+def relative_error(got, want):
+    """|got - want| / |want| in the L2 norm. Infinities must be equal and are
+    then left out; where all is zero, all must be zero."""
+    got, want = np.float64(got), np.float64(want)
+    finite = np.isfinite(want)
+    if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
+        return np.inf
+    error = np.linalg.norm(got[finite] - want[finite])
+    norm = np.linalg.norm(want[finite])
+    return 0.0 if error == 0 else error / norm if norm else np.inf
+
+
+def with_all_values(path):
+    """A copy of the model whose outputs are all its values, as bytes.
+
+    A value inside an If is passed out through every If around it; the branch
+    not taken gives a zero of the same type in its place.
+    """
+    model = shape_inference.infer_shapes(onnx.load(path))
+    declared = {output.name for output in model.graph.output}
+    for name, dtype in expose(model.graph, ""):
+        if name not in declared:
+            info = helper.make_empty_tensor_value_info(name)
+            info.type.tensor_type.elem_type = dtype
+            model.graph.output.append(info)
+    return model.SerializeToString()
+
+
+def expose(graph, prefix):
+    """Makes every value computed in `graph`, and in branches below it, a value
+    of `graph` itself. Returns (name, dtype) of each."""
+    dtypes = {v.name: v.type.tensor_type.elem_type
+              for v in (*graph.value_info, *graph.output)}
+    values = []
+    for node in graph.node:
+        if node.op_type == "Constant":
+            continue
+        values += [(o, dtypes[o]) for o in node.output if dtypes.get(o)]
+        if node.op_type == "If":
+            values += expose_branches(node, f"{prefix}{node.output[0]}/")
+    return values
+
+
+def expose_branches(node, prefix):
+    branches = [a.g for a in node.attribute if a.type == a.GRAPH]
+    inner = [expose(branch, f"{prefix}{i}/")
+             for i, branch in enumerate(branches)]
+    passed_out = []
+    for i, values in enumerate(inner):
+        for name, dtype in values:
+            outer = f"{prefix}{i}/{name}"
+            for j, branch in enumerate(branches):
+                inside = name if i == j else add_zero(branch, outer, dtype)
+                branch_output(branch, inside, f"{outer}@{j}", dtype)
+            node.output.append(outer)
+            passed_out.append((outer, dtype))
+    return passed_out
+
+
+def add_zero(branch, outer, dtype):
+    zero = np.zeros([], helper.tensor_dtype_to_np_dtype(dtype))
+    tensor = numpy_helper.from_array(zero)
+    name = outer + "/absent"
+    branch.node.append(helper.make_node("Constant", [], [name], value=tensor))
+    return name
+
+
+def branch_output(branch, inside, name, dtype):
+    """An Identity gives each branch output a name of its own: one value may
+    already be an output, and names must not repeat."""
+    branch.node.append(helper.make_node("Identity", [inside], [name]))
+    info = helper.make_empty_tensor_value_info(name)
+    info.type.tensor_type.elem_type = dtype
+    branch.output.append(info)
+
+
+def flops(path, feeds):
+    """Multiplications and additions of the contractions of one run."""
+    model = onnx.load(path)
+    values = dict(feeds)
+    values.update({i.name: numpy_helper.to_array(i)
+                   for i in model.graph.initializer})
+    for node in model.graph.node:
+        if node.op_type == "Constant":
+            values[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+    run = session(with_all_values(path), optimised=False)
+    names = [o.name for o in run.get_outputs()]
+    values.update(zip(names, run.run(names, feeds)))
+    return sum(node_flops(node, values) for node in model.graph.node)
+
+
+def node_flops(node, values):
+    shapes = [values[n].shape if n in values else () for n in node.input]
+    out = values[node.output[0]].size if node.output[0] in values else 0
+    if node.op_type == "Conv":
+        return 2 * out * int(np.prod(shapes[1][1:]))
+    if node.op_type == "ConvTranspose":
+        return 2 * int(np.prod(shapes[0])) * int(np.prod(shapes[1][1:]))
+    if node.op_type == "MatMul":
+        return 2 * out * shapes[0][-1]
+    if node.op_type == "LSTM":
+        steps = shapes[0][0] * shapes[0][1]
+        return 2 * steps * int(np.prod(shapes[1]) + np.prod(shapes[2]))
+    return 0

@@ -1,0 +1,118 @@
+"""Reads bench/shapes.def: which inputs a public model takes, at which shapes.
+
+    model = shapes.load()["minilm"]
+    for dims in model.draws(10, seed=1):    # {"batch": 1, "seq": 17}, ...
+        feeds = model.feeds(dims, seed=1)   # {"input_ids": array, ...}
+
+Equal seeds give equal draws and equal feeds.
+"""
+
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+DTYPES = {"f32": np.float32, "i64": np.int64, "i32": np.int32}
+
+
+def parse_range(text):
+    """All numbers that `n`, `{a..b}`, `{a..b/step}` or `{a,b}` stands for."""
+    inner = text[1:-1] if text[0] == "{" and text[-1] == "}" else text
+    if m := re.fullmatch(r"(\d+)\.\.(\d+)(?:/(\d+))?", inner):
+        first, last, step = (int(g or 1) for g in m.groups())
+        return range(first, last + 1, step)
+    return [int(n) for n in inner.split(",")]
+
+
+class Input:
+    """One line: name, dtype, dims (numbers or symbols), values."""
+
+    def __init__(self, line):
+        m = re.fullmatch(r"(\S+)\s+(\w+)\[(.*?)\]\s+(\S+)", line)
+        self.name, dtype, dims, self.values = m.groups()
+        self.dtype = DTYPES[dtype]
+        self.dims = [d for d in dims.split(",") if d]
+
+    def array(self, dims, rng):
+        shape = [dims[d] if d in dims else int(d) for d in self.dims]
+        return np.asarray(self.fill(shape, dims, rng)).astype(self.dtype)
+
+    def fill(self, shape, dims, rng):
+        if self.values in dims:
+            return np.full(shape, dims[self.values])
+        if self.values == "normal":
+            return rng.standard_normal(shape)
+        if self.values == "mask":
+            ones = rng.integers(1, shape[-1] + 1, [*shape[:-1], 1])
+            return np.arange(shape[-1]) < ones
+        low, high = map(int, self.values.split(".."))
+        if self.dtype is np.float32:
+            return rng.uniform(low, high, shape)
+        return rng.integers(low, high + 1, shape)
+
+
+class Model:
+    def __init__(self, name):
+        self.name = name
+        self.path = str(ROOT / "build" / "models" / f"{name}.onnx")
+        self.inputs = []
+        self.families = []  # each: symbol -> numbers
+
+    def smallest(self):
+        return {s: min(r) for s, r in self.families[0].items()}
+
+    def largest(self):
+        """The far corner of each family."""
+        return [{s: max(r) for s, r in f.items()} for f in self.families]
+
+    def two_smallest(self):
+        """The smallest shape, and the next along each symbol at once."""
+        family = self.families[0]
+        next_up = {s: sorted(r)[:2][-1] for s, r in family.items()}
+        return [self.smallest(), next_up]
+
+    def draws(self, count, seed):
+        """The smallest shape, one of batch 1, then anything. Shapes repeat
+        only where the families hold too few."""
+        rng = random.Random(f"{self.name} {seed}")
+        found = [self.smallest()]
+        while len(found) < count:
+            for _ in range(50):
+                dims = self.draw(rng, single=len(found) == 1)
+                if dims not in found:
+                    break
+            found.append(dims)
+        return found[:count]
+
+    def draw(self, rng, single):
+        families = self.families
+        if single:
+            families = [f | {"batch": [1]} for f in families
+                        if 1 in f.get("batch", [])] or families
+        family = rng.choice(families)
+        return {s: rng.choice(r) for s, r in family.items()}
+
+    def feeds(self, dims, seed):
+        words = [seed, *self.name.encode(), *dims.values()]
+        rng = np.random.default_rng(words)
+        return {i.name: i.array(dims, rng) for i in self.inputs}
+
+
+def load(path=ROOT / "bench" / "shapes.def"):
+    """name -> Model, in the file's order."""
+    models = {}
+    for line in Path(path).read_text().splitlines():
+        word, _, rest = line.split("#")[0].strip().partition(" ")
+        rest = rest.strip()
+        if word == "model":
+            model = models[rest] = Model(rest)
+        elif word == "input":
+            model.inputs.append(Input(rest))
+        elif word == "dims":
+            pairs = (pair.split("=") for pair in rest.split())
+            model.families.append({s: parse_range(r) for s, r in pairs})
+        elif word:
+            raise ValueError(f"{path}: what is '{line.strip()}'?")
+    return models
