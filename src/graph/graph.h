@@ -18,10 +18,14 @@
 #define LB_GRAPH_GRAPH_H
 
 #include "base/arena.h"
+#include "base/strbuf.h"
 #include "base/tensor.h"
 #include "graph/attr.h"
 #include "graph/op.h"
 #include "shape/dim.h"
+
+// Regions nest at most this deep; the main region is at depth 0.
+#define LB_MAX_NESTING 32
 
 // Contents of up to this many integers are followed through the graph.
 #define LB_MAX_KNOWN 64
@@ -56,11 +60,13 @@ struct lb_node {
   uint32_t id;  // unique in the graph
   lb_op op;
   const char *name;  // never ""; made from the operator if the model had none
+  lb_region *region;  // where it stands
   lb_value **in;
   lb_value **out;
   lb_attr *attrs;
   lb_region **regions;  // If: then, else; Loop, Scan: body
   uint32_t n_in, n_out, n_attrs, n_regions, n_captures;
+  uint32_t cap_attrs;
 };
 
 struct lb_region {
@@ -69,7 +75,8 @@ struct lb_region {
   lb_value **params;
   lb_node **nodes;
   lb_value **results;
-  uint32_t n_params, n_nodes, n_results, cap_nodes;
+  uint32_t n_params, n_nodes, n_results;
+  uint32_t cap_params, cap_nodes, cap_results;
 };
 
 struct lb_graph {
@@ -98,13 +105,22 @@ lb_status lb_const_ints(lb_graph *g, const char *name, const int64_t *v,
 lb_status lb_const_f32(lb_graph *g, const char *name, float v, lb_value **out);
 lb_status lb_const_i64(lb_graph *g, const char *name, int64_t v,
                        lb_value **out);  // rank 0
+// Appends; a parameter's region is set to r. Arrays made by hand work as well.
+lb_status lb_region_add_param(lb_region *r, lb_value *v);
+lb_status lb_region_add_result(lb_region *r, lb_value *v);
 // Arrays have the given sizes, filled with NULL; attrs are empty.
 lb_status lb_node_new(lb_region *r, lb_op op, const char *name, uint32_t n_in,
                       uint32_t n_out, lb_node **out);  // appended to r
 void lb_node_set_out(lb_node *n, uint32_t i, lb_value *v);
+// Appends without looking for another of that name. The struct is copied, what
+// it points to is borrowed and must live as long as the graph.
 lb_status lb_node_add_attr(lb_graph *g, lb_node *n, lb_attr attr);
+// These replace an attribute of that name; `name` and `v` are copied.
 lb_status lb_node_set_int(lb_graph *g, lb_node *n, const char *name,
                           int64_t v);
+lb_status lb_node_set_float(lb_graph *g, lb_node *n, const char *name, float v);
+lb_status lb_node_set_str(lb_graph *g, lb_node *n, const char *name,
+                          const char *v);
 
 // -- reading -----------------------------------------------------------------
 
