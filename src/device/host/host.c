@@ -1,0 +1,94 @@
+// device/host/host.c -- the table of operators, and what all of them share.
+#include "device/host/host.h"
+
+#include <string.h>
+
+#include "device/host/iter.h"
+
+// A row of ops.def without an lb_host_<Name> does not link.
+static lb_host_fn *const host_fns[LB_OP_COUNT] = {
+#define LB_OP(id, ...) [LB_OP_##id] = lb_host_##id,
+#define LB_CONTROL(id, ...)
+#include "graph/ops.def"
+};
+
+lb_status lb_host_run(lb_host_call *c) {
+  lb_host_fn *fn = host_fns[c->node->op];
+  lb_status st =
+      fn ? fn(c)
+         : lb_error(LB_INTERNAL, "a control operator reached the host device");
+  if (!lb_failed(st)) return st;
+  char label[160];
+  lb_node_label(c->node, label, sizeof label);
+  return lb_status_note(st, "%s", label);
+}
+
+lb_status lb_host_bad_dtype(const lb_host_call *c, lb_dtype t) {
+  return lb_error(LB_UNSUPPORTED, "%s does not take %s",
+                  lb_op_infos[c->node->op].name, lb_dtype_name(t));
+}
+
+lb_status lb_host_temp(lb_host_call *c, lb_dtype dtype, int rank,
+                       const int64_t *dims, lb_tensor *out) {
+  lb_tensor t = {.dtype = dtype, .rank = rank};
+  int64_t count;
+  LB_TRY(lb_dims_count(rank, dims, &count));
+  memcpy(t.dims, dims, (size_t)rank * sizeof *dims);
+  lb_tensor_dense(&t);
+  size_t bytes = lb_mul_sat((size_t)count, lb_dtype_size(dtype));
+  t.data = lb_arena_alloc(c->scratch, bytes, 64);
+  if (!t.data) return lb_oom();
+  *out = t;
+  return LB_OK;
+}
+
+lb_status lb_host_dense(lb_host_call *c, const lb_tensor *t, lb_dtype dtype,
+                        lb_tensor *out) {
+  if (t->dtype == dtype && lb_tensor_is_dense(t)) {
+    *out = *t;
+    return LB_OK;
+  }
+  LB_TRY(lb_host_temp(c, dtype, t->rank, t->dims, out));
+  lb_convert(c->pool, t, out);
+  return LB_OK;
+}
+
+lb_status lb_host_ints(lb_host_call *c, int i, const int64_t **out,
+                       int64_t *n) {
+  *out = NULL;
+  *n = 0;
+  if (i >= (int)c->node->n_in || c->in[i].dtype == LB_NONE) return LB_OK;
+  const lb_tensor *t = &c->in[i];
+  if (lb_dtype_is_float(t->dtype))
+    return lb_error(LB_INVALID, "input %d must hold integers, not %s", i,
+                    lb_dtype_name(t->dtype));
+  // Always a copy: callers read it as plain, aligned int64.
+  lb_tensor ints;
+  LB_TRY(lb_host_temp(c, LB_I64, t->rank, t->dims, &ints));
+  lb_convert(NULL, t, &ints);
+  *out = ints.data;
+  *n = lb_tensor_count(t);
+  return LB_OK;
+}
+
+lb_status lb_host_scalar(lb_host_call *c, int i, double dflt, double *out) {
+  *out = dflt;
+  if (i >= (int)c->node->n_in || c->in[i].dtype == LB_NONE) return LB_OK;
+  const lb_tensor *t = &c->in[i];
+  if (lb_tensor_count(t) != 1)
+    return lb_error(LB_INVALID, "input %d must hold one element, not %lld", i,
+                    (long long)lb_tensor_count(t));
+  lb_tensor one = *t, to = {.dtype = LB_F64, .data = out};
+  one.rank = 0;
+  return lb_host_convert(&one, &to);
+}
+
+lb_status lb_host_axis(const lb_host_call *c, int64_t axis, int rank,
+                       int *out) {
+  if (axis < -rank || axis >= rank)
+    return lb_error(
+        LB_INVALID, "%s: axis %lld is not in [%d, %d), the range for rank %d",
+        lb_op_infos[c->node->op].name, (long long)axis, -rank, rank, rank);
+  *out = (int)(axis < 0 ? axis + rank : axis);
+  return LB_OK;
+}

@@ -1,0 +1,50 @@
+// device/host/iter.h -- walks several strided tensors in step, row by row.
+//
+// The one way in which elementwise code meets strides and broadcasting: an
+// operator says what to do with a row of n elements whose operands start at
+// p[k] and lie step[k] bytes apart. Rows are as long as the layouts allow
+// (axes that all operands walk as one are merged), so dense tensors come as
+// one row, and a row function with a loop of its own for the dense case
+// vectorises.
+#ifndef LB_DEVICE_HOST_ITER_H
+#define LB_DEVICE_HOST_ITER_H
+
+#include "device/host/host.h"
+
+#define LB_ITER_MAX 6
+
+// Elements worth handing to another thread.
+#define LB_ITER_GRAIN 16384
+
+typedef struct lb_iter {
+  int n;          // operands
+  int rank;       // >= 1; the last axis is the row
+  int64_t count;  // of elements
+  int64_t dims[LB_MAX_RANK];
+  int64_t strides[LB_ITER_MAX][LB_MAX_RANK];  // in bytes
+  char *data[LB_ITER_MAX];                    // borrowed from the tensors
+} lb_iter;
+
+typedef void lb_row_fn(const void *user, int64_t n, char *const *p,
+                       const int64_t *step);
+
+// Operand 0 sets the dims; the others broadcast to them as in ONNX.
+void lb_iter_init(lb_iter *it, int n, const lb_tensor *const *operands);
+
+// Calls fn over all rows, in pieces on the pool (which may be NULL). Pieces
+// may cut a row.
+void lb_iter_run(const lb_iter *it, lb_pool *pool, lb_row_fn *fn,
+                 const void *user);
+
+// Both at once.
+void lb_each(lb_pool *pool, int n, const lb_tensor *const *operands,
+             lb_row_fn *fn, const void *user);
+
+// lb_host_convert on a pool; `from` broadcasts to the dims of `to`.
+void lb_convert(lb_pool *pool, const lb_tensor *from, const lb_tensor *to);
+
+// A dense tensor in scratch, contents undefined.
+lb_status lb_host_temp(lb_host_call *c, lb_dtype dtype, int rank,
+                       const int64_t *dims, lb_tensor *out);
+
+#endif
