@@ -1,0 +1,180 @@
+// base/cpu.c -- how much processor this process may use.
+//
+// A hierarchy is one tree of cgroups: v2's only one, or v1's for the cpu
+// controller. Both may be mounted at once; the smallest quota counts. Where a
+// container sees a subtree only, mountinfo tells which part of the process's
+// path the mount stands for.
+#include "base/cpu.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+typedef struct hierarchy {
+  char mount[PATH_MAX];  // where it is mounted
+  char top[PATH_MAX];    // the cgroup that is mounted there
+  char path[PATH_MAX];   // the cgroup of this process; "" if it has none
+} hierarchy;
+
+typedef struct cgroups {
+  hierarchy v1, v2;
+} cgroups;
+
+int lb_cpu_allowed(void) {
+  // The kernel refuses a set smaller than its own, so ask with larger ones.
+  for (size_t cpus = 1024; cpus <= 1 << 20; cpus *= 4) {
+    cpu_set_t *set = CPU_ALLOC(cpus);
+    if (!set) return 1;
+    size_t size = CPU_ALLOC_SIZE(cpus);
+    int found = sched_getaffinity(0, size, set) == 0;
+    int count = found ? CPU_COUNT_S(size, set) : 0;
+    CPU_FREE(set);
+    if (found) return count > 0 ? count : 1;
+  }
+  return 1;
+}
+
+// True if `word` is one of the comma-separated words of `list`.
+static bool has_word(const char *list, const char *word) {
+  size_t n = strlen(word);
+  for (const char *p = list; p;) {
+    size_t len = strcspn(p, ",\n");
+    if (len == n && memcmp(p, word, n) == 0) return true;
+    p = p[len] == ',' ? p + len + 1 : NULL;
+  }
+  return false;
+}
+
+static void set_text(char *to, const char *text) {
+  snprintf(to, PATH_MAX, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+// "0::/path" is v2, "4:cpu,cpuacct:/path" v1.
+static void read_membership(char *line, cgroups *c) {
+  char *controllers = strchr(line, ':');
+  char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+  if (!path) return;
+  *path++ = '\0';
+  controllers++;
+  if (!controllers[0])
+    set_text(c->v2.path, path);
+  else if (has_word(controllers, "cpu"))
+    set_text(c->v1.path, path);
+}
+
+// "36 35 98:0 /top /mount opts ... - cgroup2 source superopts"
+static void read_mount(char *line, cgroups *c) {
+  char *tail = strstr(line, " - ");
+  char top[PATH_MAX], mount[PATH_MAX], type[32], options[512];
+  if (!tail || sscanf(line, "%*s %*s %*s %4095s %4095s", top, mount) != 2)
+    return;
+  if (sscanf(tail, " - %31s %*s %511s", type, options) != 2) return;
+  hierarchy *h = NULL;
+  if (strcmp(type, "cgroup2") == 0)
+    h = &c->v2;
+  else if (strcmp(type, "cgroup") == 0 && has_word(options, "cpu"))
+    h = &c->v1;
+  if (!h) return;
+  set_text(h->mount, mount);
+  set_text(h->top, top);
+}
+
+static void each_line(const char *root, const char *path,
+                      void (*read)(char *line, cgroups *c), cgroups *c) {
+  char *full = NULL, *line = NULL;
+  size_t cap = 0;
+  if (asprintf(&full, "%s%s", root, path) < 0) return;
+  FILE *f = fopen(full, "re");
+  while (f && getline(&line, &cap, f) > 0) read(line, c);
+  if (f) fclose(f);
+  free(line);
+  free(full);
+}
+
+// The path below the mount: "" is the mount itself, which also stands in for
+// a path outside of it (another cgroup namespace).
+static const char *below_mount(const hierarchy *h) {
+  size_t n = strcmp(h->top, "/") == 0 ? 0 : strlen(h->top);
+  const char *rest = h->path + n;
+  if (strncmp(h->path, h->top, n) != 0 || rest[0] != '/') return "";
+  return strncmp(rest, "/..", 3) == 0 || !rest[1] ? "" : rest;
+}
+
+static bool read_in(const char *folder, const char *file, char *buf,
+                    size_t cap) {
+  char *path = NULL;
+  if (asprintf(&path, "%s/%s", folder, file) < 0) return false;
+  lb_status st = lb_file_read_small(path, buf, cap);
+  free(path);
+  bool found = !lb_failed(st);
+  lb_status_drop(st);
+  return found;
+}
+
+// Whole processors, rounded up; 0 for no quota.
+static int cpus_of(long long quota, long long period) {
+  if (quota <= 0 || period <= 0) return 0;
+  long long cpus = quota / period + (quota % period != 0);
+  return cpus < INT_MAX ? (int)cpus : INT_MAX;
+}
+
+// "50000 100000", or "max 100000", which does not scan.
+static int quota_v2(const char *folder) {
+  char text[128];
+  long long quota, period;
+  if (!read_in(folder, "cpu.max", text, sizeof text)) return 0;
+  if (sscanf(text, "%lld %lld", &quota, &period) != 2) return 0;
+  return cpus_of(quota, period);
+}
+
+static int quota_v1(const char *folder) {
+  char quota[64], period[64];
+  if (!read_in(folder, "cpu.cfs_quota_us", quota, sizeof quota)) return 0;
+  if (!read_in(folder, "cpu.cfs_period_us", period, sizeof period)) return 0;
+  return cpus_of(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
+}
+
+static int smaller_quota(int a, int b) {
+  if (a == 0 || b == 0) return a + b;
+  return a < b ? a : b;
+}
+
+// The smallest quota from the process's cgroup up to the mount.
+static int quota_of(const char *root, const hierarchy *h,
+                    int (*quota_at)(const char *folder)) {
+  char *folder = NULL;
+  if (!h->path[0]) return 0;
+  if (asprintf(&folder, "%s%s%s", root, h->mount, below_mount(h)) < 0) return 0;
+  size_t stop = strlen(root) + strlen(h->mount);
+  int quota = quota_at(folder);
+  while (strlen(folder) > stop) {
+    *strrchr(folder, '/') = '\0';
+    quota = smaller_quota(quota, quota_at(folder));
+  }
+  free(folder);
+  return quota;
+}
+
+int lb_cpu_quota(const char *root) {
+  if (!root) root = "";
+  cgroups *c = calloc(1, sizeof *c);
+  if (!c) return 0;
+  // Where they are mounted by custom, should mountinfo be hidden.
+  *c = (cgroups){.v1 = {.mount = "/sys/fs/cgroup/cpu", .top = "/"},
+                 .v2 = {.mount = "/sys/fs/cgroup", .top = "/"}};
+  each_line(root, "/proc/self/mountinfo", read_mount, c);
+  each_line(root, "/proc/self/cgroup", read_membership, c);
+  int quota = smaller_quota(quota_of(root, &c->v2, quota_v2),
+                            quota_of(root, &c->v1, quota_v1));
+  free(c);
+  return quota;
+}
+
+int lb_cpu_usable(void) {
+  return smaller_quota(lb_cpu_allowed(), lb_cpu_quota(NULL));
+}

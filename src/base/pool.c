@@ -1,0 +1,426 @@
+// base/pool.c -- one thread pool per runtime.
+//
+// Terms. A *job* is one call of lb_pool_for; its caller owns a *slot* while it
+// runs. A worker *helps* a job from the moment it is counted in slot.helpers.
+//
+// (1) Slots live as long as the pool. A worker counts itself in, then looks
+//     whether the slot is open; the caller closes the slot, then waits until
+//     nobody is counted. Both steps are sequentially consistent, so a worker
+//     that saw the slot open is waited for, and the fields it read are those
+//     of a live job.
+// (2) The caller claims chunks like any helper, so that a job ends even if no
+//     worker comes. It waits for chunks that a helper has already begun, never
+//     for one to begin. With all slots taken it works alone.
+// (3) `epoch` moves after a slot opens. A worker reads it before it looks for
+//     work, and sleeps only while it has not moved: no job goes unseen.
+// (4) There is no lock on the way of a job, so none can be held by a thread
+//     that a fork left behind. The child's copy is emptied inside fork.
+#include "base/pool.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SLOTS 16          // jobs that can have helpers at the same time
+#define MAX_THREADS 1024  // a pool larger than this is a mistake
+#define IDLE_SPIN_US 200  // a worker without work, while a run is inside
+#define JOIN_SPIN_US 50   // a caller, for helpers in their last chunk
+
+typedef struct work {
+  lb_pool_fn *fn;
+  void *user;  // borrowed
+  int64_t n, grain;
+} work;
+
+typedef struct slot {
+  _Alignas(64) atomic_bool taken;  // by a caller
+  atomic_bool open;                // helpers may join
+  atomic_bool joining;             // the caller may sleep on `helpers`
+  atomic_uint helpers;
+  atomic_llong next;    // chunk to be claimed
+  atomic_llong chunks;  // in all
+  work work;            // read by the helpers of an open slot only
+} slot;
+
+typedef struct worker {
+  lb_pool *pool;  // borrowed
+  pthread_t thread;
+  int id;  // from 1; the caller of a job is 0
+} worker;
+
+struct lb_pool {
+  _Alignas(64)
+      atomic_uint epoch;  // of published jobs; parked workers sleep on it
+  atomic_int inside;      // runs
+  _Alignas(64) atomic_int parked;
+  atomic_int spinning;
+  atomic_uint forks;    // how many forks this copy of the pool is away
+  atomic_bool started;  // the workers, as many as could be
+  atomic_bool stop;
+  pthread_mutex_t starting;
+  int threads;
+  int running;      // workers; guarded by `starting`
+  worker *workers;  // owned; threads - 1
+  lb_pool *next;    // in the list of all pools
+  slot slots[SLOTS];
+};
+
+// Which pool's task this thread is in, if any, and as which worker.
+static _Thread_local struct {
+  const lb_pool *pool;
+  int id;
+} task;
+
+// -- waiting ----------------------------------------------------------------
+
+static void futex_wait(atomic_uint *word, unsigned seen) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake(atomic_uint *word, int count) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+static void cpu_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static int64_t now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+// A bounded busy wait; the clock is looked at now and then.
+typedef struct spinner {
+  int64_t until_us;
+  unsigned turns;
+} spinner;
+
+static bool spin(spinner *s) {
+  cpu_relax();
+  return ++s->turns % 64 != 0 || now_us() < s->until_us;
+}
+
+// -- jobs -------------------------------------------------------------------
+
+static int64_t chunk_count(const work *w) {
+  return w->n / w->grain + (w->n % w->grain != 0);
+}
+
+static void run_chunk(const work *w, int64_t i, int id) {
+  int64_t begin = i * w->grain;
+  int64_t end = w->n - begin > w->grain ? begin + w->grain : w->n;
+  w->fn(w->user, begin, end, id);
+}
+
+static void run_alone(const work *w, int id) {
+  int64_t chunks = chunk_count(w);
+  for (int64_t i = 0; i < chunks; i++) run_chunk(w, i, id);
+}
+
+// Claims and runs chunks until none is left.
+static void run_chunks(lb_pool *p, slot *s, int id) {
+  int64_t chunks = atomic_load_explicit(&s->chunks, memory_order_relaxed), i;
+  const lb_pool *outer_pool = task.pool;
+  int outer_id = task.id;
+  task.pool = p;
+  task.id = id;
+  while ((i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed)) <
+         chunks)
+    run_chunk(&s->work, i, id);
+  task.pool = outer_pool;
+  task.id = outer_id;
+}
+
+static slot *take_slot(lb_pool *p) {
+  for (int i = 0; i < SLOTS; i++) {
+    slot *s = &p->slots[i];
+    if (atomic_load_explicit(&s->taken, memory_order_relaxed)) continue;
+    if (!atomic_exchange(&s->taken, true)) return s;
+  }
+  return NULL;
+}
+
+// Opens the slot, and wakes as many workers as there are chunks for, less
+// those that are looking already.
+static void publish(lb_pool *p, slot *s, const work *w) {
+  int64_t chunks = chunk_count(w);
+  s->work = *w;
+  atomic_store_explicit(&s->next, 0, memory_order_relaxed);
+  atomic_store_explicit(&s->chunks, chunks, memory_order_relaxed);
+  atomic_store(&s->open, true);
+  atomic_fetch_add(&p->epoch, 1);
+  int parked = atomic_load(&p->parked);
+  int64_t wanted = chunks - 1 - atomic_load(&p->spinning);
+  if (parked > 0 && wanted > 0)
+    futex_wake(&p->epoch, wanted < parked ? (int)wanted : parked);
+}
+
+// Closes the slot and waits for the chunks that helpers have begun. After a
+// fork from inside a task these have no thread: the child goes on without.
+static void join(lb_pool *p, slot *s, unsigned forks) {
+  unsigned seen;
+  atomic_store(&s->open, false);
+  spinner spinning = {.until_us = now_us() + JOIN_SPIN_US};
+  while (atomic_load(&s->helpers) && spin(&spinning)) continue;
+  atomic_store(&s->joining, true);
+  while ((seen = atomic_load(&s->helpers)) && atomic_load(&p->forks) == forks)
+    futex_wait(&s->helpers, seen);
+  atomic_store(&s->joining, false);
+}
+
+static void run_shared(lb_pool *p, const work *w) {
+  slot *s = take_slot(p);
+  if (!s) {
+    run_alone(w, 0);
+    return;
+  }
+  unsigned forks = atomic_load(&p->forks);
+  publish(p, s, w);
+  run_chunks(p, s, 0);
+  join(p, s, forks);
+  if (atomic_load(&p->forks) == forks) atomic_store(&s->taken, false);
+}
+
+// -- workers ----------------------------------------------------------------
+
+// The open job with the fewest helpers, so that callers share the workers.
+static slot *choose_slot(lb_pool *p) {
+  slot *best = NULL;
+  unsigned fewest = UINT_MAX;
+  for (int i = 0; i < SLOTS; i++) {
+    slot *s = &p->slots[i];
+    if (!atomic_load(&s->open)) continue;
+    if (atomic_load_explicit(&s->next, memory_order_relaxed) >=
+        atomic_load_explicit(&s->chunks, memory_order_relaxed))
+      continue;
+    unsigned helpers = atomic_load_explicit(&s->helpers, memory_order_relaxed);
+    if (helpers >= fewest) continue;
+    fewest = helpers;
+    best = s;
+  }
+  return best;
+}
+
+static void help(lb_pool *p, slot *s, int id, unsigned forks) {
+  atomic_fetch_add(&s->helpers, 1);
+  if (atomic_load(&s->open)) run_chunks(p, s, id);
+  if (atomic_load(&p->forks) != forks) return;  // the count began anew
+  if (atomic_fetch_sub(&s->helpers, 1) == 1 && atomic_load(&s->joining))
+    futex_wake(&s->helpers, 1);
+}
+
+// Returns when the epoch has moved on from `seen`, or for no reason.
+static void idle(lb_pool *p, unsigned seen) {
+  if (atomic_load(&p->inside) > 0) {
+    atomic_fetch_add(&p->spinning, 1);
+    spinner spinning = {.until_us = now_us() + IDLE_SPIN_US};
+    while (atomic_load(&p->epoch) == seen && atomic_load(&p->inside) > 0 &&
+           spin(&spinning))
+      continue;
+    atomic_fetch_sub(&p->spinning, 1);
+  }
+  if (atomic_load(&p->epoch) != seen) return;
+  atomic_fetch_add(&p->parked, 1);
+  futex_wait(&p->epoch, seen);
+  atomic_fetch_sub(&p->parked, 1);
+}
+
+// A worker whose task forked leaves the child's pool to the new workers.
+static void *worker_main(void *arg) {
+  worker *w = arg;
+  lb_pool *p = w->pool;
+  unsigned forks = atomic_load(&p->forks);
+  while (!atomic_load(&p->stop) && atomic_load(&p->forks) == forks) {
+    unsigned seen = atomic_load(&p->epoch);
+    slot *s = choose_slot(p);
+    if (s)
+      help(p, s, w->id, forks);
+    else if (!atomic_load(&p->stop))
+      idle(p, seen);
+  }
+  return NULL;
+}
+
+// Signals are for the program's own threads.
+static int start_worker(worker *w) {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  int err = pthread_create(&w->thread, NULL, worker_main, w);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (err) return err;
+  char name[16];
+  snprintf(name, sizeof name, "limber-%d", w->id);
+  pthread_setname_np(w->thread, name);
+  return 0;
+}
+
+// Starts the workers that do not run yet; 0 or an error number. A job does
+// with those that could be started.
+static int start_workers(lb_pool *p) {
+  int err = 0;
+  pthread_mutex_lock(&p->starting);
+  if (!atomic_load(&p->started)) {
+    while (!err && p->running < p->threads - 1) {
+      err = start_worker(&p->workers[p->running]);
+      if (!err) p->running++;
+    }
+    atomic_store(&p->started, true);
+  }
+  pthread_mutex_unlock(&p->starting);
+  return err;
+}
+
+// -- fork -------------------------------------------------------------------
+
+// Fork hands the child every pool but no worker, and only fork itself knows
+// when; hence this list, the one thing here that is not an object's.
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static lb_pool *pools;
+
+static void before_fork(void) { pthread_mutex_lock(&pools_lock); }
+
+static void after_fork_in_parent(void) { pthread_mutex_unlock(&pools_lock); }
+
+static void forget_threads(lb_pool *p) {
+  atomic_store(&p->inside, 0);
+  atomic_store(&p->parked, 0);
+  atomic_store(&p->spinning, 0);
+  atomic_store(&p->started, false);
+  atomic_fetch_add(&p->forks, 1);
+  pthread_mutex_init(&p->starting, NULL);
+  p->running = 0;
+  for (int i = 0; i < SLOTS; i++) {
+    atomic_store(&p->slots[i].open, false);
+    atomic_store(&p->slots[i].joining, false);
+    atomic_store(&p->slots[i].helpers, 0);
+    atomic_store(&p->slots[i].taken, false);
+  }
+}
+
+static void after_fork_in_child(void) {
+  for (lb_pool *p = pools; p; p = p->next) forget_threads(p);
+  pthread_mutex_unlock(&pools_lock);
+}
+
+static int atfork_error;
+
+static void watch_forks(void) {
+  atfork_error =
+      pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static void list_add(lb_pool *p) {
+  pthread_mutex_lock(&pools_lock);
+  p->next = pools;
+  pools = p;
+  pthread_mutex_unlock(&pools_lock);
+}
+
+static void list_remove(lb_pool *p) {
+  pthread_mutex_lock(&pools_lock);
+  for (lb_pool **at = &pools; *at; at = &(*at)->next) {
+    if (*at != p) continue;
+    *at = p->next;
+    break;
+  }
+  pthread_mutex_unlock(&pools_lock);
+}
+
+// -- the pool ---------------------------------------------------------------
+
+static lb_pool *pool_alloc(int threads) {
+  lb_pool *p = aligned_alloc(_Alignof(lb_pool), sizeof *p);
+  worker *workers = calloc((size_t)threads, sizeof *workers);
+  if (!p || !workers) {
+    free(p);
+    free(workers);
+    return NULL;
+  }
+  memset(p, 0, sizeof *p);
+  p->threads = threads;
+  p->workers = workers;
+  for (int i = 0; i < threads - 1; i++)
+    workers[i] = (worker){.pool = p, .id = i + 1};
+  pthread_mutex_init(&p->starting, NULL);
+  return p;
+}
+
+lb_status lb_pool_new(int threads, lb_pool **out) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  *out = NULL;
+  if (threads < 1 || threads > MAX_THREADS)
+    return lb_error(LB_INVALID, "a pool of %d threads: ask for 1 to %d",
+                    threads, MAX_THREADS);
+  pthread_once(&once, watch_forks);
+  if (atfork_error) return lb_oom();
+  lb_pool *p = pool_alloc(threads);
+  if (!p) return lb_oom();
+  list_add(p);
+  int err = start_workers(p);
+  if (err) {
+    lb_status st = lb_error(
+        LB_IO, "cannot start thread %d of %d: %s; ask for fewer threads",
+        p->running + 2, threads, strerror(err));
+    lb_pool_free(p);
+    return st;
+  }
+  *out = p;
+  return LB_OK;
+}
+
+void lb_pool_free(lb_pool *p) {
+  if (!p) return;
+  list_remove(p);
+  atomic_store(&p->stop, true);
+  atomic_fetch_add(&p->epoch, 1);
+  futex_wake(&p->epoch, INT_MAX);
+  for (int i = 0; i < p->running; i++) pthread_join(p->workers[i].thread, NULL);
+  pthread_mutex_destroy(&p->starting);
+  free(p->workers);
+  free(p);
+}
+
+int lb_pool_threads(const lb_pool *p) { return p ? p->threads : 1; }
+
+void lb_pool_enter(lb_pool *p) {
+  if (p) atomic_fetch_add(&p->inside, 1);
+}
+
+// A run that a fork happened inside of is not counted in the child.
+void lb_pool_leave(lb_pool *p) {
+  int inside = p ? atomic_load(&p->inside) : 0;
+  while (inside > 0 &&
+         !atomic_compare_exchange_weak(&p->inside, &inside, inside - 1))
+    continue;
+}
+
+void lb_pool_for(lb_pool *p, int64_t n, int64_t grain, lb_pool_fn *fn,
+                 void *user) {
+  assert(grain > 0);
+  if (n <= 0) return;
+  work w = {.fn = fn, .user = user, .n = n, .grain = grain > 0 ? grain : 1};
+  bool nested = p && task.pool == p;
+  if (nested || lb_pool_threads(p) == 1 || n <= w.grain) {
+    run_alone(&w, nested ? task.id : 0);
+    return;
+  }
+  if (!atomic_load(&p->started)) (void)start_workers(p);
+  run_shared(p, &w);
+}
