@@ -1,0 +1,151 @@
+"""Runs the ONNX backend node tests of the installed `onnx` through Limber.
+
+expected.txt lists the cases that are known not to pass, as `name: reason`.
+They run all the same: the run is red when an unlisted case fails, when a
+listed one passes, and when a listed one does not exist.
+
+Closes with `node: N passed, N failed, N skipped`; a case is skipped when it is
+listed and did not pass. Cases run in worker processes, so that a crash or a
+hang costs one case only.
+"""
+
+import argparse
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, numpy_helper
+from workers import run_isolated
+
+EXPECTED = Path(__file__).parent / "expected.txt"
+SECONDS = 20  # a case that takes longer has failed
+
+
+def load_cases(pattern):
+    from onnx.backend.test.loader import load_model_tests
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the cases overflow on purpose
+        cases = load_model_tests(kind="node")
+    return {c.name: c for c in cases if re.search(pattern, c.name)}
+
+
+def read_expected():
+    """name -> reason"""
+    lines = EXPECTED.read_text().splitlines() if EXPECTED.exists() else []
+    pairs = (line.split(":", 1) for line in lines
+             if line.strip() and not line.startswith("#"))
+    return {name.strip(): reason.strip() for name, reason in pairs}
+
+
+# -- one case, in a worker ----------------------------------------------------
+
+
+def to_numpy(value):
+    if isinstance(value, TensorProto):
+        return numpy_helper.to_array(value)
+    if value is None or isinstance(value, list):
+        return value
+    return np.asarray(value)
+
+
+def run_case(case):
+    """Raises, with a message, when the case does not pass."""
+    import limber
+    session = limber.InferenceSession(case.model.SerializeToString())
+    names = [i.name for i in case.model.graph.input]
+    for inputs, outputs in case.data_sets:
+        feeds = {n: to_numpy(v) for n, v in zip(names, inputs)}
+        results = session.run(None, feeds)
+        check(len(results) == len(outputs), "%d outputs, not %d",
+              len(results), len(outputs))
+        for got, want in zip(results, outputs):
+            compare(got, to_numpy(want), case)
+
+
+def check(condition, message, *values):
+    if not condition:
+        raise AssertionError(message % values)
+
+
+def compare(got, want, case):
+    if want is None or isinstance(want, list):
+        check(type(got) is type(want), "a %s, not a %s", type(got).__name__,
+              type(want).__name__)
+        check(len(got) == len(want), "%d elements", len(got))
+        for a, b in zip(got, want):
+            compare(a, to_numpy(b), case)
+        return
+    check(got.dtype == want.dtype, "dtype %s, not %s", got.dtype, want.dtype)
+    check(got.shape == want.shape, "shape %s, not %s", got.shape, want.shape)
+    if want.dtype.kind in "OUS":
+        check(np.array_equal(got, want), "strings differ")
+        return
+    if want.dtype.kind not in "biufc":  # bfloat16 and smaller
+        got, want = got.astype(np.float32), want.astype(np.float32)
+    close = np.isclose(got, want, case.rtol, case.atol, equal_nan=True)
+    if not close.all():
+        at = tuple(int(i) for i in np.argwhere(~close)[0])
+        check(False, "%d of %d values differ, first %s: %s, not %s",
+              np.count_nonzero(~close), close.size, list(at), got[at],
+              want[at])
+
+
+# -- all cases ----------------------------------------------------------------
+
+
+def first_line(error):
+    return error.strip().splitlines()[0][:160] if error.strip() else "?"
+
+
+def print_failing(errors, expected):
+    """The text of an expected.txt that holds now: reasons that are there are
+    kept, new ones are the error messages; equal reasons stand together."""
+    reasons = {name: expected.get(name) or first_line(error)
+               for name, error in errors.items() if error is not None}
+    for name, reason in sorted(reasons.items(), key=lambda r: (r[1], r[0])):
+        print(f"{name}: {reason}")
+
+
+def report(errors, expected, whole):
+    """Prints what is not as expected, then the closing line."""
+    passed = skipped = failed = 0
+    for name, error in sorted(errors.items()):
+        if error is None and name in expected:
+            failed += 1
+            print(f"PASSES {name}, but expected.txt lists it")
+        elif error is None:
+            passed += 1
+        elif name in expected:
+            skipped += 1
+        else:
+            failed += 1
+            print(f"FAILS  {name}: {first_line(error)}")
+    for name in sorted(set(expected) - set(errors)) if whole else []:
+        failed += 1
+        print(f"ABSENT {name}: expected.txt lists it, onnx has no such case")
+    print(f"node: {passed} passed, {failed} failed, {skipped} skipped")
+    return passed > 0 and failed == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/conformance",
+                                     description=__doc__.split("\n")[0])
+    parser.add_argument("--filter", default="", metavar="REGEX",
+                        help="only cases whose name matches")
+    parser.add_argument("--update", action="store_true",
+                        help="print the expected.txt that holds now")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N")
+    options = parser.parse_args()
+    cases = load_cases(options.filter)
+    errors = run_isolated(run_case, cases, options.jobs, SECONDS)
+    expected = read_expected()
+    if options.update:
+        print_failing(errors, expected)
+        return True
+    return report(errors, expected, whole=not options.filter)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)
