@@ -10,6 +10,7 @@ static void *c_alloc(size_t size) {
 }
 
 void *lb_alloc_get(const lb_alloc *a, size_t size) {
+  if (size > PTRDIFF_MAX) return NULL;  // no object can be that large
   if (size == 0) size = 1;
   if (!a || !a->alloc) return c_alloc(size);
   void *p = a->alloc(a->user, size, LB_TENSOR_ALIGN);

@@ -1,0 +1,79 @@
+// base/alloc_test.c -- tensor memory is aligned, whoever gives it.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+typedef struct counter {
+  int gets, puts;
+  size_t size, align, skew;
+} counter;
+
+static void *counting_alloc(void *user, size_t size, size_t align) {
+  counter *c = user;
+  c->gets++;
+  c->size = size;
+  c->align = align;
+  char *p = aligned_alloc(align, (size + 2 * align) / align * align);
+  return p ? p + c->skew : NULL;
+}
+
+static void counting_free(void *user, void *p) {
+  counter *c = user;
+  c->puts++;
+  free((char *)p - c->skew);
+}
+
+static void memory_is_aligned_at_any_size(void **state) {
+  (void)state;
+  static const size_t sizes[] = {0, 1, 63, 64, 65, 100000};
+  for (int i = 0; i < 6; i++) {
+    char *p = lb_alloc_get(NULL, sizes[i]);
+    char *q = lb_alloc_get(NULL, sizes[i]);
+    assert_non_null(p);
+    assert_ptr_not_equal(p, q);
+    assert_int_equal((uintptr_t)p % LB_TENSOR_ALIGN, 0);
+    memset(p, 1, sizes[i]);
+    lb_alloc_put(NULL, p);
+    lb_alloc_put(NULL, q);
+  }
+  assert_null(lb_alloc_get(NULL, SIZE_MAX));
+  lb_alloc_put(NULL, NULL);
+}
+
+static void the_callers_allocator_is_used(void **state) {
+  (void)state;
+  counter c = {0};
+  lb_alloc a = {counting_alloc, counting_free, &c};
+  void *p = lb_alloc_get(&a, 100);
+  assert_non_null(p);
+  assert_int_equal(c.size, 100);
+  assert_int_equal(c.align, LB_TENSOR_ALIGN);
+  lb_alloc_put(&a, p);
+  lb_alloc_put(&a, NULL);
+  assert_int_equal(c.gets, 1);
+  assert_int_equal(c.puts, 1);
+}
+
+static void a_misaligned_answer_is_given_back(void **state) {
+  (void)state;
+  counter c = {.skew = 8};
+  lb_alloc a = {counting_alloc, counting_free, &c};
+  assert_null(lb_alloc_get(&a, 100));
+  assert_int_equal(c.puts, 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(memory_is_aligned_at_any_size),
+      cmocka_unit_test(the_callers_allocator_is_used),
+      cmocka_unit_test(a_misaligned_answer_is_given_back),
+  };
+  return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+// base/cpu_test.c -- quotas of cgroup v1 and v2, under roots of the test's own.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <sched.h>
+
+#include "base/cpu.h"
+#include "base/testdir.h"
+
+#define V2_MOUNT                         \
+  "22 1 0:5 / /proc rw - proc proc rw\n" \
+  "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
+
+static int make_root(void **state) {
+  testdir *d = malloc(sizeof *d);
+  *state = d;
+  return d ? testdir_init(d) : -1;
+}
+
+static int drop_root(void **state) {
+  testdir_fini(*state);
+  free(*state);
+  return 0;
+}
+
+static void put(testdir *d, const char *name, const char *text) {
+  assert_int_equal(testdir_write(d, name, text), 0);
+}
+
+static void no_cgroups_mean_no_quota(void **state) {
+  testdir *d = *state;
+  assert_int_equal(lb_cpu_quota(d->path), 0);
+  put(d, "proc/self/cgroup", "garbage\n\n:\n0:\n");
+  put(d, "proc/self/mountinfo", "garbage - \n - cgroup2\n");
+  assert_int_equal(lb_cpu_quota(d->path), 0);
+}
+
+static void v2_takes_the_smallest_on_the_way_up(void **state) {
+  testdir *d = *state;
+  put(d, "proc/self/mountinfo", V2_MOUNT);
+  put(d, "proc/self/cgroup", "0::/a/b/c\n");
+  put(d, "sys/fs/cgroup/a/b/c/cpu.max", "max 100000\n");
+  assert_int_equal(lb_cpu_quota(d->path), 0);
+  put(d, "sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
+  assert_int_equal(lb_cpu_quota(d->path), 8);
+  put(d, "sys/fs/cgroup/a/cpu.max", "250000 100000\n");
+  assert_int_equal(lb_cpu_quota(d->path), 3);  // rounded up
+  put(d, "sys/fs/cgroup/cpu.max", "1000 100000\n");
+  assert_int_equal(lb_cpu_quota(d->path), 1);  // the mount itself counts
+}
+
+static void v2_in_a_namespace_reads_the_mount(void **state) {
+  testdir *d = *state;
+  put(d, "proc/self/mountinfo", V2_MOUNT);
+  put(d, "sys/fs/cgroup/cpu.max", "400000 100000\n");
+  put(d, "proc/self/cgroup", "0::/\n");
+  assert_int_equal(lb_cpu_quota(d->path), 4);
+  put(d, "proc/self/cgroup", "0::/../other\n");
+  put(d, "sys/fs/other/cpu.max", "100000 100000\n");  // not ours to read
+  assert_int_equal(lb_cpu_quota(d->path), 4);
+}
+
+static void v1_finds_the_cpu_controller(void **state) {
+  testdir *d = *state;
+  put(d, "proc/self/mountinfo",
+      "33 25 0:28 / /cg/cpuset rw - cgroup cgroup rw,cpuset\n"
+      "34 25 0:29 / /cg/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
+  put(d, "proc/self/cgroup",
+      "5:cpuset:/elsewhere\n4:cpu,cpuacct:/svc/x\n0::/unified\n");
+  put(d, "cg/cpu,cpuacct/svc/x/cpu.cfs_quota_us", "-1\n");
+  put(d, "cg/cpu,cpuacct/svc/x/cpu.cfs_period_us", "100000\n");
+  assert_int_equal(lb_cpu_quota(d->path), 0);
+  put(d, "cg/cpu,cpuacct/svc/cpu.cfs_quota_us", "150000\n");
+  put(d, "cg/cpu,cpuacct/svc/cpu.cfs_period_us", "50000\n");
+  assert_int_equal(lb_cpu_quota(d->path), 3);
+}
+
+// A container without a namespace: the path is the host's, the mount a part.
+static void v1_subtree_mounts_are_understood(void **state) {
+  testdir *d = *state;
+  put(d, "proc/self/mountinfo",
+      "34 25 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cpu rw,cpu\n");
+  put(d, "proc/self/cgroup", "4:cpu:/docker/abc/inner\n");
+  put(d, "sys/fs/cgroup/cpu/inner/cpu.cfs_quota_us", "500000\n");
+  put(d, "sys/fs/cgroup/cpu/inner/cpu.cfs_period_us", "100000\n");
+  assert_int_equal(lb_cpu_quota(d->path), 5);
+  put(d, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
+  put(d, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  assert_int_equal(lb_cpu_quota(d->path), 2);
+  put(d, "proc/self/cgroup", "4:cpu:/docker/abcdef\n");
+  assert_int_equal(lb_cpu_quota(d->path), 2);
+}
+
+static void nonsense_quotas_are_none(void **state) {
+  testdir *d = *state;
+  static const char *const texts[] = {"", "0 100000", "5 0", "-5 100000", "x"};
+  put(d, "proc/self/mountinfo", V2_MOUNT);
+  put(d, "proc/self/cgroup", "0::/\n");
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    put(d, "sys/fs/cgroup/cpu.max", texts[i]);
+    assert_int_equal(lb_cpu_quota(d->path), 0);
+  }
+  put(d, "sys/fs/cgroup/cpu.max", "9223372036854775807 1\n");
+  assert_int_equal(lb_cpu_quota(d->path), INT_MAX);
+}
+
+static void affinity_limits_what_is_usable(void **state) {
+  (void)state;
+  cpu_set_t old, one;
+  assert_int_equal(sched_getaffinity(0, sizeof old, &old), 0);
+  assert_int_equal(lb_cpu_allowed(), CPU_COUNT(&old));
+  assert_in_range(lb_cpu_usable(), 1, (unsigned)lb_cpu_allowed());
+  CPU_ZERO(&one);
+  for (size_t i = 0; CPU_COUNT(&one) == 0; i++)
+    if (CPU_ISSET(i, &old)) CPU_SET(i, &one);
+  assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+  int allowed = lb_cpu_allowed(), usable = lb_cpu_usable();
+  assert_int_equal(sched_setaffinity(0, sizeof old, &old), 0);
+  assert_int_equal(allowed, 1);
+  assert_int_equal(usable, 1);
+}
+
+#define IN_ROOT(test) \
+  cmocka_unit_test_setup_teardown(test, make_root, drop_root)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      IN_ROOT(no_cgroups_mean_no_quota),
+      IN_ROOT(v2_takes_the_smallest_on_the_way_up),
+      IN_ROOT(v2_in_a_namespace_reads_the_mount),
+      IN_ROOT(v1_finds_the_cpu_controller),
+      IN_ROOT(v1_subtree_mounts_are_understood),
+      IN_ROOT(nonsense_quotas_are_none),
+      cmocka_unit_test(affinity_limits_what_is_usable),
+  };
+  return cmocka_run_group_tests_name("cpu", tests, NULL, NULL);
+}

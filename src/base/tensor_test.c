@@ -1,0 +1,183 @@
+// base/tensor_test.c -- counts that cannot overflow, copies of any strides.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/tensor.h"
+
+static lb_code count_code(int rank, const int64_t *dims, int64_t *out) {
+  lb_status st = lb_dims_count(rank, dims, out);
+  lb_code code = lb_status_code(st);
+  lb_status_drop(st);
+  return code;
+}
+
+static void counts_are_products(void **state) {
+  (void)state;
+  int64_t n = -1;
+  assert_int_equal(count_code(0, NULL, &n), LB_CODE_OK);
+  assert_int_equal(n, 1);
+  assert_int_equal(count_code(3, (int64_t[]){2, 3, 4}, &n), LB_CODE_OK);
+  assert_int_equal(n, 24);
+  assert_int_equal(count_code(2, (int64_t[]){0, 5}, &n), LB_CODE_OK);
+  assert_int_equal(n, 0);
+  assert_int_equal(count_code(1, (int64_t[]){LB_MAX_COUNT}, &n), LB_CODE_OK);
+  assert_int_equal(n, LB_MAX_COUNT);
+}
+
+static void hostile_dims_are_refused(void **state) {
+  (void)state;
+  int64_t n, big = INT64_C(1) << 40;
+  assert_int_equal(count_code(2, (int64_t[]){3, -1}, &n), LB_INVALID);
+  assert_int_equal(count_code(2, (int64_t[]){0, -1}, &n), LB_INVALID);
+  assert_int_equal(count_code(2, (int64_t[]){big, big}, &n), LB_INVALID);
+  assert_int_equal(count_code(3, (int64_t[]){big, big, 0}, &n), LB_INVALID);
+  assert_int_equal(count_code(1, (int64_t[]){LB_MAX_COUNT + 1}, &n),
+                   LB_INVALID);
+  lb_status st = lb_dims_count(2, (int64_t[]){3, -7}, &n);
+  assert_string_equal(lb_status_message(st), "dims [3,-7]: dim 1 is negative");
+  lb_status_drop(st);
+}
+
+static void dims_print_and_are_cut_off(void **state) {
+  (void)state;
+  char buf[64];
+  int64_t dims[] = {1, 3, 48, 320};
+  assert_string_equal(lb_dims_print(4, dims, buf, 64), "[1,3,48,320]");
+  assert_string_equal(lb_dims_print(0, NULL, buf, 64), "[]");
+  for (size_t cap = 1; cap <= 16; cap++) {
+    memset(buf, '#', sizeof buf);
+    lb_dims_print(4, dims, buf, cap);
+    assert_int_equal(strlen(buf), cap - 1 < 12 ? cap - 1 : 12);
+    assert_int_equal(memcmp(buf, "[1,3,48,320]", strlen(buf)), 0);
+    assert_int_equal(buf[cap], '#');
+  }
+}
+
+static void dense_means_row_major(void **state) {
+  (void)state;
+  lb_tensor t = {.dtype = LB_F32, .rank = 3, .dims = {2, 3, 4}};
+  lb_tensor_dense(&t);
+  assert_int_equal(t.strides[0], 12);
+  assert_int_equal(t.strides[1], 4);
+  assert_int_equal(t.strides[2], 1);
+  assert_true(lb_tensor_is_dense(&t));
+  assert_int_equal(lb_tensor_bytes(&t), 96);
+  t.strides[1] = 5;
+  assert_false(lb_tensor_is_dense(&t));
+  t.dims[1] = 1;  // then its stride does not matter, but the outer one does
+  assert_false(lb_tensor_is_dense(&t));
+  t.strides[0] = 4;
+  assert_true(lb_tensor_is_dense(&t));
+  t.dims[2] = 0;
+  t.strides[0] = 77;
+  assert_true(lb_tensor_is_dense(&t));
+  assert_int_equal(lb_tensor_count(&t), 0);
+}
+
+// A view with shuffled, padded, reversed (and, for reading, repeated) dims
+// that fits into `cap` elements around base.
+static void random_view(lb_tensor *t, char *base, bool reading) {
+  int order[LB_MAX_RANK];
+  int64_t stride = 1, first = 0;
+  for (int i = 0; i < t->rank; i++) {
+    int j = rand() % (i + 1);
+    order[i] = order[j];
+    order[j] = i;
+  }
+  bool plain = rand() % 4 == 0;
+  for (int k = t->rank - 1; k >= 0; k--) {
+    int i = plain ? k : order[k];
+    t->strides[i] = stride;
+    stride *= t->dims[i] > 0 ? t->dims[i] : 1;
+    if (plain) continue;
+    stride += rand() % 3 == 0;
+    if (rand() % 4 == 0) {
+      if (t->dims[i] > 0) first += t->strides[i] * (t->dims[i] - 1);
+      t->strides[i] = -t->strides[i];
+    } else if (reading && rand() % 6 == 0) {
+      t->strides[i] = 0;
+    }
+  }
+  t->data = base + first * (int64_t)lb_dtype_size(t->dtype);
+}
+
+static char *element(const lb_tensor *t, const int64_t *at) {
+  int64_t offset = 0;
+  for (int i = 0; i < t->rank; i++) offset += at[i] * t->strides[i];
+  return (char *)t->data + offset * (int64_t)lb_dtype_size(t->dtype);
+}
+
+// One element after the other, into a copy of the destination's memory.
+static void plain_copy(const lb_tensor *from, const lb_tensor *to) {
+  int64_t count = lb_tensor_count(from);
+  for (int64_t n = 0; n < count; n++) {
+    int64_t at[LB_MAX_RANK], rest = n;
+    for (int i = from->rank - 1; i >= 0; i--) {
+      at[i] = rest % from->dims[i];
+      rest /= from->dims[i];
+    }
+    memcpy(element(to, at), element(from, at), lb_dtype_size(from->dtype));
+  }
+}
+
+#define SPACE 65536
+
+static void copies_are_right_for_any_strides(void **state) {
+  (void)state;
+  static char source[SPACE], got[SPACE], want[SPACE];
+  srand(7);
+  for (int i = 0; i < SPACE; i++) source[i] = (char)rand();
+  for (int round = 0; round < 4000; round++) {
+    lb_tensor from = {.dtype = (lb_dtype)(1 + rand() % (LB_DTYPE_COUNT - 1)),
+                      .rank = rand() % 7};
+    for (int i = 0; i < from.rank; i++)
+      from.dims[i] = rand() % 12 ? 1 + rand() % 4 : rand() % 2;
+    lb_tensor to = from;
+    int odd = rand() % 2;  // weights may lie at any address
+    random_view(&from, source + odd, true);
+    random_view(&to, got + odd, false);
+    memset(got, 0x55, SPACE);
+    memset(want, 0x55, SPACE);
+    lb_tensor_copy(&from, &to);
+    to.data = want + ((char *)to.data - got);
+    plain_copy(&from, &to);
+    assert_memory_equal(got, want, SPACE);
+  }
+}
+
+static void a_copy_has_room_for_every_rank(void **state) {
+  (void)state;
+  int32_t source[4096], target[4096];
+  lb_tensor from = {.dtype = LB_I32, .rank = LB_MAX_RANK, .data = source};
+  for (int i = 0; i < LB_MAX_RANK; i++) from.dims[i] = 2;
+  lb_tensor_dense(&from);
+  lb_tensor to = from;
+  to.data = target;
+  for (int i = 0; i < LB_MAX_RANK; i++)
+    to.strides[i] = from.strides[LB_MAX_RANK - 1 - i];  // all dims reversed
+  for (int i = 0; i < 4096; i++) source[i] = i;
+  lb_tensor_copy(&from, &to);
+  for (int i = 0; i < 4096; i++) {
+    int reversed = 0;
+    for (int b = 0; b < 12; b++) reversed |= (i >> b & 1) << (11 - b);
+    assert_int_equal(target[reversed], i);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(counts_are_products),
+      cmocka_unit_test(hostile_dims_are_refused),
+      cmocka_unit_test(dims_print_and_are_cut_off),
+      cmocka_unit_test(dense_means_row_major),
+      cmocka_unit_test(copies_are_right_for_any_strides),
+      cmocka_unit_test(a_copy_has_room_for_every_rank),
+  };
+  return cmocka_run_group_tests_name("tensor", tests, NULL, NULL);
+}
