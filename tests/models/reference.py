@@ -49,7 +49,7 @@ def with_all_values(path):
     """
     model = shape_inference.infer_shapes(onnx.load(path))
     declared = {output.name for output in model.graph.output}
-    for name, dtype in expose(model.graph, ""):
+    for name, dtype in expose(model.graph):
         if name not in declared:
             info = helper.make_empty_tensor_value_info(name)
             info.type.tensor_type.elem_type = dtype
@@ -57,7 +57,7 @@ def with_all_values(path):
     return model.SerializeToString()
 
 
-def expose(graph, prefix):
+def expose(graph):
     """Makes every value computed in `graph`, and in branches below it, a value
     of `graph` itself. Returns (name, dtype) of each."""
     dtypes = {v.name: v.type.tensor_type.elem_type
@@ -68,18 +68,17 @@ def expose(graph, prefix):
             continue
         values += [(o, dtypes[o]) for o in node.output if dtypes.get(o)]
         if node.op_type == "If":
-            values += expose_branches(node, f"{prefix}{node.output[0]}/")
+            values += expose_branches(node)
     return values
 
 
-def expose_branches(node, prefix):
+def expose_branches(node):
     branches = [a.g for a in node.attribute if a.type == a.GRAPH]
-    inner = [expose(branch, f"{prefix}{i}/")
-             for i, branch in enumerate(branches)]
+    prefix = node.output[0]
     passed_out = []
-    for i, values in enumerate(inner):
+    for i, values in enumerate([expose(branch) for branch in branches]):
         for name, dtype in values:
-            outer = f"{prefix}{i}/{name}"
+            outer = f"{prefix}/{i}/{name}"
             for j, branch in enumerate(branches):
                 inside = name if i == j else add_zero(branch, outer, dtype)
                 branch_output(branch, inside, f"{outer}@{j}", dtype)
@@ -107,22 +106,38 @@ def branch_output(branch, inside, name, dtype):
 
 def flops(path, feeds):
     """Multiplications and additions of the contractions of one run."""
-    model = onnx.load(path)
-    values = dict(feeds)
-    values.update({i.name: numpy_helper.to_array(i)
-                   for i in model.graph.initializer})
-    for node in model.graph.node:
-        if node.op_type == "Constant":
-            values[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
     run = session(with_all_values(path), optimised=False)
     names = [o.name for o in run.get_outputs()]
-    values.update(zip(names, run.run(names, feeds)))
-    return sum(node_flops(node, values) for node in model.graph.node)
+    computed = dict(zip(names, run.run(names, feeds)))
+    return graph_flops(onnx.load(path).graph, feeds, computed, "")
+
+
+def graph_flops(graph, outer, computed, prefix):
+    """The same for one graph: `outer` are the values it sees from around it,
+    `prefix` is what with_all_values puts before its own."""
+    values = dict(outer)
+    values.update({i.name: numpy_helper.to_array(i)
+                   for i in graph.initializer})
+    total = 0
+    for node in graph.node:
+        if node.op_type == "Constant":
+            values[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+            continue
+        values.update({o: computed[prefix + o] for o in node.output
+                       if prefix + o in computed})
+        total += node_flops(node, values)
+        branches = [a.g for a in node.attribute if a.type == a.GRAPH]
+        for i, branch in enumerate(branches):
+            inner = f"{prefix}{node.output[0]}/{i}/"
+            total += graph_flops(branch, values, computed, inner)
+    return total
 
 
 def node_flops(node, values):
+    if np.ndim(values.get(node.output[0], 0)) == 0:
+        return 0  # in a branch that was not taken
     shapes = [values[n].shape if n in values else () for n in node.input]
-    out = values[node.output[0]].size if node.output[0] in values else 0
+    out = values[node.output[0]].size
     if node.op_type == "Conv":
         return 2 * out * int(np.prod(shapes[1][1:]))
     if node.op_type == "ConvTranspose":
