@@ -1,0 +1,220 @@
+// limber/limber.h -- run neural networks whose shapes change, without waiting
+// for a compiler.
+//
+// Every function that can fail returns a limber_status; limber_last_error()
+// tells this thread what happened, with the node, the shapes and what to do.
+// Handles are opaque; the one who creates destroys, and destroying NULL is
+// fine. Any thread may use any handle, except that a handle must not be used
+// while it is being destroyed, and a runtime outlives its sessions.
+//
+// Option structs start with their own size, so that a program built against an
+// older header keeps working: fill it with sizeof, or start from the
+// LIMBER_..._INIT macro. Fields that are zero mean the default.
+#ifndef LIMBER_LIMBER_H
+#define LIMBER_LIMBER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(LIMBER_BUILDING)
+#define LIMBER_API __attribute__((visibility("default")))
+#else
+#define LIMBER_API
+#endif
+
+#define LIMBER_MAX_RANK 12
+
+typedef enum limber_status {
+  LIMBER_OK,
+  LIMBER_INVALID,      // bad model, input or argument
+  LIMBER_UNSUPPORTED,  // sound, but not something Limber does
+  LIMBER_OOM,
+  LIMBER_IO,
+  LIMBER_DEVICE,
+  LIMBER_CANCELLED,
+  LIMBER_INTERNAL,  // a bug of Limber's
+} limber_status;
+
+// What the last failed call of this thread said; "" if none failed yet. Valid
+// until the next call of this thread.
+LIMBER_API const char *limber_last_error(void);
+LIMBER_API const char *limber_status_name(limber_status status);
+LIMBER_API const char *limber_version(void);  // "0.1.0"
+
+// -- runtime: the thread pool, and what sessions share ------------------------
+// Most programs need none: NULL stands for a default one, made at first use.
+
+typedef struct limber_runtime limber_runtime;
+
+typedef enum limber_log_level {
+  LIMBER_LOG_ERROR,
+  LIMBER_LOG_WARN,
+  LIMBER_LOG_INFO,
+  LIMBER_LOG_DEBUG,
+} limber_log_level;
+
+// Memory for tensors. alloc returns NULL when out; memory is aligned to `align`
+// (a power of two).
+typedef struct limber_allocator {
+  void *(*alloc)(void *user, size_t size, size_t align);
+  void (*free)(void *user, void *p);
+  void *user;
+} limber_allocator;
+
+typedef struct limber_runtime_options {
+  size_t size;  // sizeof this struct
+  int threads;  // 0: what cpuset and quota allow
+  int log_level;                                           // limber_log_level
+  void (*log)(void *user, int level, const char *line);    // NULL: stderr
+  void *log_user;
+  const limber_allocator *allocator;  // copied; NULL: the C library
+} limber_runtime_options;
+#define LIMBER_RUNTIME_OPTIONS_INIT \
+  { sizeof(limber_runtime_options), 0, LIMBER_LOG_WARN, NULL, NULL, NULL }
+
+LIMBER_API limber_status limber_runtime_create(
+    const limber_runtime_options *options, limber_runtime **out);
+LIMBER_API void limber_runtime_destroy(limber_runtime *runtime);
+LIMBER_API int limber_runtime_threads(limber_runtime *runtime);
+
+// -- tensors: plain structs that borrow memory --------------------------------
+
+typedef enum limber_dtype {
+  LIMBER_NONE,
+  LIMBER_F32,
+  LIMBER_F64,
+  LIMBER_F16,
+  LIMBER_BF16,
+  LIMBER_I8,
+  LIMBER_I16,
+  LIMBER_I32,
+  LIMBER_I64,
+  LIMBER_U8,
+  LIMBER_U16,
+  LIMBER_U32,
+  LIMBER_U64,
+  LIMBER_BOOL,
+} limber_dtype;
+
+LIMBER_API size_t limber_dtype_size(limber_dtype dtype);
+LIMBER_API const char *limber_dtype_name(limber_dtype dtype);  // "float32"
+
+// Elements are dense and row-major.
+typedef struct limber_tensor {
+  const char *name;    // NULL: by position
+  limber_dtype dtype;  // of an output: set by the run
+  int rank;
+  int64_t dims[LIMBER_MAX_RANK];
+  void *data;    // output with data == NULL: Limber allocates it, and
+                 // limber_tensor_free returns it
+  size_t bytes;  // input: size of data, 0: just what dims say; output: capacity
+                 // of data if given, then what the result takes
+  limber_runtime *owner;  // set by Limber on what it allocated; else NULL
+} limber_tensor;
+
+LIMBER_API void limber_tensor_free(limber_tensor *tensor);
+
+// -- sessions: one loaded model ----------------------------------------------
+
+typedef struct limber_session limber_session;
+
+typedef struct limber_session_options {
+  size_t size;            // sizeof this struct
+  int copy_weights;       // 1: read the file into memory instead of mapping it
+  uint64_t plan_bytes;    // for remembered plans; default 64 MB
+  uint64_t memory_limit;  // bytes of values in one run; default: none
+  int64_t loop_limit;     // turns of one Loop; default 10 million
+  const char *folder;     // open_memory: where external data lies; NULL: none
+  int optimize;           // -1: leave the graph as it is; 0: simplify it
+} limber_session_options;
+#define LIMBER_SESSION_OPTIONS_INIT \
+  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0 }
+
+// Loads a model. `options` may be NULL. The file stays mapped; it must not be
+// truncated meanwhile (copy_weights avoids that).
+LIMBER_API limber_status limber_session_open(
+    limber_runtime *runtime, const char *path,
+    const limber_session_options *options, limber_session **out);
+// The bytes must stay until the session is closed (unless copy_weights).
+LIMBER_API limber_status limber_session_open_memory(
+    limber_runtime *runtime, const void *bytes, size_t size,
+    const limber_session_options *options, limber_session **out);
+LIMBER_API void limber_session_close(limber_session *session);
+
+typedef struct limber_value_info {
+  const char *name;
+  limber_dtype dtype;
+  int rank;  // -1: not known before a run
+  // As text: "3", "batch", "2*seq+1", "?" (a size of its own, without a name).
+  const char *const *dims;
+} limber_value_info;
+
+// Borrowed until the session is closed.
+LIMBER_API size_t limber_session_inputs(const limber_session *session,
+                                        const limber_value_info **out);
+LIMBER_API size_t limber_session_outputs(const limber_session *session,
+                                         const limber_value_info **out);
+
+typedef struct limber_property {
+  const char *key, *value;
+} limber_property;
+
+typedef struct limber_model_info {
+  size_t size;  // sizeof this struct, set by the caller
+  int64_t ir_version, opset, model_version;
+  const char *producer_name, *producer_version, *domain, *description;
+  const char *graph_name;
+  const limber_property *properties;
+  size_t n_properties;
+  uint64_t weight_bytes;
+  size_t nodes;  // after simplification, bodies included
+} limber_model_info;
+LIMBER_API limber_status limber_session_model(const limber_session *session,
+                                              limber_model_info *out);
+
+// Runs the model. Never compiles, never waits for a compiler. Inputs are found
+// by name, or by position where name is NULL; outputs likewise. Computes only
+// the outputs that are asked for. On failure nothing was allocated.
+LIMBER_API limber_status limber_session_run(limber_session *session,
+                                            const limber_tensor *inputs,
+                                            size_t n_inputs,
+                                            limber_tensor *outputs,
+                                            size_t n_outputs);
+
+typedef struct limber_stats {
+  size_t size;  // sizeof this struct, set by the caller
+  uint64_t runs, plans_built, plans_evicted, plans, plan_bytes, arena_bytes;
+} limber_stats;
+LIMBER_API limber_status limber_session_stats(limber_session *session,
+                                              limber_stats *out);
+
+// The graph as text, one line a node; freed with limber_string_free.
+LIMBER_API limber_status limber_session_dump(limber_session *session,
+                                             char **out);
+LIMBER_API void limber_string_free(char *text);
+
+// -- a model's operators, whether Limber can run it or not ---------------------
+
+typedef struct limber_op_count {
+  const char *domain, *name;
+  int64_t opset;
+  uint64_t count;
+  int supported;
+} limber_op_count;
+
+typedef struct limber_survey limber_survey;
+LIMBER_API limber_status limber_survey_open(const char *path,
+                                            limber_survey **out);
+LIMBER_API size_t limber_survey_ops(const limber_survey *survey,
+                                    const limber_op_count **out);
+LIMBER_API void limber_survey_close(limber_survey *survey);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

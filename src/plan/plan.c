@@ -1,0 +1,214 @@
+// plan/plan.c -- stages: the first from a signature, the next from facts.
+#include "plan/plan.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/planner.h"
+
+static lb_status plan_new(lb_plan *parent, lb_plan **out) {
+  lb_plan *p = calloc(1, sizeof *p);
+  *out = p;
+  if (!p) return lb_oom();
+  lb_ref_init(&p->ref);
+  lb_arena_init(&p->arena, 16 << 10);
+  p->parent = parent ? lb_plan_retain(parent) : NULL;
+  p->n_own = parent ? parent->n_own : 0;
+  return LB_OK;
+}
+
+lb_plan *lb_plan_retain(lb_plan *p) {
+  lb_ref_retain(&p->ref);
+  return p;
+}
+
+void lb_plan_release(lb_plan *p) {
+  while (p && lb_ref_release(&p->ref)) {
+    lb_plan *parent = p->parent;
+    lb_arena_fini(&p->arena);
+    free(p);
+    p = parent;
+  }
+}
+
+size_t lb_plan_bytes(const lb_plan *p) { return sizeof *p + p->arena.used; }
+
+static lb_status planner_new(lb_plan *plan, lb_planner **out) {
+  lb_planner *p = lb_arena_new(&plan->arena, lb_planner, 1);
+  *out = p;
+  if (!p) return lb_oom();
+  p->plan = plan;
+  p->arena = &plan->arena;
+  lb_arena_init(&p->scratch, 16 << 10);
+  return LB_OK;
+}
+
+// The common end: results that can be delivered are, and what is left to plan
+// stays with the plan.
+static lb_status finish(lb_planner *p) {
+  LB_TRY(lb_planner_deliver(p));
+  lb_plan *plan = p->plan;
+  plan->arena_bytes = p->memory.peak;
+  bool complete = p->n_pending == 0;
+  for (uint32_t i = 0; i < p->region->n_results; i++)
+    complete &= p->delivered[i] || !p->wanted[i];
+  if (complete) {
+    plan->n_facts = 0;
+  } else if (plan->n_facts == 0) {
+    return lb_error(LB_INTERNAL, "planning stands still with %u nodes left",
+                    p->n_pending);
+  } else {
+    plan->rest = p;
+  }
+  return LB_OK;
+}
+
+// -- first stage -------------------------------------------------------------
+
+static lb_status allocate(lb_planner *p, const lb_region *r) {
+  size_t n = p->prog->graph->n_values;
+  lb_arena *a = p->arena;
+  p->states = lb_arena_new(a, const lb_vstate *, n);
+  p->alias = lb_arena_new(a, uint32_t, n);
+  p->uses = lb_arena_new(a, uint32_t, n);
+  p->lands = lb_arena_new(a, uint32_t, n);
+  p->needed = lb_arena_new(a, bool, p->prog->graph->n_nodes);
+  p->claimed = lb_arena_new(a, bool, r->n_results);
+  p->delivered = lb_arena_new(a, bool, r->n_results);
+  bool ok = p->states && p->alias && p->uses && p->lands && p->needed &&
+            p->claimed && p->delivered;
+  return ok ? LB_OK : lb_oom();
+}
+
+static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
+  const lb_value *v = p->region->params[i];
+  if (!p->uses[v->id]) return LB_OK;
+  if (!lb_program_reads(p->prog, v, t))
+    return lb_planner_set_dense(p, v, t, LB_PLACE_INPUT, i);
+  lb_tensor copy = *t;
+  copy.data = lb_arena_memdup(p->arena, t->data, lb_tensor_bytes(t), 64);
+  if (!copy.data) return lb_oom();
+  return lb_planner_set_const(p, v, &copy);
+}
+
+static void mark_results(lb_planner *p) {
+  const lb_region *r = p->region;
+  for (uint32_t i = 0; i < r->n_results; i++) {
+    if (!p->wanted[i]) continue;
+    p->uses[r->results[i]->id]++;
+    uint32_t *lands = &p->lands[r->results[i]->id];
+    if (r->results[i]->producer && !*lands) *lands = i + 1;
+  }
+}
+
+static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
+                             const bool *wanted) {
+  const lb_region *r = p->region;
+  LB_TRY(allocate(p, r));
+  p->wanted =
+      lb_arena_memdup(p->arena, wanted, r->n_results * sizeof *wanted, 1);
+  if (!p->wanted) return lb_oom();
+  mark_results(p);
+  lb_planner_count(p, r);
+  for (uint32_t i = 0; i < r->n_params; i++)
+    LB_TRY(set_input(p, i, &inputs[i]));
+  LB_TRY(lb_planner_nodes(p, (const lb_node *const *)r->nodes, r->n_nodes));
+  return finish(p);
+}
+
+lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
+                        const lb_tensor *inputs, const bool *wanted,
+                        lb_plan **out) {
+  lb_plan *plan;
+  lb_planner *p;
+  *out = NULL;
+  LB_TRY(plan_new(NULL, &plan));
+  lb_status st = planner_new(plan, &p);
+  if (!lb_failed(st)) {
+    p->prog = prog;
+    p->region = region;
+    st = build_first(p, inputs, wanted);
+    lb_arena_fini(&p->scratch);
+  }
+  if (lb_failed(st)) {
+    lb_plan_release(plan);
+  } else {
+    *out = plan;
+  }
+  return st;
+}
+
+// -- next stages -------------------------------------------------------------
+
+#define CLONE(p, from, field, n)                                           \
+  ((p)->field = lb_arena_memdup((p)->arena, (from)->field,                 \
+                                (n) * sizeof *(from)->field,               \
+                                _Alignof(max_align_t)))
+
+// A planner that goes on where `from` stopped; several may, so `from` stays as
+// it is.
+static lb_status clone(lb_planner *p, const lb_planner *from) {
+  size_t values = from->prog->graph->n_values;
+  size_t nodes = from->prog->graph->n_nodes;
+  size_t results = from->region->n_results;
+  p->prog = from->prog;
+  p->region = from->region;
+  p->wanted = from->wanted;
+  p->n_bufs = from->n_bufs;
+  p->cap_bufs = from->cap_bufs;
+  bool ok = CLONE(p, from, states, values) && CLONE(p, from, alias, values) &&
+            CLONE(p, from, uses, values) && CLONE(p, from, lands, values) &&
+            CLONE(p, from, needed, nodes) && CLONE(p, from, claimed, results) &&
+            CLONE(p, from, delivered, results) &&
+            CLONE(p, from, bufs, from->cap_bufs);
+  if (!ok) return lb_oom();
+  return lb_memory_copy(&p->memory, &from->memory, p->arena);
+}
+
+static lb_status learn(lb_planner *p, const lb_fact *fact, uint32_t value,
+                       const lb_tensor *t) {
+  const lb_value *v = p->prog->graph->values[value];
+  if (!p->uses[value]) return LB_OK;
+  if (fact->kind == LB_FACT_DIMS)
+    return lb_planner_set_dense(p, v, t, LB_PLACE_OWN, fact->own);
+  lb_tensor copy = fact->source.tensor;
+  lb_tensor_dense(&copy);
+  copy.data = lb_arena_memdup(p->arena, t->data, lb_tensor_bytes(t), 64);
+  if (!copy.data) return lb_oom();
+  // The elements are the plan's now; the buffer has one reader less.
+  lb_pbuf *b = &p->bufs[p->states[value]->buffer];
+  if (--b->refs == 0 && b->place == LB_PLACE_ARENA)
+    lb_memory_put(&p->memory, b->offset);
+  return lb_planner_set_const(p, v, &copy);
+}
+
+static lb_status build_next(lb_planner *p, const lb_plan *parent,
+                            const lb_tensor *facts) {
+  const lb_planner *from = parent->rest;
+  LB_TRY(clone(p, from));
+  for (uint32_t i = 0; i < parent->n_facts; i++)
+    LB_TRY(learn(p, &parent->facts[i], from->fact_values[i], &facts[i]));
+  LB_TRY(lb_planner_nodes(p, from->pending, from->n_pending));
+  return finish(p);
+}
+
+lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts,
+                       lb_plan **out) {
+  lb_plan *plan;
+  lb_planner *p;
+  *out = NULL;
+  assert(parent->rest);
+  LB_TRY(plan_new(parent, &plan));
+  lb_status st = planner_new(plan, &p);
+  if (!lb_failed(st)) {
+    st = build_next(p, parent, facts);
+    lb_arena_fini(&p->scratch);
+  }
+  if (lb_failed(st)) {
+    lb_plan_release(plan);
+  } else {
+    *out = plan;
+  }
+  return st;
+}

@@ -1,0 +1,96 @@
+// plan/plan.h -- one region of a graph bound to one signature.
+//
+// Terms. A *plan* covers one stage: a stretch of the region whose shapes are
+// all known. Where data decides what comes next (a shape, a branch), the stage
+// ends with *facts* to be read from the run: dims that kernels decided and
+// contents that shapes or branches depend on. The next stage is a plan of its
+// own, built from its parent and those facts.
+//
+// (1) A plan is immutable and refcounted; any thread may run it. It retains
+//     its parent, whose arena holds what the child still refers to.
+// (2) What can be computed from the signature alone is computed while planning
+//     (by the host kernels, on at most LB_MAX_KNOWN elements) and is a constant
+//     of the plan: shape arithmetic never becomes a step.
+// (3) If disappears: its condition is known when it is planned, and the nodes
+//     of the taken branch are planned in its place.
+// (4) Values share buffers where one is a view of the other. User inputs and
+//     constants are never written.
+// (5) Building is pure: no threads, no clocks, no state but the result.
+#ifndef LB_PLAN_PLAN_H
+#define LB_PLAN_PLAN_H
+
+#include "base/arena.h"
+#include "base/ref.h"
+#include "graph/graph.h"
+#include "plan/program.h"
+
+typedef enum lb_place {
+  LB_PLACE_NONE,    // absent, or a constant: tensor.data is set
+  LB_PLACE_INPUT,   // index: parameter of the region
+  LB_PLACE_OUTPUT,  // index: result of the region
+  LB_PLACE_ARENA,   // at offset in the run's arena
+  LB_PLACE_OWN,     // index: a buffer of its own, sized by the kernel
+} lb_place;
+
+typedef struct lb_operand {
+  lb_tensor tensor;  // data set by the run, except for constants
+  lb_place place;
+  uint32_t index;
+  int64_t offset;  // bytes
+} lb_operand;
+
+typedef enum lb_step_kind {
+  LB_STEP_CALL,  // a kernel
+  LB_STEP_COPY,  // in[0] to out[0], elements unchanged
+  LB_STEP_LOOP,  // Loop and Scan: the body is planned at run time
+} lb_step_kind;
+
+typedef struct lb_step {
+  lb_step_kind kind;
+  const lb_node *node;  // borrowed from the graph; NULL for a copy
+  lb_operand *in, *out;
+  uint32_t n_in, n_out;
+} lb_step;
+
+// What a finished stage tells about the next one, in this order.
+typedef struct lb_fact {
+  enum { LB_FACT_DIMS, LB_FACT_CONTENTS } kind;
+  uint32_t own;       // DIMS: the buffer whose rank and dims are read
+  lb_operand source;  // CONTENTS: the tensor that is read
+} lb_fact;
+
+// A result that the stage writes: bound to the caller's memory before it runs.
+typedef struct lb_bind {
+  uint32_t result;
+  lb_tensor tensor;  // dense; data NULL
+} lb_bind;
+
+typedef struct lb_plan {
+  lb_ref ref;
+  lb_arena arena;
+  struct lb_plan *parent;  // retained; NULL: the first stage
+  uint64_t serial;         // given by whoever caches it
+  lb_step *steps;
+  lb_bind *binds;
+  lb_fact *facts;  // none: the last stage
+  uint32_t n_steps, n_binds, n_facts;
+  uint32_t n_own;       // own buffers up to and including this stage
+  size_t arena_bytes;   // of the run's arena, live values of parents included
+  struct lb_planner *rest;  // what is still to plan; NULL: the last stage
+} lb_plan;
+
+// The first stage. `inputs` has region->n_params tensors; data is read only of
+// those that lb_program_reads. wanted[i]: result i is asked for.
+lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
+                        const lb_tensor *inputs, const bool *wanted,
+                        lb_plan **out);
+
+// The next stage; facts[i] is what parent->facts[i] gave: DIMS: rank and dims;
+// CONTENTS: dense data, which is copied.
+lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_plan **out);
+
+lb_plan *lb_plan_retain(lb_plan *p);
+void lb_plan_release(lb_plan *p);  // NULL is fine
+size_t lb_plan_bytes(const lb_plan *p);
+
+#endif

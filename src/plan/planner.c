@@ -1,0 +1,358 @@
+// plan/planner.c -- from nodes to steps.
+//
+// Nodes are taken in order. One that waits for something only the data can
+// tell is deferred to the next stage, and with it all that depends on it;
+// everything else goes on.
+#include "plan/planner.h"
+
+#include <string.h>
+
+#include "device/host/host.h"
+#include "graph/infer.h"
+#include "plan/view.h"
+
+static bool is_dense_view(lb_op op) {
+  return op == LB_OP_Identity || op == LB_OP_Reshape || op == LB_OP_Flatten ||
+         op == LB_OP_Squeeze || op == LB_OP_Unsqueeze;
+}
+
+void lb_planner_count(lb_planner *p, const lb_region *r) {
+  for (uint32_t i = r->n_nodes; i-- > 0;) {
+    const lb_node *n = r->nodes[i];
+    bool needed = false;
+    for (uint32_t k = 0; k < n->n_out; k++)
+      needed |= n->out[k] && p->uses[n->out[k]->id] > 0;
+    p->needed[n->id] = needed;
+    if (!needed) continue;
+    for (uint32_t k = 0; k < n->n_in; k++)
+      if (n->in[k]) p->uses[n->in[k]->id]++;
+    if (!is_dense_view(n->op) || !n->in[0]->producer) continue;
+    uint32_t *from = &p->lands[n->in[0]->id];
+    if (!*from) *from = p->lands[n->out[0]->id];
+  }
+}
+
+static bool is_wanted(const lb_planner *p, const lb_value *v) {
+  return v && p->uses[lb_planner_root(p, v->id)] > 0;
+}
+
+static void unuse_inputs(lb_planner *p, const lb_node *n) {
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (n->in[i]) lb_planner_unuse(p, n->in[i]);
+}
+
+// Asks for the contents of a value once the stage has run; once per value.
+static lb_status ask_contents(lb_planner *p, const lb_value *v) {
+  uint32_t id = lb_planner_root(p, v->id);
+  for (uint32_t i = 0; i < p->plan->n_facts; i++)
+    if (p->fact_values[i] == id) return LB_OK;
+  lb_fact f = {.kind = LB_FACT_CONTENTS,
+               .source = lb_planner_operand(p, p->states[id])};
+  return lb_planner_fact(p, f, id);
+}
+
+// States of the inputs; *ready is false if the node must wait.
+static lb_status inputs_of(lb_planner *p, const lb_node *n,
+                           const lb_vstate **in, bool *ready) {
+  *ready = true;
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    in[i] = NULL;
+    if (!n->in[i]) continue;
+    LB_TRY(lb_planner_state(p, n->in[i], &in[i]));
+    if (!in[i]) *ready = false;
+  }
+  return LB_OK;
+}
+
+// The contents that decide this node's shapes: known, or asked for.
+static lb_status need_contents(lb_planner *p, const lb_node *n,
+                               const lb_vstate *const *in, bool *ready) {
+  uint32_t deciding = lb_op_infos[n->op].deciding;
+  for (uint32_t i = 0; i < n->n_in && i < 32; i++) {
+    if (!(deciding >> i & 1) || !in[i] || in[i]->info.data) continue;
+    *ready = false;
+    LB_TRY(ask_contents(p, n->in[i]));
+  }
+  return LB_OK;
+}
+
+// -- If ----------------------------------------------------------------------
+
+static void add_alias(lb_planner *p, const lb_value *from, const lb_value *to) {
+  uint32_t root = lb_planner_root(p, to->id);
+  p->alias[from->id] = root + 1;
+  p->uses[root] += p->uses[from->id];
+}
+
+static lb_status plan_if(lb_planner *p, const lb_node *n) {
+  const lb_vstate *cond;
+  LB_TRY(lb_planner_state(p, n->in[0], &cond));
+  if (!cond) return lb_planner_defer(p, n);
+  if (!cond->info.data) {
+    LB_TRY(ask_contents(p, n->in[0]));
+    return lb_planner_defer(p, n);
+  }
+  char label[128];
+  if (cond->tensor.dtype != LB_BOOL || lb_tensor_count(&cond->tensor) != 1)
+    return lb_error(LB_INVALID, "%s: the condition must be one bool",
+                    lb_node_label(n, label, sizeof label));
+  bool taken = *(const uint8_t *)cond->tensor.data != 0;
+  const lb_region *r = n->regions[taken ? 0 : 1];
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    if (!n->out[i] || !p->uses[n->out[i]->id]) continue;
+    p->uses[r->results[i]->id]++;
+    if (r->results[i]->producer)
+      p->lands[r->results[i]->id] = p->lands[n->out[i]->id];
+  }
+  lb_planner_count(p, r);
+  for (uint32_t i = 0; i < n->n_captures; i++)
+    add_alias(p, r->params[i], n->in[n->n_in - n->n_captures + i]);
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    if (!n->out[i] || !p->uses[n->out[i]->id]) continue;
+    add_alias(p, n->out[i], r->results[i]);
+    lb_planner_unuse(p, r->results[i]);  // the mark that made it needed
+  }
+  unuse_inputs(p, n);
+  return lb_planner_nodes(p, (const lb_node *const *)r->nodes, r->n_nodes);
+}
+
+// -- kernels -----------------------------------------------------------------
+
+static lb_status infer(lb_planner *p, const lb_node *n,
+                       const lb_vstate *const *in, lb_vinfo *in_info,
+                       lb_vinfo *out_info) {
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    if (in[i]) {
+      in_info[i] = in[i]->info;
+    } else {
+      in_info[i] = (lb_vinfo){.rank = -1};
+    }
+  }
+  lb_infer c = {.node = n, .arena = &p->scratch, .in = in_info,
+                .out = out_info};
+  return lb_infer_node(&c);
+}
+
+static lb_status tensor_of(const lb_node *n, const lb_vinfo *info,
+                           lb_tensor *out) {
+  *out = (lb_tensor){.dtype = info->dtype, .rank = info->rank};
+  bool known = info->rank >= 0 && info->dtype != LB_NONE;
+  for (int i = 0; known && i < info->rank; i++) {
+    known = lb_dim_is_const(info->dims[i]);
+    out->dims[i] = info->dims[i].k;
+  }
+  char label[128];
+  if (!known)
+    return lb_error(LB_INTERNAL, "%s: its shape rule left a dim open",
+                    lb_node_label(n, label, sizeof label));
+  lb_tensor_dense(out);
+  return LB_OK;
+}
+
+// Everything it reads is known and everything it makes is small.
+static bool is_computable(const lb_node *n, const lb_vstate *const *in,
+                          const lb_tensor *out) {
+  const lb_op_info *op = &lb_op_infos[n->op];
+  if (op->flags) return false;
+  for (uint32_t i = 0; i < n->n_out; i++)
+    if (lb_tensor_count(&out[i]) > LB_MAX_KNOWN) return false;
+  if (n->op == LB_OP_Shape || n->op == LB_OP_Size) return true;
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (in[i] && !in[i]->info.data) return false;
+  return true;
+}
+
+static lb_status compute_now(lb_planner *p, const lb_node *n,
+                             const lb_vstate *const *in, lb_tensor *out) {
+  lb_tensor *args = lb_arena_new(&p->scratch, lb_tensor, n->n_in);
+  if (!args) return lb_oom();
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (in[i]) args[i] = in[i]->tensor;
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    if (!is_wanted(p, n->out[i])) out[i] = (lb_tensor){.dtype = LB_NONE};
+    if (out[i].dtype == LB_NONE) continue;
+    out[i].data = lb_arena_zalloc(p->arena, lb_tensor_bytes(&out[i]), 64);
+    if (!out[i].data) return lb_oom();
+  }
+  lb_host_call c = {
+      .node = n, .in = args, .out = out, .scratch = &p->scratch};
+  LB_TRY(lb_host_run(&c));
+  for (uint32_t i = 0; i < n->n_out; i++)
+    if (out[i].dtype != LB_NONE)
+      LB_TRY(lb_planner_set_const(p, n->out[i], &out[i]));
+  return LB_OK;
+}
+
+// All wanted outputs as views, or none.
+static lb_status try_view(lb_planner *p, const lb_node *n,
+                          const lb_vstate *const *in, const lb_vinfo *in_info,
+                          lb_tensor *out, bool *done) {
+  *done = false;
+  if (lb_op_infos[n->op].cls != LB_CLASS_VIEW) return LB_OK;
+  int64_t *offset = lb_arena_new(&p->scratch, int64_t, n->n_out);
+  if (!offset) return lb_oom();
+  for (uint32_t i = 0; i < n->n_out; i++)
+    if (is_wanted(p, n->out[i]) &&
+        !lb_view_try(n, in_info, &in[0]->tensor, i, &out[i], &offset[i]))
+      return LB_OK;
+  int64_t size = (int64_t)lb_dtype_size(in[0]->tensor.dtype);
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    if (!is_wanted(p, n->out[i])) continue;
+    lb_vstate s = {.tensor = out[i], .buffer = in[0]->buffer,
+                   .offset = in[0]->offset + offset[i] * size};
+    if (s.buffer == LB_NO_BUFFER)
+      s.tensor.data = (char *)in[0]->tensor.data + offset[i] * size;
+    LB_TRY(lb_planner_set(p, n->out[i], &s));
+  }
+  *done = true;
+  return LB_OK;
+}
+
+static lb_status place_output(lb_planner *p, const lb_value *v,
+                              const lb_tensor *t) {
+  uint32_t result = p->lands[v->id];
+  if (!result || p->claimed[result - 1])
+    return lb_planner_set_dense(p, v, t, LB_PLACE_ARENA, 0);
+  p->claimed[result - 1] = true;
+  LB_TRY(lb_planner_bind(p, result - 1, t));
+  return lb_planner_set_dense(p, v, t, LB_PLACE_OUTPUT, result - 1);
+}
+
+static lb_status emit_call(lb_planner *p, const lb_node *n,
+                           const lb_vstate *const *in, const lb_tensor *out) {
+  lb_step *step;
+  LB_TRY(lb_planner_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, &step));
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (in[i]) step->in[i] = lb_planner_operand(p, in[i]);
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    if (!is_wanted(p, n->out[i])) continue;
+    LB_TRY(place_output(p, n->out[i], &out[i]));
+    step->out[i] = lb_planner_operand(p, p->states[n->out[i]->id]);
+  }
+  return LB_OK;
+}
+
+// Outputs get buffers of their own, and their dims are facts for later.
+static lb_status emit_dynamic(lb_planner *p, lb_step *step,
+                              const lb_vinfo *out_info) {
+  const lb_node *n = step->node;
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    if (!is_wanted(p, n->out[i])) continue;
+    uint32_t own = p->plan->n_own++;
+    lb_tensor t = {.dtype = out_info ? out_info[i].dtype : LB_NONE};
+    step->out[i] =
+        (lb_operand){.tensor = t, .place = LB_PLACE_OWN, .index = own};
+    lb_fact f = {.kind = LB_FACT_DIMS, .own = own};
+    LB_TRY(lb_planner_fact(p, f, n->out[i]->id));
+  }
+  return LB_OK;
+}
+
+static lb_status plan_call(lb_planner *p, const lb_node *n,
+                           const lb_vstate *const *in) {
+  lb_vinfo *in_info = lb_arena_new(&p->scratch, lb_vinfo, n->n_in);
+  lb_vinfo *out_info = lb_arena_new(&p->scratch, lb_vinfo, n->n_out);
+  lb_tensor *out = lb_arena_new(&p->scratch, lb_tensor, n->n_out);
+  if (!in_info || !out_info || !out) return lb_oom();
+  LB_TRY(infer(p, n, in, in_info, out_info));
+  if (lb_op_infos[n->op].flags & LB_OPF_DYNAMIC) {
+    lb_step *step;
+    LB_TRY(lb_planner_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, &step));
+    for (uint32_t i = 0; i < n->n_in; i++)
+      if (in[i]) step->in[i] = lb_planner_operand(p, in[i]);
+    return emit_dynamic(p, step, out_info);
+  }
+  for (uint32_t i = 0; i < n->n_out; i++)
+    if (n->out[i]) LB_TRY(tensor_of(n, &out_info[i], &out[i]));
+  if (is_computable(n, in, out)) return compute_now(p, n, in, out);
+  bool done;
+  LB_TRY(try_view(p, n, in, in_info, out, &done));
+  return done ? LB_OK : emit_call(p, n, in, out);
+}
+
+// -- Loop and Scan -----------------------------------------------------------
+
+// A loop's body is planned for dense inputs, so strided views are copied. The
+// copies may go once the loop has run.
+static lb_status plan_loop(lb_planner *p, const lb_node *n,
+                           const lb_vstate *const *in) {
+  lb_operand *args = lb_arena_new(&p->scratch, lb_operand, n->n_in);
+  size_t *temps = lb_arena_new(&p->scratch, size_t, n->n_in);
+  uint32_t n_temps = 0;
+  if (!args || !temps) return lb_oom();
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    if (!in[i]) continue;
+    args[i] = lb_planner_operand(p, in[i]);
+    if (lb_tensor_is_dense(&in[i]->tensor)) continue;
+    size_t *at = &temps[n_temps++];
+    LB_TRY(lb_memory_get(&p->memory, p->arena, lb_tensor_bytes(&in[i]->tensor),
+                         at));
+    lb_step *copy;
+    LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
+    copy->in[0] = args[i];
+    args[i] = (lb_operand){.tensor = in[i]->tensor, .place = LB_PLACE_ARENA,
+                           .offset = (int64_t)*at};
+    args[i].tensor.data = NULL;
+    lb_tensor_dense(&args[i].tensor);
+    copy->out[0] = args[i];
+  }
+  lb_step *step;
+  LB_TRY(lb_planner_step(p, n, LB_STEP_LOOP, n->n_in, n->n_out, &step));
+  memcpy(step->in, args, n->n_in * sizeof *args);
+  while (n_temps) lb_memory_put(&p->memory, temps[--n_temps]);
+  return emit_dynamic(p, step, NULL);
+}
+
+// -- all ---------------------------------------------------------------------
+
+static lb_status plan_node(lb_planner *p, const lb_node *n) {
+  if (n->op == LB_OP_If) return plan_if(p, n);
+  const lb_vstate **in =
+      lb_arena_new(&p->scratch, const lb_vstate *, n->n_in);
+  bool ready;
+  if (!in) return lb_oom();
+  LB_TRY(inputs_of(p, n, in, &ready));
+  if (ready) LB_TRY(need_contents(p, n, in, &ready));
+  if (!ready) return lb_planner_defer(p, n);
+  if (lb_op_infos[n->op].cls == LB_CLASS_CONTROL) {
+    LB_TRY(plan_loop(p, n, in));
+  } else {
+    LB_TRY(plan_call(p, n, in));
+  }
+  unuse_inputs(p, n);
+  return LB_OK;
+}
+
+lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
+                           uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (!p->needed[nodes[i]->id]) continue;
+    LB_TRY(plan_node(p, nodes[i]));
+    if (nodes[i]->op != LB_OP_If) lb_arena_reset(&p->scratch);
+  }
+  return LB_OK;
+}
+
+lb_status lb_planner_deliver(lb_planner *p) {
+  for (uint32_t i = 0; i < p->region->n_results; i++) {
+    const lb_value *v = p->region->results[i];
+    const lb_vstate *s;
+    if (!p->wanted[i] || p->delivered[i]) continue;
+    LB_TRY(lb_planner_state(p, v, &s));
+    if (!s) continue;
+    p->delivered[i] = true;
+    lb_tensor t = s->tensor;
+    t.data = NULL;
+    lb_tensor_dense(&t);
+    lb_operand from = lb_planner_operand(p, s);
+    LB_TRY(lb_planner_bind(p, i, &t));
+    lb_planner_unuse(p, v);
+    if (from.place == LB_PLACE_OUTPUT && from.index == i) continue;
+    lb_step *copy;
+    LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
+    copy->in[0] = from;
+    copy->out[0] = (lb_operand){.tensor = t, .place = LB_PLACE_OUTPUT,
+                                .index = i};
+  }
+  return LB_OK;
+}

@@ -1,0 +1,87 @@
+// plan/planner.h -- the state of planning one region, stage after stage.
+// Internal to the room.
+//
+// Arrays are by value id or node id of the whole graph. A value of an If's
+// branch appears once in a plan, so ids never clash; parameters of the branch
+// and outputs of the If are *aliases* of the values they stand for.
+#ifndef LB_PLAN_PLANNER_H
+#define LB_PLAN_PLANNER_H
+
+#include "plan/memory.h"
+#include "plan/plan.h"
+
+#define LB_NO_BUFFER UINT32_MAX
+
+// A value whose dims are known. Immutable once made.
+typedef struct lb_vstate {
+  lb_vinfo info;     // numbers only; info.data: contents known to the plan
+  lb_tensor tensor;  // strides; data for constants
+  uint32_t buffer;   // LB_NO_BUFFER: a constant
+  int64_t offset;    // bytes into the buffer
+} lb_vstate;
+
+typedef struct lb_pbuf {
+  lb_place place;
+  uint32_t index;  // input, output or own buffer
+  size_t offset;   // in the arena
+  uint32_t refs;   // values that live in it
+} lb_pbuf;
+
+typedef struct lb_planner {
+  const lb_program *prog;
+  const lb_region *region;
+  lb_plan *plan;     // being built; borrowed
+  lb_arena *arena;   // the plan's
+  lb_arena scratch;  // for evaluation while planning
+
+  const lb_vstate **states;  // NULL: not known yet
+  uint32_t *alias;           // 0: itself; else id + 1
+  uint32_t *uses;            // reads still to be planned
+  uint32_t *lands;           // 0: nowhere; else result + 1 it may be written to
+  bool *needed;              // by node id
+  bool *claimed;             // by result: some value is written there
+  bool *delivered;           // by result: all of it is planned
+  const bool *wanted;        // by result
+
+  lb_pbuf *bufs;
+  uint32_t n_bufs, cap_bufs;
+  lb_memory memory;
+
+  const lb_node **pending;  // for the next stage, in order
+  uint32_t *fact_values;    // by fact: the value it speaks of
+  uint32_t n_pending, cap_pending, cap_facts, cap_steps, cap_binds;
+} lb_planner;
+
+// -- planner.c: nodes --------------------------------------------------------
+
+// Counts the reads of a region's needed nodes; results were counted before.
+void lb_planner_count(lb_planner *p, const lb_region *r);
+lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
+                           uint32_t n);
+// Copies results that are known but not in place yet, and names their dims.
+lb_status lb_planner_deliver(lb_planner *p);
+
+// -- values.c: states, buffers, operands -------------------------------------
+
+uint32_t lb_planner_root(const lb_planner *p, uint32_t id);
+// NULL if not known yet; constants always are.
+lb_status lb_planner_state(lb_planner *p, const lb_value *v,
+                           const lb_vstate **out);
+lb_status lb_planner_set(lb_planner *p, const lb_value *v, const lb_vstate *s);
+// Contents known: tensor.data lies in the plan's arena or outlives it.
+lb_status lb_planner_set_const(lb_planner *p, const lb_value *v,
+                               const lb_tensor *t);
+// A dense value in a buffer of its own kind.
+lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
+                               const lb_tensor *t, lb_place place,
+                               uint32_t index);
+void lb_planner_unuse(lb_planner *p, const lb_value *v);
+lb_operand lb_planner_operand(const lb_planner *p, const lb_vstate *s);
+
+lb_status lb_planner_step(lb_planner *p, const lb_node *node, lb_step_kind kind,
+                          uint32_t n_in, uint32_t n_out, lb_step **out);
+lb_status lb_planner_bind(lb_planner *p, uint32_t result, const lb_tensor *t);
+lb_status lb_planner_fact(lb_planner *p, lb_fact fact, uint32_t value);
+lb_status lb_planner_defer(lb_planner *p, const lb_node *node);
+
+#endif

@@ -1,0 +1,120 @@
+// plan/program.c -- which contents decide shapes: a walk backwards.
+//
+// Marks only grow and every mark is pushed once, so the walk ends. A body of
+// Loop or Scan is planned at run time with its real inputs, so marks stop at
+// its parameters; through If they go on, since its branch is planned in place.
+#include "plan/program.h"
+
+#include <stdlib.h>
+
+#include "graph/op.h"
+
+typedef struct walk {
+  bool *deciding;
+  const lb_value **stack;
+  const lb_node **owner;  // by region parameter's value id: the node around it
+  uint32_t *slot;         // ... and which of the node's inputs it receives
+  uint32_t n;
+} walk;
+
+static bool is_small(const lb_value *v) {
+  const lb_vinfo *info = &v->info;
+  if (info->rank < 0) return true;
+  int64_t count = 1;
+  for (int i = 0; i < info->rank; i++) {
+    if (!lb_dim_is_const(info->dims[i])) continue;
+    int64_t d = info->dims[i].k;
+    if (d > LB_MAX_KNOWN) return false;
+    count *= d ? d : 1;
+    if (count > LB_MAX_KNOWN) return false;
+  }
+  return true;
+}
+
+static void mark(walk *w, const lb_value *v) {
+  if (!v || v->info.data || w->deciding[v->id] || !is_small(v)) return;
+  w->deciding[v->id] = true;
+  w->stack[w->n++] = v;
+}
+
+// Operators whose outputs can be computed from small contents while planning.
+static bool is_arithmetic(const lb_op_info *info) {
+  switch (info->cls) {
+    case LB_CLASS_CONTRACTION:
+    case LB_CLASS_WINDOW:
+    case LB_CLASS_RECURRENT:
+    case LB_CLASS_CONTROL: return false;
+    default: return info->flags == 0;
+  }
+}
+
+static void mark_through(walk *w, const lb_value *v) {
+  const lb_node *n = v->producer;
+  if (!n) {
+    const lb_node *outer = w->owner[v->id];
+    if (outer && outer->op == LB_OP_If) mark(w, outer->in[w->slot[v->id]]);
+    return;
+  }
+  if (n->op == LB_OP_If) {
+    for (uint32_t r = 0; r < n->n_regions; r++)
+      mark(w, n->regions[r]->results[v->out_index]);
+  } else if (is_arithmetic(&lb_op_infos[n->op]) && n->op != LB_OP_Shape &&
+             n->op != LB_OP_Size && n->op != LB_OP_EyeLike) {
+    for (uint32_t i = 0; i < n->n_in; i++) mark(w, n->in[i]);
+  }
+}
+
+static void note_params(walk *w, const lb_node *n) {
+  for (uint32_t r = 0; r < n->n_regions; r++) {
+    const lb_region *body = n->regions[r];
+    for (uint32_t c = 0; c < n->n_captures; c++) {
+      const lb_value *p = body->params[body->n_params - n->n_captures + c];
+      w->owner[p->id] = n;
+      w->slot[p->id] = n->n_in - n->n_captures + c;
+    }
+  }
+}
+
+// Captures first, everywhere; then the deciding inputs. Nesting is bounded by
+// the importer.
+static void visit(walk *w, const lb_region *r, bool seed) {
+  for (uint32_t i = 0; i < r->n_nodes; i++) {
+    const lb_node *n = r->nodes[i];
+    if (!seed) note_params(w, n);
+    for (uint32_t k = 0; seed && k < n->n_in && k < 32; k++)
+      if (lb_op_infos[n->op].deciding >> k & 1) mark(w, n->in[k]);
+    for (uint32_t k = 0; k < n->n_regions; k++) visit(w, n->regions[k], seed);
+  }
+}
+
+lb_status lb_program_init(lb_program *p, const lb_graph *g) {
+  size_t n = g->n_values ? g->n_values : 1;
+  walk w = {.deciding = calloc(n, sizeof(bool)),
+            .stack = calloc(n, sizeof(*w.stack)),
+            .owner = calloc(n, sizeof(*w.owner)),
+            .slot = calloc(n, sizeof(*w.slot))};
+  *p = (lb_program){.graph = g, .deciding = w.deciding};
+  bool ok = w.deciding && w.stack && w.owner && w.slot;
+  if (ok) {
+    visit(&w, g->main, false);
+    visit(&w, g->main, true);
+    while (w.n) mark_through(&w, w.stack[--w.n]);
+  }
+  free(w.stack);
+  free(w.owner);
+  free(w.slot);
+  if (ok) return LB_OK;
+  lb_program_fini(p);
+  return lb_oom();
+}
+
+void lb_program_fini(lb_program *p) {
+  free(p->deciding);
+  *p = (lb_program){0};
+}
+
+bool lb_program_reads(const lb_program *p, const lb_value *param,
+                      const lb_tensor *t) {
+  return p->deciding[param->id] && t->rank <= 1 &&
+         lb_tensor_count(t) <= LB_MAX_KNOWN;
+}

@@ -1,0 +1,147 @@
+// plan/view.c -- reshape, transpose, slice, split and expand as arithmetic on
+// strides.
+#include "plan/view.h"
+
+#include <assert.h>
+
+#include "base/tensor.h"
+
+// Splits and joins axes: true if `out` (dims set) can be walked over the
+// memory of `from`. Axes are matched in groups of equal products; inside a
+// group of `from` the axes must follow each other without gaps.
+static bool reshape_strides(const lb_tensor *from, lb_tensor *out) {
+  if (lb_tensor_is_dense(from) || lb_tensor_count(from) == 0) {
+    lb_tensor_dense(out);
+    return true;
+  }
+  int i = from->rank - 1, o = out->rank - 1;
+  while (o >= 0) {
+    while (i >= 0 && from->dims[i] == 1) i--;
+    if (out->dims[o] == 1) {
+      out->strides[o--] = 0;
+      continue;
+    }
+    if (i < 0) return false;
+    int64_t have = from->dims[i], run = from->strides[i];
+    int64_t step = run, want = out->dims[o];
+    out->strides[o--] = step;
+    while (have != want) {
+      if (want < have) {
+        while (o >= 0 && out->dims[o] == 1) out->strides[o--] = 0;
+        if (o < 0) return false;
+        out->strides[o] = run * want;
+        want *= out->dims[o--];
+      } else {
+        int64_t end = run * have;
+        do {
+          if (--i < 0) return false;
+        } while (from->dims[i] == 1);
+        if (from->strides[i] != end) return false;
+        have *= from->dims[i];
+      }
+    }
+    i--;
+  }
+  return true;
+}
+
+static bool transpose(const lb_node *node, const lb_tensor *from,
+                      lb_tensor *out) {
+  uint32_t n;
+  const int64_t *perm = lb_attr_ints(node, "perm", &n);
+  for (int i = 0; i < out->rank; i++) {
+    int64_t axis = perm ? perm[i] : out->rank - 1 - i;
+    if (axis < 0) axis += from->rank;
+    out->strides[i] = from->strides[axis];
+  }
+  return true;
+}
+
+static bool expand(const lb_tensor *from, lb_tensor *out) {
+  int shift = out->rank - from->rank;
+  for (int i = 0; i < out->rank; i++) {
+    bool same = i >= shift && from->dims[i - shift] == out->dims[i];
+    out->strides[i] = same ? from->strides[i - shift] : 0;
+  }
+  return true;
+}
+
+// Element k of an integer vector; the rule has checked dtype and length.
+static int64_t element(const lb_tensor *t, int64_t k) {
+  const char *p = t->data;
+  int64_t wide;
+  int32_t narrow;
+  if (t->dtype == LB_I64) {
+    __builtin_memcpy(&wide, p + k * 8, 8);
+    return wide;
+  }
+  __builtin_memcpy(&narrow, p + k * 4, 4);
+  return narrow;
+}
+
+// First element taken along an axis of size dim, as ONNX clamps it.
+static int64_t slice_start(int64_t start, int64_t dim, int64_t step) {
+  if (start < 0) start = start < -dim ? -1 : start + dim;
+  int64_t top = step < 0 ? dim - 1 : dim;
+  if (start > top) start = top;
+  if (start < 0 && step > 0) start = 0;
+  return start;
+}
+
+static bool slice(const lb_vinfo *in, uint32_t n_in, const lb_tensor *from,
+                  lb_tensor *out, int64_t *offset) {
+  const lb_tensor *starts = in[1].data;
+  const lb_tensor *axes = n_in > 3 ? in[3].data : NULL;
+  const lb_tensor *steps = n_in > 4 ? in[4].data : NULL;
+  for (int i = 0; i < out->rank; i++) out->strides[i] = from->strides[i];
+  *offset = 0;
+  if (lb_tensor_count(out) == 0) return true;
+  for (int64_t k = 0; k < lb_tensor_count(starts); k++) {
+    int64_t axis = axes ? element(axes, k) : k;
+    if (axis < 0) axis += from->rank;
+    int64_t step = steps ? element(steps, k) : 1;
+    int64_t dim = from->dims[axis];
+    int64_t first = slice_start(element(starts, k), dim, step);
+    *offset += first * from->strides[axis];
+    // A single element needs no stride, and its step may be anything.
+    out->strides[axis] = out->dims[axis] > 1 ? from->strides[axis] * step : 0;
+  }
+  return true;
+}
+
+// The i-th output starts where the ones before it end.
+static bool split(const lb_node *node, const lb_vinfo *in,
+                  const lb_tensor *from, uint32_t index, lb_tensor *out,
+                  int64_t *offset) {
+  int64_t axis = lb_attr_int(node, "axis", 0), start = 0;
+  if (axis < 0) axis += from->rank;
+  const lb_tensor *sizes = node->n_in > 1 ? in[1].data : NULL;
+  if (sizes) {
+    for (uint32_t i = 0; i < index; i++) start += element(sizes, i);
+  } else {
+    int64_t n = lb_attr_int(node, "num_outputs", node->n_out);
+    int64_t dim = from->dims[axis];
+    int64_t chunk = dim / n + (dim % n != 0);
+    start = chunk * (int64_t)index < dim ? chunk * (int64_t)index : dim;
+  }
+  for (int i = 0; i < out->rank; i++) out->strides[i] = from->strides[i];
+  *offset = start * from->strides[axis];
+  return true;
+}
+
+bool lb_view_try(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
+                 uint32_t index, lb_tensor *out, int64_t *offset) {
+  *offset = 0;
+  switch (node->op) {
+    case LB_OP_Identity:
+    case LB_OP_Reshape:
+    case LB_OP_Flatten:
+    case LB_OP_Squeeze:
+    case LB_OP_Unsqueeze: return reshape_strides(from, out);
+    case LB_OP_Transpose: return transpose(node, from, out);
+    case LB_OP_Expand: return expand(from, out);
+    case LB_OP_Slice: return slice(in, node->n_in, from, out, offset);
+    case LB_OP_Split: return split(node, in, from, index, out, offset);
+    default: return false;
+  }
+}
