@@ -51,12 +51,7 @@ typedef struct walk_job {
   const void *user;
 } walk_job;
 
-typedef struct walker {
-  int64_t index[LB_MAX_RANK];
-  char *p[LB_ITER_MAX];
-} walker;
-
-static void seek(const lb_iter *it, int64_t element, walker *w) {
+void lb_walk_seek(const lb_iter *it, int64_t element, lb_walk *w) {
   memcpy(w->p, it->data, sizeof w->p);
   for (int i = it->rank - 1; i >= 0; i--) {
     w->index[i] = element % it->dims[i];
@@ -65,8 +60,7 @@ static void seek(const lb_iter *it, int64_t element, walker *w) {
   }
 }
 
-// n elements on, which is at most to the end of the row.
-static void advance(const lb_iter *it, int64_t n, walker *w) {
+void lb_walk_on(const lb_iter *it, int64_t n, lb_walk *w) {
   int i = it->rank - 1;
   for (int64_t by = n;; by = 1) {
     w->index[i] += by;
@@ -84,30 +78,27 @@ static void walk(void *user, int64_t begin, int64_t end, int worker) {
   int row = it->rank - 1;
   int64_t step[LB_ITER_MAX] = {0};
   for (int k = 0; k < it->n; k++) step[k] = it->strides[k][row];
-  walker w;
-  seek(it, begin, &w);
+  lb_walk w;
+  lb_walk_seek(it, begin, &w);
   while (begin < end) {
     int64_t n = it->dims[row] - w.index[row];
     if (n > end - begin) n = end - begin;
     job->fn(job->user, n, w.p, step);
     begin += n;
-    if (begin < end) advance(it, n, &w);
+    if (begin < end) lb_walk_on(it, n, &w);
   }
 }
 
-void lb_iter_run(const lb_iter *it, lb_pool *pool, lb_row_fn *fn,
+void lb_iter_run(const lb_iter *it, lb_pool *pool, int64_t grain, lb_row_fn *fn,
                  const void *user) {
   if (it->count == 0) return;
   walk_job job = {it, fn, user};
-  if (it->count <= LB_ITER_GRAIN)
-    walk(&job, 0, it->count, 0);
-  else
-    lb_pool_for(pool, it->count, LB_ITER_GRAIN, walk, &job);
+  lb_pool_for(pool, it->count, grain, walk, &job);
 }
 
 void lb_each(lb_pool *pool, int n, const lb_tensor *const *operands,
              lb_row_fn *fn, const void *user) {
   lb_iter it;
   lb_iter_init(&it, n, operands);
-  lb_iter_run(&it, pool, fn, user);
+  lb_iter_run(&it, pool, LB_ITER_GRAIN, fn, user);
 }

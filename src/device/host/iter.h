@@ -31,14 +31,29 @@ typedef void lb_row_fn(const void *user, int64_t n, char *const *p,
 // Operand 0 sets the dims; the others broadcast to them as in ONNX.
 void lb_iter_init(lb_iter *it, int n, const lb_tensor *const *operands);
 
-// Calls fn over all rows, in pieces on the pool (which may be NULL). Pieces
-// may cut a row.
-void lb_iter_run(const lb_iter *it, lb_pool *pool, lb_row_fn *fn,
+// Calls fn over all rows, in pieces of `grain` elements on the pool (which may
+// be NULL). Pieces may cut a row.
+void lb_iter_run(const lb_iter *it, lb_pool *pool, int64_t grain, lb_row_fn *fn,
                  const void *user);
 
-// Both at once.
+// Both at once, with the usual grain.
 void lb_each(lb_pool *pool, int n, const lb_tensor *const *operands,
              lb_row_fn *fn, const void *user);
+
+// Items of `cost` elements each that make a piece worth a thread.
+static inline int64_t lb_grain(int64_t cost) {
+  return cost < LB_ITER_GRAIN ? LB_ITER_GRAIN / (cost < 1 ? 1 : cost) : 1;
+}
+
+// A place in an iteration, for loops of one's own: {.p = {...}} is the start.
+typedef struct lb_walk {
+  int64_t index[LB_MAX_RANK];
+  char *p[LB_ITER_MAX];
+} lb_walk;
+
+void lb_walk_seek(const lb_iter *it, int64_t element, lb_walk *w);
+// n elements on, which is at most to the end of the row.
+void lb_walk_on(const lb_iter *it, int64_t n, lb_walk *w);
 
 // lb_host_convert on a pool; `from` broadcasts to the dims of `to`.
 void lb_convert(lb_pool *pool, const lb_tensor *from, const lb_tensor *to);
