@@ -66,10 +66,10 @@ typedef struct limber_allocator {
 } limber_allocator;
 
 typedef struct limber_runtime_options {
-  size_t size;  // sizeof this struct
-  int threads;  // 0: what cpuset and quota allow
-  int log_level;                                           // limber_log_level
-  void (*log)(void *user, int level, const char *line);    // NULL: stderr
+  size_t size;    // sizeof this struct
+  int threads;    // 0: what cpuset and quota allow
+  int log_level;  // limber_log_level
+  void (*log)(void *user, int level, const char *line);  // NULL: stderr
   void *log_user;
   const limber_allocator *allocator;  // copied; NULL: the C library
 } limber_runtime_options;
@@ -197,7 +197,8 @@ LIMBER_API limber_status limber_session_dump(limber_session *session,
                                              char **out);
 LIMBER_API void limber_string_free(char *text);
 
-// -- a model's operators, whether Limber can run it or not ---------------------
+// -- a model's operators, whether Limber can run it or not
+// ---------------------
 
 typedef struct limber_op_count {
   const char *domain, *name;

@@ -141,10 +141,10 @@ lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
 
 // -- next stages -------------------------------------------------------------
 
-#define CLONE(p, from, field, n)                                           \
-  ((p)->field = lb_arena_memdup((p)->arena, (from)->field,                 \
-                                (n) * sizeof *(from)->field,               \
-                                _Alignof(max_align_t)))
+#define CLONE(p, from, field, n)                                               \
+  ((p)->field =                                                                \
+       lb_arena_memdup((p)->arena, (from)->field, (n) * sizeof *(from)->field, \
+                       _Alignof(max_align_t)))
 
 // A planner that goes on where `from` stopped; several may, so `from` stays as
 // it is.
@@ -193,8 +193,7 @@ static lb_status build_next(lb_planner *p, const lb_plan *parent,
   return finish(p);
 }
 
-lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts,
-                       lb_plan **out) {
+lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
   *out = NULL;

@@ -74,8 +74,8 @@ typedef struct lb_plan {
   lb_bind *binds;
   lb_fact *facts;  // none: the last stage
   uint32_t n_steps, n_binds, n_facts;
-  uint32_t n_own;       // own buffers up to and including this stage
-  size_t arena_bytes;   // of the run's arena, live values of parents included
+  uint32_t n_own;      // own buffers up to and including this stage
+  size_t arena_bytes;  // of the run's arena, live values of parents included
   struct lb_planner *rest;  // what is still to plan; NULL: the last stage
 } lb_plan;
 

@@ -128,8 +128,8 @@ static lb_status infer(lb_planner *p, const lb_node *n,
       in_info[i] = (lb_vinfo){.rank = -1};
     }
   }
-  lb_infer c = {.node = n, .arena = &p->scratch, .in = in_info,
-                .out = out_info};
+  lb_infer c = {
+      .node = n, .arena = &p->scratch, .in = in_info, .out = out_info};
   return lb_infer_node(&c);
 }
 
@@ -174,8 +174,7 @@ static lb_status compute_now(lb_planner *p, const lb_node *n,
     out[i].data = lb_arena_zalloc(p->arena, lb_tensor_bytes(&out[i]), 64);
     if (!out[i].data) return lb_oom();
   }
-  lb_host_call c = {
-      .node = n, .in = args, .out = out, .scratch = &p->scratch};
+  lb_host_call c = {.node = n, .in = args, .out = out, .scratch = &p->scratch};
   LB_TRY(lb_host_run(&c));
   for (uint32_t i = 0; i < n->n_out; i++)
     if (out[i].dtype != LB_NONE)
@@ -198,7 +197,8 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
   int64_t size = (int64_t)lb_dtype_size(in[0]->tensor.dtype);
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!is_wanted(p, n->out[i])) continue;
-    lb_vstate s = {.tensor = out[i], .buffer = in[0]->buffer,
+    lb_vstate s = {.tensor = out[i],
+                   .buffer = in[0]->buffer,
                    .offset = in[0]->offset + offset[i] * size};
     if (s.buffer == LB_NO_BUFFER)
       s.tensor.data = (char *)in[0]->tensor.data + offset[i] * size;
@@ -290,7 +290,8 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
     lb_step *copy;
     LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
     copy->in[0] = args[i];
-    args[i] = (lb_operand){.tensor = in[i]->tensor, .place = LB_PLACE_ARENA,
+    args[i] = (lb_operand){.tensor = in[i]->tensor,
+                           .place = LB_PLACE_ARENA,
                            .offset = (int64_t)*at};
     args[i].tensor.data = NULL;
     lb_tensor_dense(&args[i].tensor);
@@ -307,8 +308,7 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
 
 static lb_status plan_node(lb_planner *p, const lb_node *n) {
   if (n->op == LB_OP_If) return plan_if(p, n);
-  const lb_vstate **in =
-      lb_arena_new(&p->scratch, const lb_vstate *, n->n_in);
+  const lb_vstate **in = lb_arena_new(&p->scratch, const lb_vstate *, n->n_in);
   bool ready;
   if (!in) return lb_oom();
   LB_TRY(inputs_of(p, n, in, &ready));
@@ -351,8 +351,8 @@ lb_status lb_planner_deliver(lb_planner *p) {
     lb_step *copy;
     LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
     copy->in[0] = from;
-    copy->out[0] = (lb_operand){.tensor = t, .place = LB_PLACE_OUTPUT,
-                                .index = i};
+    copy->out[0] =
+        (lb_operand){.tensor = t, .place = LB_PLACE_OUTPUT, .index = i};
   }
   return LB_OK;
 }

@@ -5,17 +5,17 @@
 #include "plan/planner.h"
 
 // Doubles a list that lives in the plan's arena; the old copy stays there.
-#define GROW(p, list, n, cap)                                          \
-  do {                                                                 \
-    if ((n) == (cap)) {                                                \
-      uint32_t cap_ = (cap) ? (cap)*2 : 16;                            \
-      void *new_ = lb_arena_alloc((p)->arena, cap_ * sizeof *(list),   \
-                                  _Alignof(max_align_t));              \
-      if (!new_) return lb_oom();                                      \
-      if (n) memcpy(new_, (list), (n) * sizeof *(list));               \
-      (list) = new_;                                                   \
-      (cap) = cap_;                                                    \
-    }                                                                  \
+#define GROW(p, list, n, cap)                                        \
+  do {                                                               \
+    if ((n) == (cap)) {                                              \
+      uint32_t cap_ = (cap) ? (cap)*2 : 16;                          \
+      void *new_ = lb_arena_alloc((p)->arena, cap_ * sizeof *(list), \
+                                  _Alignof(max_align_t));            \
+      if (!new_) return lb_oom();                                    \
+      if (n) memcpy(new_, (list), (n) * sizeof *(list));             \
+      (list) = new_;                                                 \
+      (cap) = cap_;                                                  \
+    }                                                                \
   } while (0)
 
 uint32_t lb_planner_root(const lb_planner *p, uint32_t id) {
@@ -30,7 +30,8 @@ static void describe(lb_vinfo *info, const lb_tensor *t) {
 }
 
 lb_status lb_planner_set(lb_planner *p, const lb_value *v, const lb_vstate *s) {
-  lb_vstate *copy = lb_arena_memdup(p->arena, s, sizeof *s, _Alignof(lb_vstate));
+  lb_vstate *copy =
+      lb_arena_memdup(p->arena, s, sizeof *s, _Alignof(lb_vstate));
   if (!copy) return lb_oom();
   describe(&copy->info, &copy->tensor);
   if (copy->buffer == LB_NO_BUFFER) {

@@ -1,0 +1,93 @@
+// session/context.c -- buffers that only grow while a run is inside.
+#include "session/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+lb_status lb_context_new(const lb_alloc *alloc, size_t limit,
+                         lb_context **out) {
+  lb_context *c = *out = calloc(1, sizeof *c);
+  if (!c) return lb_oom();
+  c->alloc = alloc;
+  c->limit = limit;
+  lb_arena_init(&c->scratch, 16 << 10);
+  lb_arena_init(&c->keys, 4 << 10);
+  return LB_OK;
+}
+
+void lb_context_free(lb_context *c) {
+  while (c) {
+    lb_context *inner = c->inner;
+    for (uint32_t i = 0; i < c->n_own; i++)
+      lb_alloc_put(c->alloc, c->own[i].tensor.data);
+    free(c->own);
+    lb_alloc_put(c->alloc, c->arena);
+    lb_arena_fini(&c->scratch);
+    lb_arena_fini(&c->keys);
+    free(c);
+    c = inner;
+  }
+}
+
+lb_status lb_context_inner(lb_context *c, lb_context **out) {
+  if (!c->inner) LB_TRY(lb_context_new(c->alloc, c->limit, &c->inner));
+  *out = c->inner;
+  return LB_OK;
+}
+
+static lb_status check_limit(const lb_context *c, size_t arena, size_t own) {
+  if (!c->limit || (arena <= c->limit && own <= c->limit - arena)) return LB_OK;
+  return lb_error(LB_OOM,
+                  "this run needs %zu bytes for values, more than the memory "
+                  "limit of %zu",
+                  arena + own, c->limit);
+}
+
+static lb_status no_memory(size_t bytes) {
+  return lb_error(LB_OOM, "out of memory: %zu bytes for values of this run",
+                  bytes);
+}
+
+lb_status lb_context_arena(lb_context *c, size_t bytes) {
+  LB_TRY(check_limit(c, bytes, c->own_bytes));
+  if (bytes <= c->arena_cap) return LB_OK;
+  void *p = lb_alloc_get(c->alloc, bytes);
+  if (!p) return no_memory(bytes);
+  if (c->arena) memcpy(p, c->arena, c->arena_cap);
+  lb_alloc_put(c->alloc, c->arena);
+  c->arena = p;
+  c->arena_cap = bytes;
+  return LB_OK;
+}
+
+lb_status lb_context_owns(lb_context *c, uint32_t n) {
+  if (n <= c->n_own) return LB_OK;
+  lb_own *own = realloc(c->own, n * sizeof *own);
+  if (!own) return lb_oom();
+  memset(own + c->n_own, 0, (n - c->n_own) * sizeof *own);
+  c->own = own;
+  c->n_own = n;
+  return LB_OK;
+}
+
+lb_status lb_context_own(lb_context *c, uint32_t i, const lb_tensor *t,
+                         size_t spare) {
+  lb_own *o = &c->own[i];
+  size_t bytes = lb_tensor_bytes(t), old = lb_tensor_bytes(&o->tensor);
+  void *data = o->tensor.data;
+  if (!data || bytes > o->cap) {
+    size_t cap = bytes > SIZE_MAX - spare ? bytes : bytes + spare;
+    LB_TRY(check_limit(c, c->arena_cap, c->own_bytes - o->cap + cap));
+    void *p = lb_alloc_get(c->alloc, cap);
+    if (!p) return no_memory(cap);
+    if (data) memcpy(p, data, old < bytes ? old : bytes);
+    lb_alloc_put(c->alloc, data);
+    c->own_bytes += cap - o->cap;
+    o->cap = cap;
+    data = p;
+  }
+  o->tensor = *t;
+  lb_tensor_dense(&o->tensor);
+  o->tensor.data = data;
+  return LB_OK;
+}

@@ -1,0 +1,95 @@
+// session/plans.c -- a map and a list: O(1) get, put and eviction.
+#include "session/plans.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct lb_plans_entry entry;
+struct lb_plans_entry {
+  entry *prev, *next;
+  lb_plan *plan;  // retained
+  size_t bytes;   // plan and key
+  size_t key_size;
+  char key[];
+};
+
+lb_status lb_plans_init(lb_plans *p, size_t budget) {
+  *p = (lb_plans){.budget = budget};
+  if (pthread_mutex_init(&p->lock, NULL)) return lb_oom();
+  return LB_OK;
+}
+
+static void unlink_entry(lb_plans *p, entry *e) {
+  *(e->prev ? &e->prev->next : &p->first) = e->next;
+  *(e->next ? &e->next->prev : &p->last) = e->prev;
+}
+
+static void push_front(lb_plans *p, entry *e) {
+  e->prev = NULL;
+  e->next = p->first;
+  *(p->first ? &p->first->prev : &p->last) = e;
+  p->first = e;
+}
+
+static void drop(lb_plans *p, entry *e) {
+  unlink_entry(p, e);
+  lb_map_remove(&p->map, e->key, e->key_size);
+  p->bytes -= e->bytes;
+  lb_plan_release(e->plan);
+  free(e);
+}
+
+void lb_plans_fini(lb_plans *p) {
+  while (p->first) drop(p, p->first);
+  lb_map_fini(&p->map);
+  pthread_mutex_destroy(&p->lock);
+}
+
+lb_plan *lb_plans_get(lb_plans *p, const void *key, size_t size) {
+  pthread_mutex_lock(&p->lock);
+  entry *e = lb_map_get(&p->map, key, size);
+  lb_plan *plan = NULL;
+  if (e) {
+    unlink_entry(p, e);
+    push_front(p, e);
+    plan = lb_plan_retain(e->plan);
+  }
+  pthread_mutex_unlock(&p->lock);
+  return plan;
+}
+
+static lb_status insert(lb_plans *p, const void *key, size_t size,
+                        lb_plan *plan) {
+  entry *e = malloc(sizeof *e + size);
+  if (!e) return lb_oom();
+  *e = (entry){.plan = plan, .key_size = size};
+  e->bytes = lb_plan_bytes(plan) + sizeof *e + size;
+  memcpy(e->key, key, size);
+  lb_status st = lb_map_put(&p->map, e->key, size, e, NULL);
+  if (lb_failed(st)) {
+    free(e);
+    return st;
+  }
+  lb_plan_retain(plan);
+  plan->serial = ++p->serial;
+  push_front(p, e);
+  p->bytes += e->bytes;
+  p->built++;
+  for (; p->bytes > p->budget && p->last != e; p->evicted++) drop(p, p->last);
+  return LB_OK;
+}
+
+lb_status lb_plans_put(lb_plans *p, const void *key, size_t size,
+                       lb_plan **plan) {
+  lb_status st = LB_OK;
+  pthread_mutex_lock(&p->lock);
+  entry *e = lb_map_get(&p->map, key, size);
+  if (e) {
+    lb_plan_release(*plan);
+    *plan = lb_plan_retain(e->plan);
+  } else {
+    st = insert(p, key, size, *plan);
+  }
+  pthread_mutex_unlock(&p->lock);
+  return st;
+}

@@ -1,0 +1,29 @@
+// session/plans.h -- plans by signature, under a byte budget, least recently
+// used out first. Thread-safe; a plan in use stays alive after its eviction.
+#ifndef LB_SESSION_PLANS_H
+#define LB_SESSION_PLANS_H
+
+#include <pthread.h>
+
+#include "base/map.h"
+#include "plan/plan.h"
+
+typedef struct lb_plans {
+  pthread_mutex_t lock;
+  lb_map map;                           // signature -> struct entry
+  struct lb_plans_entry *first, *last;  // most recent first
+  size_t bytes, budget;
+  uint64_t built, evicted, serial;
+} lb_plans;
+
+lb_status lb_plans_init(lb_plans *p, size_t budget);
+void lb_plans_fini(lb_plans *p);
+
+// A retained plan, or NULL.
+lb_plan *lb_plans_get(lb_plans *p, const void *key, size_t size);
+// Adds a plan (retained by the cache) and gives it its serial. If another
+// thread was faster, *plan is released and replaced by the one in the cache.
+lb_status lb_plans_put(lb_plans *p, const void *key, size_t size,
+                       lb_plan **plan);
+
+#endif

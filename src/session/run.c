@@ -1,0 +1,239 @@
+// session/run.c -- the life of a request.
+#include "session/run.h"
+
+#include <string.h>
+
+#include "device/host/host.h"
+
+// -- signatures --------------------------------------------------------------
+
+typedef struct key {
+  char *data;  // in the context's keys arena
+  size_t size;
+} key;
+
+static void put(key *k, const void *p, size_t n) {
+  memcpy(k->data + k->size, p, n);
+  k->size += n;
+}
+
+static void put_dims(key *k, const lb_tensor *t) {
+  int32_t head[2] = {(int32_t)t->dtype, t->rank};
+  put(k, head, sizeof head);
+  put(k, t->dims, (size_t)t->rank * sizeof *t->dims);
+}
+
+// Which region, which results, shapes of the inputs, deciding contents.
+static lb_status first_key(const lb_session *s, lb_context *c,
+                           const lb_region *r, const lb_tensor *in,
+                           const bool *wanted, key *out) {
+  size_t size = sizeof r + r->n_results;
+  for (uint32_t i = 0; i < r->n_params; i++) {
+    size += 8 + sizeof in[i].dims;
+    if (lb_program_reads(&s->program, r->params[i], &in[i]))
+      size += lb_tensor_bytes(&in[i]);
+  }
+  *out = (key){.data = lb_arena_alloc(&c->keys, size, 1)};
+  if (!out->data) return lb_oom();
+  put(out, &r, sizeof r);
+  put(out, wanted, r->n_results);
+  for (uint32_t i = 0; i < r->n_params; i++) {
+    put_dims(out, &in[i]);
+    if (lb_program_reads(&s->program, r->params[i], &in[i]))
+      put(out, in[i].data, lb_tensor_bytes(&in[i]));
+  }
+  return LB_OK;
+}
+
+static lb_status next_key(lb_context *c, const lb_plan *plan,
+                          const lb_tensor *facts, key *out) {
+  size_t size = sizeof plan->serial;
+  for (uint32_t i = 0; i < plan->n_facts; i++)
+    size +=
+        8 + sizeof facts[i].dims +
+        (plan->facts[i].kind == LB_FACT_CONTENTS ? lb_tensor_bytes(&facts[i])
+                                                 : 0);
+  *out = (key){.data = lb_arena_alloc(&c->keys, size, 1)};
+  if (!out->data) return lb_oom();
+  put(out, &plan->serial, sizeof plan->serial);
+  for (uint32_t i = 0; i < plan->n_facts; i++) {
+    put_dims(out, &facts[i]);
+    if (plan->facts[i].kind == LB_FACT_CONTENTS)
+      put(out, facts[i].data, lb_tensor_bytes(&facts[i]));
+  }
+  return LB_OK;
+}
+
+// -- steps -------------------------------------------------------------------
+
+typedef struct frame {  // one region being run
+  lb_session *s;
+  lb_context *c;
+  const lb_tensor *in;
+  lb_output *out;
+  const lb_step *step;  // the one being run
+} frame;
+
+static lb_tensor locate(const frame *f, const lb_operand *o) {
+  lb_tensor t = o->tensor;
+  char *base = NULL;
+  switch (o->place) {
+    case LB_PLACE_NONE: return t;
+    case LB_PLACE_INPUT: base = f->in[o->index].data; break;
+    case LB_PLACE_OUTPUT: base = f->out[o->index].tensor.data; break;
+    case LB_PLACE_ARENA: base = f->c->arena; break;
+    case LB_PLACE_OWN: base = f->c->own[o->index].tensor.data; break;
+  }
+  t.data = base ? base + o->offset : NULL;
+  return t;
+}
+
+static lb_status grow(lb_host_call *call, int i, int rank,
+                      const int64_t *dims) {
+  const frame *f = call->user;
+  int64_t count;
+  if (call->out[i].dtype == LB_NONE) return LB_OK;
+  LB_TRY(lb_dims_count(rank, dims, &count));
+  lb_tensor t = {.dtype = call->out[i].dtype, .rank = rank};
+  memcpy(t.dims, dims, (size_t)rank * sizeof *dims);
+  uint32_t own = f->step->out[i].index;
+  LB_TRY(lb_context_own(f->c, own, &t, 0));
+  call->out[i] = f->c->own[own].tensor;
+  return LB_OK;
+}
+
+static lb_status run_call(frame *f, lb_tensor *in, lb_tensor *out) {
+  lb_host_call call = {
+      .node = f->step->node,
+      .in = in,
+      .out = out,
+      .pool = f->s->options.pool,
+      .scratch = &f->c->scratch,
+      .seed = f->c->seed++,
+      .grow = grow,
+      .user = f,
+  };
+  return lb_host_run(&call);
+}
+
+static lb_status run_step(frame *f, const lb_step *step) {
+  lb_tensor *args =
+      lb_arena_new(&f->c->scratch, lb_tensor, (size_t)step->n_in + step->n_out);
+  if (!args) return lb_oom();
+  lb_tensor *in = args, *out = args + step->n_in;
+  f->step = step;
+  for (uint32_t i = 0; i < step->n_in; i++) in[i] = locate(f, &step->in[i]);
+  for (uint32_t i = 0; i < step->n_out; i++) out[i] = locate(f, &step->out[i]);
+  switch (step->kind) {
+    case LB_STEP_CALL: return run_call(f, in, out);
+    case LB_STEP_LOOP: return lb_run_loop(f->s, f->c, step, in);
+    case LB_STEP_COPY: lb_tensor_copy(&in[0], &out[0]); return LB_OK;
+  }
+  return LB_OK;
+}
+
+static lb_status run_stage(frame *f, const lb_plan *plan) {
+  LB_TRY(lb_context_arena(f->c, plan->arena_bytes));
+  LB_TRY(lb_context_owns(f->c, plan->n_own));
+  for (uint32_t i = 0; i < plan->n_binds; i++)
+    LB_TRY(lb_output_hold(f->s, &f->out[plan->binds[i].result],
+                          &plan->binds[i].tensor));
+  for (uint32_t i = 0; i < plan->n_steps; i++) {
+    lb_status st = run_step(f, &plan->steps[i]);
+    lb_arena_reset(&f->c->scratch);
+    LB_TRY(st);
+  }
+  return LB_OK;
+}
+
+// -- stages ------------------------------------------------------------------
+
+static lb_status read_facts(frame *f, const lb_plan *plan, lb_tensor **out) {
+  lb_tensor *facts = *out = lb_arena_new(&f->c->keys, lb_tensor, plan->n_facts);
+  if (!facts) return lb_oom();
+  for (uint32_t i = 0; i < plan->n_facts; i++) {
+    const lb_fact *fact = &plan->facts[i];
+    if (fact->kind == LB_FACT_DIMS) {
+      facts[i] = f->c->own[fact->own].tensor;
+      continue;
+    }
+    lb_tensor from = locate(f, &fact->source);
+    facts[i] = from;
+    lb_tensor_dense(&facts[i]);
+    facts[i].data = lb_arena_alloc(&f->c->keys, lb_tensor_bytes(&from), 64);
+    if (!facts[i].data) return lb_oom();
+    lb_tensor_copy(&from, &facts[i]);
+  }
+  return LB_OK;
+}
+
+// The plan of the first stage; the caller owns a reference.
+static lb_status first_plan(frame *f, const lb_region *r, lb_plan **out) {
+  bool *wanted = lb_arena_new(&f->c->keys, bool, r->n_results);
+  key k;
+  *out = NULL;
+  if (!wanted) return lb_oom();
+  for (uint32_t i = 0; i < r->n_results; i++) wanted[i] = f->out[i].wanted;
+  LB_TRY(first_key(f->s, f->c, r, f->in, wanted, &k));
+  *out = lb_plans_get(&f->s->plans, k.data, k.size);
+  if (*out) return LB_OK;
+  LB_TRY(lb_plan_first(&f->s->program, r, f->in, wanted, out));
+  return lb_plans_put(&f->s->plans, k.data, k.size, out);
+}
+
+// Replaces *plan by the plan of the next stage.
+static lb_status next_plan(frame *f, lb_plan **plan) {
+  lb_tensor *facts;
+  key k;
+  LB_TRY(read_facts(f, *plan, &facts));
+  LB_TRY(next_key(f->c, *plan, facts, &k));
+  lb_plan *next = lb_plans_get(&f->s->plans, k.data, k.size);
+  if (!next) {
+    LB_TRY(lb_plan_next(*plan, facts, &next));
+    lb_status st = lb_plans_put(&f->s->plans, k.data, k.size, &next);
+    if (lb_failed(st)) {
+      lb_plan_release(next);
+      return st;
+    }
+  }
+  lb_plan_release(*plan);
+  *plan = next;
+  return LB_OK;
+}
+
+lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
+                        const lb_tensor *in, lb_output *out) {
+  frame f = {.s = s, .c = c, .in = in, .out = out};
+  lb_plan *plan = NULL;
+  lb_status st = first_plan(&f, r, &plan);
+  if (!lb_failed(st)) st = run_stage(&f, plan);
+  while (!lb_failed(st) && plan->n_facts) {
+    st = next_plan(&f, &plan);
+    if (!lb_failed(st)) st = run_stage(&f, plan);
+  }
+  lb_plan_release(plan);
+  lb_arena_reset(&c->keys);
+  return st;
+}
+
+lb_status lb_output_hold(const lb_session *s, lb_output *o,
+                         const lb_tensor *t) {
+  size_t bytes = lb_tensor_bytes(t);
+  bool mine = !o->data || o->owned;
+  if (mine && (!o->data || bytes > o->cap)) {
+    void *p = lb_alloc_get(s->options.alloc, bytes);
+    if (!p)
+      return lb_error(LB_OOM, "out of memory: %zu bytes for an output", bytes);
+    lb_alloc_put(s->options.alloc, o->data);
+    *o = (lb_output){.wanted = true, .owned = true, .data = p, .cap = bytes};
+  }
+  char dims[128];
+  if (bytes > o->cap)
+    return lb_error(
+        LB_INVALID, "the output of %s%s needs %zu bytes, the buffer has %zu",
+        lb_dtype_name(t->dtype),
+        lb_dims_print(t->rank, t->dims, dims, sizeof dims), bytes, o->cap);
+  o->tensor = *t;
+  o->tensor.data = o->data;
+  return LB_OK;
+}

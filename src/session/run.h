@@ -1,0 +1,33 @@
+// session/run.h -- running one region: plan by plan, step by step. Internal to
+// the room.
+#ifndef LB_SESSION_RUN_H
+#define LB_SESSION_RUN_H
+
+#include "plan/plan.h"
+#include "session/context.h"
+#include "session/plans.h"
+#include "session/session.h"
+
+struct lb_session {
+  lb_graph *graph;  // borrowed
+  lb_program program;
+  lb_plans plans;
+  lb_session_options options;
+  pthread_mutex_t lock;  // of the fields below
+  lb_context *idle;
+  uint64_t runs;
+};
+
+// Runs a region on dense inputs. Results land in `out` (one per result): in
+// the memory it brings if that is large enough, else in memory of its own.
+lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
+                        const lb_tensor *in, lb_output *out);
+
+// Runs a Loop or Scan step; outputs become own buffers of c.
+lb_status lb_run_loop(lb_session *s, lb_context *c, const lb_step *step,
+                      const lb_tensor *in);
+
+// Makes `o` hold a tensor like t, with memory for it.
+lb_status lb_output_hold(const lb_session *s, lb_output *o, const lb_tensor *t);
+
+#endif

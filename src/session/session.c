@@ -1,0 +1,120 @@
+// session/session.c -- a session's life, and taking a context for a run.
+#include "session/session.h"
+
+#include <stdlib.h>
+
+#include "graph/infer.h"
+#include "graph/pass.h"
+#include "session/check.h"
+#include "session/eval.h"
+#include "session/run.h"
+
+#define DEFAULT_PLAN_BYTES ((size_t)64 << 20)
+#define DEFAULT_LOOP_LIMIT 10000000
+
+static lb_status prepare(lb_session *s) {
+  lb_pass_options passes = {.eval = lb_eval_node, .off = s->options.passes_off};
+  LB_TRY(lb_infer_graph(s->graph));
+  LB_TRY(lb_graph_optimize(s->graph, &passes));
+  LB_TRY(lb_infer_graph(s->graph));
+  LB_TRY(lb_graph_verify(s->graph));
+  return lb_program_init(&s->program, s->graph);
+}
+
+lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
+                         lb_session **out) {
+  *out = NULL;
+  lb_session *s = calloc(1, sizeof *s);
+  if (!s) return lb_oom();
+  s->graph = graph;
+  s->options = *o;
+  if (!s->options.plan_bytes) s->options.plan_bytes = DEFAULT_PLAN_BYTES;
+  if (!s->options.loop_limit) s->options.loop_limit = DEFAULT_LOOP_LIMIT;
+  if (pthread_mutex_init(&s->lock, NULL)) {
+    free(s);
+    return lb_oom();
+  }
+  lb_status st = lb_plans_init(&s->plans, s->options.plan_bytes);
+  if (lb_failed(st)) {
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+    return st;
+  }
+  st = prepare(s);
+  if (lb_failed(st)) {
+    lb_session_free(s);
+  } else {
+    *out = s;
+  }
+  return st;
+}
+
+void lb_session_free(lb_session *s) {
+  if (!s) return;
+  while (s->idle) {
+    lb_context *next = s->idle->next;
+    lb_context_free(s->idle);
+    s->idle = next;
+  }
+  lb_plans_fini(&s->plans);
+  lb_program_fini(&s->program);
+  pthread_mutex_destroy(&s->lock);
+  free(s);
+}
+
+static lb_status take_context(lb_session *s, lb_context **out) {
+  pthread_mutex_lock(&s->lock);
+  lb_context *c = *out = s->idle;
+  if (c) s->idle = c->next;
+  uint64_t seed = s->runs++;
+  pthread_mutex_unlock(&s->lock);
+  if (!c)
+    LB_TRY(lb_context_new(s->options.alloc, s->options.memory_limit, out));
+  (*out)->seed = seed << 32;
+  return LB_OK;
+}
+
+static void give_context(lb_session *s, lb_context *c) {
+  pthread_mutex_lock(&s->lock);
+  c->next = s->idle;
+  s->idle = c;
+  pthread_mutex_unlock(&s->lock);
+}
+
+lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
+                         lb_output *outputs) {
+  lb_context *c;
+  LB_TRY(lb_check_inputs(s->graph, inputs));
+  LB_TRY(take_context(s, &c));
+  lb_pool_enter(s->options.pool);
+  lb_status st = lb_run_region(s, c, s->graph->main, inputs, outputs);
+  lb_pool_leave(s->options.pool);
+  give_context(s, c);
+  for (uint32_t i = 0; lb_failed(st) && i < s->graph->main->n_results; i++)
+    lb_output_free(s, &outputs[i]);
+  return st;
+}
+
+void lb_output_free(const lb_session *s, lb_output *o) {
+  if (!o->owned) return;
+  lb_alloc_put(s->options.alloc, o->data);
+  *o = (lb_output){.wanted = o->wanted};
+}
+
+void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
+  *out = (lb_session_stats){0};
+  pthread_mutex_lock(&s->lock);
+  out->runs = s->runs;
+  for (const lb_context *c = s->idle; c; c = c->next) {
+    out->contexts++;
+    for (const lb_context *i = c; i; i = i->inner)
+      out->arena_bytes += i->arena_cap + i->own_bytes;
+  }
+  pthread_mutex_unlock(&s->lock);
+  pthread_mutex_lock(&s->plans.lock);
+  out->plans = s->plans.map.count;
+  out->plan_bytes = s->plans.bytes;
+  out->plans_built = s->plans.built;
+  out->plans_evicted = s->plans.evicted;
+  pthread_mutex_unlock(&s->plans.lock);
+}

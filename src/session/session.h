@@ -1,0 +1,55 @@
+// session/session.h -- a graph made ready to run, and the run itself.
+//
+// Any number of threads may run one session at once; each takes a run context
+// (arena, buffers) from a free list. Plans are shared and cached by signature
+// under a byte budget.
+#ifndef LB_SESSION_SESSION_H
+#define LB_SESSION_SESSION_H
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/tensor.h"
+#include "graph/graph.h"
+
+typedef struct lb_session lb_session;
+
+typedef struct lb_session_options {
+  lb_pool *pool;          // borrowed; NULL: the caller's thread alone
+  const lb_alloc *alloc;  // borrowed; NULL: the C library
+  size_t plan_bytes;      // budget of the plan cache; 0: the default, 64 MB
+  size_t memory_limit;    // bytes one run may take for values; 0: none
+  int64_t loop_limit;     // turns of one Loop; 0: the default, 10 million
+  uint32_t passes_off;    // bit mask of lb_pass; for tests
+} lb_session_options;
+
+// A result and where it goes. With data == NULL the run allocates (and owned is
+// set: lb_output_free returns it); else `cap` bytes at data are the caller's.
+typedef struct lb_output {
+  bool wanted;
+  bool owned;
+  lb_tensor tensor;  // set by the run: dtype, dims, dense strides, data
+  void *data;
+  size_t cap;
+} lb_output;
+
+// Infers, simplifies and checks the graph in place. The graph is borrowed and
+// must outlive the session.
+lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
+                         lb_session **out);
+void lb_session_free(lb_session *s);  // no run may be inside; NULL is fine
+
+// `inputs`: one dense tensor per input of the graph; `outputs`: one per output.
+// On failure outputs keep what the caller put there, nothing is owned.
+lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
+                         lb_output *outputs);
+void lb_output_free(const lb_session *s, lb_output *o);
+
+typedef struct lb_session_stats {
+  uint64_t runs, plans_built, plans_evicted;
+  size_t plans, plan_bytes;      // in the cache now
+  size_t contexts, arena_bytes;  // of idle run contexts
+} lb_session_stats;
+void lb_session_stats_get(lb_session *s, lb_session_stats *out);
+
+#endif

@@ -1,0 +1,25 @@
+// tests/fuzz/fuzz_reader.c -- any bytes into the reader: an error or a graph
+// that the verifier accepts, nothing else.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "onnx/onnx.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  lb_model m;
+  lb_status st =
+      lb_onnx_parse((lb_span){data, size}, NULL, &(lb_onnx_options){0}, &m);
+  if (!lb_failed(st)) {
+    st = lb_graph_verify(m.graph);
+    if (lb_failed(st)) {
+      fprintf(stderr, "verifier: %s\n", lb_status_message(st));
+      abort();
+    }
+  }
+  lb_status_drop(st);
+  lb_model_fini(&m);
+  return 0;
+}

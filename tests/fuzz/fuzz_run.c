@@ -1,0 +1,82 @@
+// tests/fuzz/fuzz_run.c -- any model at any small shapes: an error or a run.
+//
+// The last bytes of the input choose dims and elements, the rest is the model.
+// Memory and turns of loops are limited, as a careful server would do.
+#include <limber/limber.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAIL 32
+#define MAX_INPUTS 16
+#define MAX_BYTES (1 << 16)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *__asan_default_options(void);
+
+const char *__asan_default_options(void) {
+  return "allocator_may_return_null=1";
+}
+
+typedef struct source {  // bytes that decide, repeated when used up
+  const uint8_t *data;
+  size_t size, at;
+} source;
+
+static uint8_t take(source *s) { return s->data[s->at++ % s->size]; }
+
+// False if the tensor would be too large to bother.
+static int fill(source *s, const limber_value_info *info, limber_tensor *t) {
+  static const int64_t sizes[] = {1, 2, 3, 0, 4, 5, 7, 8, 9, 16};
+  *t = (limber_tensor){.name = info->name, .dtype = info->dtype};
+  t->rank = info->rank < 0 ? take(s) % 4 : info->rank;
+  size_t bytes = limber_dtype_size(info->dtype);
+  for (int i = 0; i < t->rank; i++) {
+    char *end = NULL;
+    int64_t fixed = info->rank < 0 ? 0 : strtoll(info->dims[i], &end, 10);
+    int is_fixed = end && end != info->dims[i] && *end == 0;
+    t->dims[i] = is_fixed ? fixed : sizes[take(s) % 10];
+    if (t->dims[i] < 0 || t->dims[i] > MAX_BYTES) return 0;
+    bytes *= (size_t)t->dims[i];
+    if (bytes > MAX_BYTES) return 0;
+  }
+  uint8_t *p = t->data = malloc(bytes ? bytes : 1);
+  int small = take(s) & 1;  // small integers make legal indices and shapes
+  for (size_t i = 0; p && i < bytes; i++)
+    p[i] = small
+               ? (uint8_t)(i % limber_dtype_size(info->dtype) ? 0 : take(s) % 4)
+               : take(s);
+  if (info->dtype == LIMBER_BOOL)
+    for (size_t i = 0; p && i < bytes; i++) p[i] &= 1;
+  return p != NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  static limber_runtime *runtime;
+  if (!runtime) {
+    limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
+    o.threads = 1;
+    o.log_level = LIMBER_LOG_ERROR;
+    if (limber_runtime_create(&o, &runtime) != LIMBER_OK) abort();
+  }
+  if (size < TAIL) return 0;
+  source s = {data + size - TAIL, TAIL, 0};
+  limber_session_options options = LIMBER_SESSION_OPTIONS_INIT;
+  options.memory_limit = 16 << 20;
+  options.loop_limit = 20;
+  limber_session *session;
+  if (limber_session_open_memory(runtime, data, size - TAIL, &options,
+                                 &session) != LIMBER_OK)
+    return 0;
+  const limber_value_info *in, *out;
+  size_t n_in = limber_session_inputs(session, &in);
+  size_t n_out = limber_session_outputs(session, &out);
+  limber_tensor inputs[MAX_INPUTS] = {{0}}, outputs[MAX_INPUTS] = {{0}};
+  int ok = n_in <= MAX_INPUTS && n_out <= MAX_INPUTS;
+  for (size_t i = 0; ok && i < n_in; i++) ok = fill(&s, &in[i], &inputs[i]);
+  if (ok &&
+      limber_session_run(session, inputs, n_in, outputs, n_out) == LIMBER_OK)
+    for (size_t i = 0; i < n_out; i++) limber_tensor_free(&outputs[i]);
+  for (size_t i = 0; i < MAX_INPUTS; i++) free(inputs[i].data);
+  limber_session_close(session);
+  return 0;
+}
