@@ -69,7 +69,7 @@ static lb_status finish(lb_planner *p) {
 static lb_status allocate(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values;
   lb_arena *a = p->arena;
-  p->states = lb_arena_new(a, const lb_vstate *, n);
+  p->states = lb_arena_new(a, const lb_pvalue *, n);
   p->alias = lb_arena_new(a, uint32_t, n);
   p->uses = lb_arena_new(a, uint32_t, n);
   p->lands = lb_arena_new(a, uint32_t, n);

@@ -53,7 +53,7 @@ static lb_status ask_contents(lb_planner *p, const lb_value *v) {
 
 // States of the inputs; *ready is false if the node must wait.
 static lb_status inputs_of(lb_planner *p, const lb_node *n,
-                           const lb_vstate **in, bool *ready) {
+                           const lb_pvalue **in, bool *ready) {
   *ready = true;
   for (uint32_t i = 0; i < n->n_in; i++) {
     in[i] = NULL;
@@ -66,7 +66,7 @@ static lb_status inputs_of(lb_planner *p, const lb_node *n,
 
 // The contents that decide this node's shapes: known, or asked for.
 static lb_status need_contents(lb_planner *p, const lb_node *n,
-                               const lb_vstate *const *in, bool *ready) {
+                               const lb_pvalue *const *in, bool *ready) {
   uint32_t deciding = lb_op_infos[n->op].deciding;
   for (uint32_t i = 0; i < n->n_in && i < 32; i++) {
     if (!(deciding >> i & 1) || !in[i] || in[i]->info.data) continue;
@@ -85,7 +85,7 @@ static void add_alias(lb_planner *p, const lb_value *from, const lb_value *to) {
 }
 
 static lb_status plan_if(lb_planner *p, const lb_node *n) {
-  const lb_vstate *cond;
+  const lb_pvalue *cond;
   LB_TRY(lb_planner_state(p, n->in[0], &cond));
   if (!cond) return lb_planner_defer(p, n);
   if (!cond->info.data) {
@@ -119,7 +119,7 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
 // -- kernels -----------------------------------------------------------------
 
 static lb_status infer(lb_planner *p, const lb_node *n,
-                       const lb_vstate *const *in, lb_vinfo *in_info,
+                       const lb_pvalue *const *in, lb_vinfo *in_info,
                        lb_vinfo *out_info) {
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (in[i]) {
@@ -150,7 +150,7 @@ static lb_status tensor_of(const lb_node *n, const lb_vinfo *info,
 }
 
 // Everything it reads is known and everything it makes is small.
-static bool is_computable(const lb_node *n, const lb_vstate *const *in,
+static bool is_computable(const lb_node *n, const lb_pvalue *const *in,
                           const lb_tensor *out) {
   const lb_op_info *op = &lb_op_infos[n->op];
   if (op->flags) return false;
@@ -163,7 +163,7 @@ static bool is_computable(const lb_node *n, const lb_vstate *const *in,
 }
 
 static lb_status compute_now(lb_planner *p, const lb_node *n,
-                             const lb_vstate *const *in, lb_tensor *out) {
+                             const lb_pvalue *const *in, lb_tensor *out) {
   lb_tensor *args = lb_arena_new(&p->scratch, lb_tensor, n->n_in);
   if (!args) return lb_oom();
   for (uint32_t i = 0; i < n->n_in; i++)
@@ -184,7 +184,7 @@ static lb_status compute_now(lb_planner *p, const lb_node *n,
 
 // All wanted outputs as views, or none.
 static lb_status try_view(lb_planner *p, const lb_node *n,
-                          const lb_vstate *const *in, const lb_vinfo *in_info,
+                          const lb_pvalue *const *in, const lb_vinfo *in_info,
                           lb_tensor *out, bool *done) {
   *done = false;
   if (lb_op_infos[n->op].cls != LB_CLASS_VIEW) return LB_OK;
@@ -197,7 +197,7 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
   int64_t size = (int64_t)lb_dtype_size(in[0]->tensor.dtype);
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!is_wanted(p, n->out[i])) continue;
-    lb_vstate s = {.tensor = out[i],
+    lb_pvalue s = {.tensor = out[i],
                    .buffer = in[0]->buffer,
                    .offset = in[0]->offset + offset[i] * size};
     if (s.buffer == LB_NO_BUFFER)
@@ -219,7 +219,7 @@ static lb_status place_output(lb_planner *p, const lb_value *v,
 }
 
 static lb_status emit_call(lb_planner *p, const lb_node *n,
-                           const lb_vstate *const *in, const lb_tensor *out) {
+                           const lb_pvalue *const *in, const lb_tensor *out) {
   lb_step *step;
   LB_TRY(lb_planner_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, &step));
   for (uint32_t i = 0; i < n->n_in; i++)
@@ -249,7 +249,7 @@ static lb_status emit_dynamic(lb_planner *p, lb_step *step,
 }
 
 static lb_status plan_call(lb_planner *p, const lb_node *n,
-                           const lb_vstate *const *in) {
+                           const lb_pvalue *const *in) {
   lb_vinfo *in_info = lb_arena_new(&p->scratch, lb_vinfo, n->n_in);
   lb_vinfo *out_info = lb_arena_new(&p->scratch, lb_vinfo, n->n_out);
   lb_tensor *out = lb_arena_new(&p->scratch, lb_tensor, n->n_out);
@@ -275,7 +275,7 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
 // A loop's body is planned for dense inputs, so strided views are copied. The
 // copies may go once the loop has run.
 static lb_status plan_loop(lb_planner *p, const lb_node *n,
-                           const lb_vstate *const *in) {
+                           const lb_pvalue *const *in) {
   lb_operand *args = lb_arena_new(&p->scratch, lb_operand, n->n_in);
   size_t *temps = lb_arena_new(&p->scratch, size_t, n->n_in);
   uint32_t n_temps = 0;
@@ -308,7 +308,7 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
 
 static lb_status plan_node(lb_planner *p, const lb_node *n) {
   if (n->op == LB_OP_If) return plan_if(p, n);
-  const lb_vstate **in = lb_arena_new(&p->scratch, const lb_vstate *, n->n_in);
+  const lb_pvalue **in = lb_arena_new(&p->scratch, const lb_pvalue *, n->n_in);
   bool ready;
   if (!in) return lb_oom();
   LB_TRY(inputs_of(p, n, in, &ready));
@@ -336,7 +336,7 @@ lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
 lb_status lb_planner_deliver(lb_planner *p) {
   for (uint32_t i = 0; i < p->region->n_results; i++) {
     const lb_value *v = p->region->results[i];
-    const lb_vstate *s;
+    const lb_pvalue *s;
     if (!p->wanted[i] || p->delivered[i]) continue;
     LB_TRY(lb_planner_state(p, v, &s));
     if (!s) continue;

@@ -13,12 +13,12 @@
 #define LB_NO_BUFFER UINT32_MAX
 
 // A value whose dims are known. Immutable once made.
-typedef struct lb_vstate {
+typedef struct lb_pvalue {
   lb_vinfo info;     // numbers only; info.data: contents known to the plan
   lb_tensor tensor;  // strides; data for constants
   uint32_t buffer;   // LB_NO_BUFFER: a constant
   int64_t offset;    // bytes into the buffer
-} lb_vstate;
+} lb_pvalue;
 
 typedef struct lb_pbuf {
   lb_place place;
@@ -34,7 +34,7 @@ typedef struct lb_planner {
   lb_arena *arena;   // the plan's
   lb_arena scratch;  // for evaluation while planning
 
-  const lb_vstate **states;  // NULL: not known yet
+  const lb_pvalue **states;  // NULL: not known yet
   uint32_t *alias;           // 0: itself; else id + 1
   uint32_t *uses;            // reads still to be planned
   uint32_t *lands;           // 0: nowhere; else result + 1 it may be written to
@@ -66,8 +66,8 @@ lb_status lb_planner_deliver(lb_planner *p);
 uint32_t lb_planner_root(const lb_planner *p, uint32_t id);
 // NULL if not known yet; constants always are.
 lb_status lb_planner_state(lb_planner *p, const lb_value *v,
-                           const lb_vstate **out);
-lb_status lb_planner_set(lb_planner *p, const lb_value *v, const lb_vstate *s);
+                           const lb_pvalue **out);
+lb_status lb_planner_set(lb_planner *p, const lb_value *v, const lb_pvalue *s);
 // Contents known: tensor.data lies in the plan's arena or outlives it.
 lb_status lb_planner_set_const(lb_planner *p, const lb_value *v,
                                const lb_tensor *t);
@@ -76,7 +76,7 @@ lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_place place,
                                uint32_t index);
 void lb_planner_unuse(lb_planner *p, const lb_value *v);
-lb_operand lb_planner_operand(const lb_planner *p, const lb_vstate *s);
+lb_operand lb_planner_operand(const lb_planner *p, const lb_pvalue *s);
 
 lb_status lb_planner_step(lb_planner *p, const lb_node *node, lb_step_kind kind,
                           uint32_t n_in, uint32_t n_out, lb_step **out);

@@ -29,9 +29,9 @@ static void describe(lb_vinfo *info, const lb_tensor *t) {
   for (int i = 0; i < t->rank; i++) info->dims[i] = lb_dim_const(t->dims[i]);
 }
 
-lb_status lb_planner_set(lb_planner *p, const lb_value *v, const lb_vstate *s) {
-  lb_vstate *copy =
-      lb_arena_memdup(p->arena, s, sizeof *s, _Alignof(lb_vstate));
+lb_status lb_planner_set(lb_planner *p, const lb_value *v, const lb_pvalue *s) {
+  lb_pvalue *copy =
+      lb_arena_memdup(p->arena, s, sizeof *s, _Alignof(lb_pvalue));
   if (!copy) return lb_oom();
   describe(&copy->info, &copy->tensor);
   if (copy->buffer == LB_NO_BUFFER) {
@@ -45,12 +45,12 @@ lb_status lb_planner_set(lb_planner *p, const lb_value *v, const lb_vstate *s) {
 
 lb_status lb_planner_set_const(lb_planner *p, const lb_value *v,
                                const lb_tensor *t) {
-  lb_vstate s = {.tensor = *t, .buffer = LB_NO_BUFFER};
+  lb_pvalue s = {.tensor = *t, .buffer = LB_NO_BUFFER};
   return lb_planner_set(p, v, &s);
 }
 
 lb_status lb_planner_state(lb_planner *p, const lb_value *v,
-                           const lb_vstate **out) {
+                           const lb_pvalue **out) {
   uint32_t id = lb_planner_root(p, v->id);
   v = p->prog->graph->values[id];
   if (!p->states[id] && v->info.data)
@@ -67,7 +67,7 @@ lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
   *b = (lb_pbuf){.place = place, .index = index};
   if (place == LB_PLACE_ARENA)
     LB_TRY(lb_memory_get(&p->memory, p->arena, lb_tensor_bytes(t), &b->offset));
-  lb_vstate s = {.tensor = *t, .buffer = p->n_bufs++};
+  lb_pvalue s = {.tensor = *t, .buffer = p->n_bufs++};
   lb_tensor_dense(&s.tensor);
   s.tensor.data = NULL;
   return lb_planner_set(p, v, &s);
@@ -78,14 +78,14 @@ void lb_planner_unuse(lb_planner *p, const lb_value *v) {
   if (p->prog->graph->values[id]->info.data) return;
   assert(p->uses[id] > 0);
   if (--p->uses[id] || !p->states[id]) return;
-  const lb_vstate *s = p->states[id];
+  const lb_pvalue *s = p->states[id];
   if (s->buffer == LB_NO_BUFFER) return;
   lb_pbuf *b = &p->bufs[s->buffer];
   if (--b->refs == 0 && b->place == LB_PLACE_ARENA)
     lb_memory_put(&p->memory, b->offset);
 }
 
-lb_operand lb_planner_operand(const lb_planner *p, const lb_vstate *s) {
+lb_operand lb_planner_operand(const lb_planner *p, const lb_pvalue *s) {
   lb_operand o = {.tensor = s->tensor};
   if (s->buffer == LB_NO_BUFFER) return o;
   const lb_pbuf *b = &p->bufs[s->buffer];

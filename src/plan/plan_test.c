@@ -1,0 +1,140 @@
+// plan/plan_test.c -- what becomes a step, and what does not.
+#include "plan/plan.h"
+
+#include "graph/build_test.h"
+
+typedef struct fixture {
+  lb_graph *g;
+  lb_program program;
+  lb_plan *plan;
+} fixture;
+
+static fixture begin(void) {
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  return f;
+}
+
+static void build(fixture *f, const lb_tensor *in, const bool *wanted) {
+  ok(lb_program_init(&f->program, f->g));
+  ok(lb_plan_first(&f->program, f->g->main, in, wanted, &f->plan));
+}
+
+static void end(fixture *f) {
+  lb_plan_release(f->plan);
+  lb_program_fini(&f->program);
+  lb_graph_free(f->g);
+}
+
+// x[n,4] -> Reshape(x, Concat(Shape(x)[0], 2, 2)) -> Transpose -> Abs
+static void shape_arithmetic_and_views_are_no_steps(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4)), *zero, *rest;
+  ok(lb_const_ints(f.g, "zero", (int64_t[]){0}, 1, &zero));
+  ok(lb_const_ints(f.g, "rest", (int64_t[]){2, 2}, 2, &rest));
+  lb_value *n = NODE1(r, Gather, "g", NODE1(r, Shape, "s", x), zero);
+  lb_node *cat = node(r, LB_OP_Concat, "cat", 2, (lb_value *[]){n, rest}, 1);
+  ok(lb_node_set_int(f.g, cat, "axis", 0));
+  lb_value *re = NODE1(r, Reshape, "re", x, cat->out[0]);
+  RESULTS(r, NODE1(r, Abs, "abs", NODE1(r, Transpose, "tr", re)));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 4));
+  build(&f, &in, (bool[]){true});
+  assert_int_equal(f.plan->n_steps, 1);
+  const lb_step *s = &f.plan->steps[0];
+  assert_string_equal(s->node->name, "abs");
+  assert_int_equal(s->in[0].place, LB_PLACE_INPUT);
+  assert_int_equal(s->in[0].tensor.dims[2], 3);
+  assert_int_equal(s->in[0].tensor.strides[2], 4);
+  assert_int_equal(s->out[0].place, LB_PLACE_OUTPUT);
+  assert_int_equal(f.plan->arena_bytes, 0);
+  end(&f);
+}
+
+static void what_nobody_asked_for_is_not_planned(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1));
+  lb_value *a = NODE1(r, Abs, "a", x), *b = NODE1(r, Exp, "b", a);
+  RESULTS(r, a, NODE1(r, Neg, "c", b));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(3));
+  build(&f, &in, (bool[]){true, false});
+  assert_int_equal(f.plan->n_steps, 1);
+  lb_plan_release(f.plan);
+  ok(lb_plan_first(&f.program, r, &in, (bool[]){false, true}, &f.plan));
+  assert_int_equal(f.plan->n_steps, 3);
+  end(&f);
+}
+
+static void dead_values_give_their_memory_back(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *v = param(r, "x", LB_F32, DIMS(-1));
+  for (int i = 0; i < 10; i++) v = NODE1(r, Abs, "a", v);
+  RESULTS(r, NODE1(r, ReduceSum, "sum", v));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(16));
+  build(&f, &in, (bool[]){true});
+  assert_int_equal(f.plan->n_steps, 11);
+  assert_int_equal(f.plan->arena_bytes, 2 * 64);
+  end(&f);
+}
+
+// A small input that decides a shape belongs to the signature: its contents
+// are read while planning, and the target is a constant of the plan.
+static void deciding_inputs_are_read_while_planning(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1));
+  lb_value *shape = param(r, "shape", LB_I64, DIMS(-1));
+  RESULTS(r, NODE1(r, Abs, "abs", NODE1(r, Reshape, "re", x, shape)));
+  int64_t target[] = {2, -1};
+  lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(6)),
+                    tensor(LB_I64, target, DIMS(2))};
+  build(&f, in, (bool[]){true});
+  assert_int_equal(f.plan->n_facts, 0);
+  assert_int_equal(f.plan->n_steps, 1);
+  assert_int_equal(f.plan->steps[0].out[0].tensor.dims[1], 3);
+  end(&f);
+}
+
+// The same target, computed from data: a fact to be read, then a second plan.
+static void computed_targets_end_the_stage(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, -1)), *flat;
+  ok(lb_const_ints(f.g, "flat", (int64_t[]){-1}, 1, &flat));
+  lb_value *sum = NODE1(r, ReduceSum, "sum", x);
+  lb_node *cast = node(r, LB_OP_Cast, "cast", 1, &sum, 1);
+  ok(lb_node_set_int(f.g, cast, "to", 7));
+  lb_value *target = NODE1(r, Reshape, "target", cast->out[0], flat);
+  RESULTS(r, NODE1(r, Reshape, "re", x, target));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 3));
+  build(&f, &in, (bool[]){true});
+  assert_int_equal(f.plan->n_facts, 1);
+  assert_int_equal(f.plan->facts[0].kind, LB_FACT_CONTENTS);
+  int64_t six = 6;
+  lb_tensor fact = tensor(LB_I64, &six, DIMS(1));
+  lb_plan *next;
+  ok(lb_plan_next(f.plan, &fact, &next));
+  assert_int_equal(next->n_facts, 0);
+  assert_int_equal(next->binds[0].tensor.rank, 1);
+  assert_int_equal(next->binds[0].tensor.dims[0], 6);
+  lb_plan_release(next);
+  end(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shape_arithmetic_and_views_are_no_steps),
+      cmocka_unit_test(what_nobody_asked_for_is_not_planned),
+      cmocka_unit_test(dead_values_give_their_memory_back),
+      cmocka_unit_test(deciding_inputs_are_read_while_planning),
+      cmocka_unit_test(computed_targets_end_the_stage),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,108 @@
+// plan/view_test.c -- random reshapes, transposes and slices of random strided
+// tensors: walking the view visits the elements a copy would.
+#include "plan/view.h"
+
+#include <stdlib.h>
+
+#include "graph/build_test.h"
+
+static int64_t offset_of(const lb_tensor *t, int64_t flat) {
+  int64_t at = 0;
+  for (int i = t->rank; i-- > 0; flat /= t->dims[i])
+    at += flat % t->dims[i] * t->strides[i];
+  return at;
+}
+
+static unsigned draw(unsigned *r, unsigned n) {
+  return (unsigned)rand_r(r) % n;
+}
+
+// A dense tensor, perhaps with axes swapped or every second row left out.
+static lb_tensor strided(unsigned *r) {
+  lb_tensor t = {.dtype = LB_F32, .rank = (int)draw(r, 4) + 1};
+  for (int i = 0; i < t.rank; i++) t.dims[i] = (int64_t)draw(r, 4) + 1;
+  lb_tensor_dense(&t);
+  for (int turn = 0; turn < 2; turn++) {
+    int a = (int)draw(r, (unsigned)t.rank), b = (int)draw(r, (unsigned)t.rank);
+    int64_t d = t.dims[a], s = t.strides[a];
+    t.dims[a] = t.dims[b], t.strides[a] = t.strides[b];
+    t.dims[b] = d, t.strides[b] = s;
+  }
+  if (draw(r, 2)) t.strides[0] *= 2;
+  return t;
+}
+
+// Other dims with the same product: factors dealt out at random.
+static lb_tensor reshaped(const lb_tensor *t, unsigned *r) {
+  lb_tensor o = {.dtype = t->dtype, .rank = (int)draw(r, 4) + 1};
+  int64_t count = lb_tensor_count(t);
+  for (int i = 0; i < o.rank; i++) o.dims[i] = 1;
+  for (int64_t f = 2; count > 1;) {
+    if (count % f) {
+      f++;
+      continue;
+    }
+    o.dims[draw(r, (unsigned)o.rank)] *= f;
+    count /= f;
+  }
+  return o;
+}
+
+static void a_reshaped_view_keeps_the_order_of_elements(void **state) {
+  (void)state;
+  lb_graph *g;
+  ok(lb_graph_new(&g));
+  lb_node *n =
+      node(g->main, LB_OP_Reshape, "re", 2, (lb_value *[]){NULL, NULL}, 1);
+  int views = 0;
+  for (unsigned seed = 1; seed < 3000; seed++) {
+    unsigned r = seed;
+    lb_tensor t = strided(&r), o = reshaped(&t, &r);
+    int64_t offset;
+    if (!lb_view_try(n, NULL, &t, 0, &o, &offset)) {
+      assert_false(lb_tensor_is_dense(&t));
+      continue;
+    }
+    views++;
+    for (int64_t i = 0; i < lb_tensor_count(&t); i++)
+      if (offset_of(&t, i) != offset + offset_of(&o, i))
+        fail_msg("seed %u, element %d", seed, (int)i);
+  }
+  assert_true(views > 1000);
+  lb_graph_free(g);
+}
+
+static void a_slice_starts_where_onnx_says(void **state) {
+  (void)state;
+  lb_graph *g;
+  ok(lb_graph_new(&g));
+  lb_node *n = node(g->main, LB_OP_Slice, "s", 5,
+                    (lb_value *[]){NULL, NULL, NULL, NULL, NULL}, 1);
+  struct {
+    int64_t start, step, count, first;
+  } cases[] = {{2, 1, 3, 2},          {-2, 1, 2, 3},       {-9, 2, 3, 0},
+               {-1, -1, 5, 4},        {9, -2, 3, 4},       {-6, -1, 0, 0},
+               {INT64_MAX, -1, 5, 4}, {INT64_MIN, 1, 5, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    lb_tensor x = tensor(LB_F32, NULL, DIMS(5));
+    lb_tensor start = tensor(LB_I64, &cases[i].start, DIMS(1));
+    lb_tensor step = tensor(LB_I64, &cases[i].step, DIMS(1));
+    lb_vinfo in[5] = {{0}};
+    in[1].data = &start;
+    in[4].data = &step;
+    lb_tensor o = tensor(LB_F32, NULL, 1, &cases[i].count);
+    int64_t offset;
+    assert_true(lb_view_try(n, in, &x, 0, &o, &offset));
+    assert_int_equal(offset, cases[i].first);
+    if (cases[i].count > 1) assert_int_equal(o.strides[0], cases[i].step);
+  }
+  lb_graph_free(g);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_reshaped_view_keeps_the_order_of_elements),
+      cmocka_unit_test(a_slice_starts_where_onnx_says),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,308 @@
+// session/session_test.c -- graphs made by hand, run through plan and session.
+#include "session/session.h"
+
+#include "graph/build_test.h"
+
+static lb_graph *new_graph(void) {
+  lb_graph *g;
+  ok(lb_graph_new(&g));
+  return g;
+}
+
+static lb_session *new_session(lb_graph *g) {
+  lb_session *s;
+  // Passes off: what the tests build by hand is what they run.
+  ok(lb_session_new(g, &(lb_session_options){.passes_off = UINT32_MAX}, &s));
+  return s;
+}
+
+static void finish(lb_session *s, lb_graph *g) {
+  lb_session_free(s);
+  lb_graph_free(g);
+}
+
+static void shapes_may_change_from_run_to_run(void **state) {
+  (void)state;
+  lb_graph *g = new_graph();
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1, 2));
+  float w[] = {1, 2, 3, 4};
+  lb_tensor wt = tensor(LB_F32, w, DIMS(2, 2));
+  lb_value *c;
+  ok(lb_const_new(g, "w", &wt, &c));
+  lb_value *y = NODE1(g->main, MatMul, "mm", x, c);
+  RESULTS(g->main, NODE1(g->main, Relu, "relu", y));
+  lb_session *s = new_session(g);
+  for (int64_t n = 0; n < 5; n++) {
+    float in[8];
+    for (int i = 0; i < 8; i++) in[i] = (float)(i - 3);
+    lb_tensor t = tensor(LB_F32, in, DIMS(n, 2));
+    lb_output out = {.wanted = true};
+    ok(lb_session_run(s, &t, &out));
+    assert_int_equal(out.tensor.dims[0], n);
+    for (int64_t i = 0; i < n; i++) {
+      float want = in[2 * i] * 1 + in[2 * i + 1] * 3;
+      float got = ((float *)out.tensor.data)[2 * i];
+      assert_float_equal(got, want > 0 ? want : 0, 1e-6);
+    }
+    lb_output_free(s, &out);
+  }
+  lb_session_stats stats;
+  lb_session_stats_get(s, &stats);
+  assert_int_equal(stats.plans, 5);
+  finish(s, g);
+}
+
+static void results_go_into_the_memory_that_is_given(void **state) {
+  (void)state;
+  lb_graph *g = new_graph();
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1));
+  lb_value *y = NODE1(g->main, Neg, "neg", x), *shape;
+  ok(lb_const_ints(g, "shape", (int64_t[]){-1, 1}, 2, &shape));
+  // Two results: the second is a reshape, and lands without a copy.
+  RESULTS(g->main, NODE1(g->main, Reshape, "r", y, shape), x);
+  lb_session *s = new_session(g);
+  float in[] = {1, 2, 3}, a[3], b[2];
+  lb_tensor t = tensor(LB_F32, in, DIMS(3));
+  lb_output out[2] = {{.wanted = true, .data = a, .cap = sizeof a},
+                      {.wanted = true}};
+  ok(lb_session_run(s, &t, out));
+  assert_ptr_equal(out[0].tensor.data, a);
+  assert_int_equal(out[0].tensor.rank, 2);
+  assert_float_equal(a[2], -3, 0);
+  assert_float_equal(((float *)out[1].tensor.data)[1], 2, 0);
+  lb_output_free(s, &out[1]);
+  out[0] = (lb_output){.wanted = true, .data = b, .cap = sizeof b};
+  out[1] = (lb_output){0};
+  lb_status st = lb_session_run(s, &t, out);
+  assert_int_equal(lb_status_code(st), LB_INVALID);
+  assert_string_equal(
+      lb_status_message(st),
+      "the output of float32[3,1] needs 12 bytes, the buffer has 8");
+  lb_status_drop(st);
+  finish(s, g);
+}
+
+// x -> NonZero -> Transpose: dims that only the data tells.
+static void shapes_that_depend_on_data_start_a_stage(void **state) {
+  (void)state;
+  lb_graph *g = new_graph();
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1));
+  lb_value *nz = NODE1(g->main, NonZero, "nz", x);
+  lb_value *tr = NODE1(g->main, Transpose, "tr", nz);
+  RESULTS(g->main, NODE1(g->main, Abs, "abs", tr));
+  lb_session *s = new_session(g);
+  for (int n = 0; n < 4; n++) {
+    float in[4] = {0};
+    for (int i = 0; i < n; i++) in[3 - i] = 1;
+    lb_tensor t = tensor(LB_F32, in, DIMS(4));
+    lb_output out = {.wanted = true};
+    ok(lb_session_run(s, &t, &out));
+    assert_int_equal(out.tensor.dims[0], n);
+    assert_int_equal(out.tensor.dims[1], 1);
+    for (int i = 0; i < n; i++)
+      assert_int_equal(((int64_t *)out.tensor.data)[i], 4 - n + i);
+    lb_output_free(s, &out);
+  }
+  finish(s, g);
+}
+
+// if (sum(x) > 0) then -x else x*x, the condition computed from data.
+static lb_graph *branching_graph(void) {
+  lb_graph *g = new_graph();
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1)), *zero;
+  ok(lb_const_f32(g, "zero", 0, &zero));
+  lb_node *sum = node(g->main, LB_OP_ReduceSum, "sum", 1, &x, 1);
+  ok(lb_node_set_int(g, sum, "keepdims", 0));
+  lb_value *cond = NODE1(g->main, Greater, "gt", sum->out[0], zero);
+  lb_node *branch =
+      node(g->main, LB_OP_If, "if", 2, (lb_value *[]){cond, x}, 1);
+  branch->n_captures = 1;
+  for (int i = 0; i < 2; i++) {
+    lb_region *r;
+    ok(lb_region_new(g, g->main, &r));
+    lb_value *p = param(r, "p", LB_F32, DIMS(-1));
+    RESULTS(r, i ? NODE1(r, Mul, "square", p, p) : NODE1(r, Neg, "neg", p));
+    add_region(branch, r);
+  }
+  RESULTS(g->main, NODE1(g->main, Abs, "abs", branch->out[0]), branch->out[0]);
+  return g;
+}
+
+static void branches_decided_by_data_run_the_right_side(void **state) {
+  (void)state;
+  lb_graph *g = branching_graph();
+  lb_session *s = new_session(g);
+  for (int turn = 0; turn < 4; turn++) {
+    float sign = turn & 1 ? -1.f : 1.f, in[] = {2 * sign, 3 * sign};
+    lb_tensor t = tensor(LB_F32, in, DIMS(2));
+    lb_output out[2] = {{.wanted = true}, {.wanted = true}};
+    ok(lb_session_run(s, &t, out));
+    assert_float_equal(((float *)out[1].tensor.data)[1], sign > 0 ? -3 : 9, 0);
+    assert_float_equal(((float *)out[0].tensor.data)[0], sign > 0 ? 2 : 4, 0);
+    lb_output_free(s, &out[0]);
+    lb_output_free(s, &out[1]);
+  }
+  lb_session_stats stats;
+  lb_session_stats_get(s, &stats);
+  assert_int_equal(stats.plans, 3);  // one first stage, one per branch
+  finish(s, g);
+}
+
+// acc = x; repeat M times { acc = acc + y; scan acc }
+static lb_graph *looping_graph(bool endless) {
+  lb_graph *g = new_graph();
+  lb_value *m = param(g->main, "m", LB_I64, 0, NULL);
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1));
+  lb_value *y = param(g->main, "y", LB_F32, DIMS(-1));
+  lb_value *in[] = {endless ? NULL : m, NULL, x, y};
+  lb_node *loop = node(g->main, LB_OP_Loop, "loop", 4, in, 2);
+  loop->n_captures = 1;
+  lb_region *r;
+  ok(lb_region_new(g, g->main, &r));
+  param(r, "i", LB_I64, 0, NULL);
+  lb_value *cond = param(r, "cond", LB_BOOL, 0, NULL);
+  lb_value *acc = param(r, "acc", LB_F32, DIMS(-1));
+  lb_value *cap = param(r, "cap", LB_F32, DIMS(-1));
+  lb_value *sum = NODE1(r, Add, "add", acc, cap);
+  RESULTS(r, cond, sum, sum);
+  add_region(loop, r);
+  RESULTS(g->main, loop->out[0], loop->out[1]);
+  return g;
+}
+
+static void loops_carry_values_and_collect_scans(void **state) {
+  (void)state;
+  lb_graph *g = looping_graph(false);
+  lb_session *s = new_session(g);
+  for (int64_t m = 0; m < 6; m++) {
+    float x[] = {1, 2}, y[] = {10, 20};
+    lb_tensor in[] = {tensor(LB_I64, &m, 0, NULL), tensor(LB_F32, x, DIMS(2)),
+                      tensor(LB_F32, y, DIMS(2))};
+    lb_output out[2] = {{.wanted = true}, {.wanted = true}};
+    ok(lb_session_run(s, in, out));
+    assert_float_equal(((float *)out[0].tensor.data)[1], 2 + 20.f * (float)m,
+                       0);
+    assert_int_equal(out[1].tensor.rank, 2);
+    assert_int_equal(out[1].tensor.dims[0], m);
+    for (int64_t i = 0; i < m; i++)
+      assert_float_equal(((float *)out[1].tensor.data)[2 * i],
+                         1 + 10.f * (float)(i + 1), 0);
+    lb_output_free(s, &out[0]);
+    lb_output_free(s, &out[1]);
+  }
+  finish(s, g);
+}
+
+static void a_loop_without_end_hits_its_limit(void **state) {
+  (void)state;
+  lb_graph *g = looping_graph(true);
+  lb_session *s;
+  ok(lb_session_new(
+      g, &(lb_session_options){.loop_limit = 7, .passes_off = UINT32_MAX}, &s));
+  int64_t m = 1;
+  float x[] = {1};
+  lb_tensor in[] = {tensor(LB_I64, &m, 0, NULL), tensor(LB_F32, x, DIMS(1)),
+                    tensor(LB_F32, x, DIMS(1))};
+  lb_output out[2] = {{.wanted = true}, {.wanted = true}};
+  lb_status st = lb_session_run(s, in, out);
+  assert_int_equal(lb_status_code(st), LB_INVALID);
+  assert_non_null(strstr(lb_status_message(st),
+                         "Loop 'loop': turn 7: more turns than the session's "
+                         "loop_limit allows"));
+  lb_status_drop(st);
+  assert_null(out[0].data);
+  finish(s, g);
+}
+
+static void inputs_are_held_against_declarations(void **state) {
+  (void)state;
+  lb_graph *g = new_graph();
+  lb_dim batch;
+  ok(lb_symtab_named(g->syms, "batch", &batch));
+  lb_value *a = param(g->main, "a", LB_F32, DIMS(-1, 3));
+  lb_value *b = param(g->main, "b", LB_F32, DIMS(-1));
+  a->info.dims[0] = b->info.dims[0] = batch;
+  lb_node *sum = node(g->main, LB_OP_ReduceSum, "sum", 1, &a, 1);
+  RESULTS(g->main, NODE1(g->main, Add, "add", sum->out[0], b));
+  lb_session *s = new_session(g);
+  float x[32] = {0};
+  struct {
+    lb_tensor in[2];
+    const char *says;
+  } cases[] = {
+      {{tensor(LB_F32, x, DIMS(4, 3)), tensor(LB_F32, x, DIMS(3))},
+       "`batch`: 4 from `a`, 3 from `b`"},
+      {{tensor(LB_F32, x, DIMS(4, 2)), tensor(LB_F32, x, DIMS(4))},
+       "input 'a': dim 1 must be 3, not 2: expected float32[batch,3], got "
+       "float32[4,2]"},
+      {{tensor(LB_F32, x, DIMS(4)), tensor(LB_F32, x, DIMS(4))},
+       "input 'a': wrong rank: expected float32[batch,3], got float32[4]"},
+      {{tensor(LB_F32, x, DIMS(4, 3)), tensor(LB_I64, x, DIMS(4))},
+       "input 'b': wrong type: expected float32[batch], got int64[4]"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    lb_output out = {.wanted = true};
+    lb_status st = lb_session_run(s, cases[i].in, &out);
+    assert_int_equal(lb_status_code(st), LB_INVALID);
+    assert_string_equal(lb_status_message(st), cases[i].says);
+    lb_status_drop(st);
+  }
+  finish(s, g);
+}
+
+static void a_run_stays_under_its_memory_limit(void **state) {
+  (void)state;
+  lb_graph *g = new_graph();
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1));
+  lb_value *y = NODE1(g->main, Abs, "abs", x);
+  RESULTS(g->main, NODE1(g->main, ReduceSum, "sum", y));
+  lb_session *s;
+  ok(lb_session_new(g, &(lb_session_options){.memory_limit = 1024}, &s));
+  static float in[1024];
+  lb_output out = {.wanted = true};
+  lb_tensor t = tensor(LB_F32, in, DIMS(100));
+  ok(lb_session_run(s, &t, &out));
+  lb_output_free(s, &out);
+  t.dims[0] = 1024;
+  lb_status st = lb_session_run(s, &t, &out);
+  assert_int_equal(lb_status_code(st), LB_OOM);
+  lb_status_drop(st);
+  finish(s, g);
+}
+
+static void plans_stay_under_their_budget(void **state) {
+  (void)state;
+  lb_graph *g = new_graph();
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1));
+  RESULTS(g->main, NODE1(g->main, Abs, "abs", x));
+  lb_session *s;
+  ok(lb_session_new(g, &(lb_session_options){.plan_bytes = 200 << 10}, &s));
+  static float in[300];
+  for (int64_t n = 0; n < 300; n++) {
+    lb_output out = {.wanted = true};
+    lb_tensor t = tensor(LB_F32, in, DIMS(n));
+    ok(lb_session_run(s, &t, &out));
+    lb_output_free(s, &out);
+  }
+  lb_session_stats stats;
+  lb_session_stats_get(s, &stats);
+  assert_true(stats.plan_bytes <= 200 << 10);
+  assert_true(stats.plans_evicted > 0);
+  assert_int_equal(stats.plans_built, stats.plans + stats.plans_evicted);
+  finish(s, g);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shapes_may_change_from_run_to_run),
+      cmocka_unit_test(results_go_into_the_memory_that_is_given),
+      cmocka_unit_test(shapes_that_depend_on_data_start_a_stage),
+      cmocka_unit_test(branches_decided_by_data_run_the_right_side),
+      cmocka_unit_test(loops_carry_values_and_collect_scans),
+      cmocka_unit_test(a_loop_without_end_hits_its_limit),
+      cmocka_unit_test(inputs_are_held_against_declarations),
+      cmocka_unit_test(a_run_stays_under_its_memory_limit),
+      cmocka_unit_test(plans_stay_under_their_budget),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
