@@ -1,0 +1,122 @@
+// graph/pass.c -- runs the passes until nothing changes.
+//
+// Order matters little, since all of them repeat: folding uncovers branches,
+// branches uncover shapes, shapes uncover constants. Shapes are inferred anew
+// after a round in which folding or inlining changed something.
+#include "graph/pass.h"
+
+#include <stdlib.h>
+
+#include "graph/infer.h"
+#include "graph/rewrite.h"
+
+#define MAX_ROUNDS 64
+
+typedef struct pass {
+  uint32_t bit;
+  bool sharpens;  // shapes may be known better after it
+  lb_pass_fn *run;
+} pass;
+
+static const pass passes[] = {
+    {LB_PASS_FOLD, true, lb_pass_fold},
+    {LB_PASS_INLINE, true, lb_pass_inline},
+    {LB_PASS_NOOP, false, lb_pass_noop},
+    {LB_PASS_MERGE, false, lb_pass_merge},
+    {LB_PASS_DEAD, false, lb_pass_dead},
+    {LB_PASS_BATCH_NORM, false, lb_pass_batch_norm},
+    {LB_PASS_MATCH, false, lb_pass_match},
+    {LB_PASS_ATTENTION, false, lb_pass_attention},
+};
+
+static lb_status verify_in_debug(const lb_graph *g) {
+#ifdef NDEBUG
+  (void)g;
+  return LB_OK;
+#else
+  return lb_graph_verify(g);
+#endif
+}
+
+static lb_status run_round(lb_rewrite *rw, bool *sharpened) {
+  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+    const pass *p = &passes[i];
+    if (rw->options->off & p->bit) continue;
+    uint64_t before = rw->changes;
+    LB_TRY(lb_rewrite_begin(rw));
+    LB_TRY(p->run(rw));
+    LB_TRY(verify_in_debug(rw->graph));
+    if (p->sharpens && rw->changes != before) *sharpened = true;
+  }
+  return LB_OK;
+}
+
+// A body that never runs may not make sense once shapes are known better, so
+// a failure here is left for the run to find.
+static lb_status infer_again(lb_graph *g) {
+  lb_status st = lb_infer_graph(g);
+  if (lb_status_code(st) == LB_OOM || lb_status_code(st) == LB_INTERNAL)
+    return st;
+  lb_status_drop(st);
+  return LB_OK;
+}
+
+static lb_status run_rounds(lb_rewrite *rw) {
+  for (int round = 0; round < MAX_ROUNDS; round++) {
+    uint64_t before = rw->changes;
+    bool sharpened = false;
+    LB_TRY(run_round(rw, &sharpened));
+    if (rw->changes == before) return LB_OK;
+    if (sharpened) LB_TRY(infer_again(rw->graph));
+  }
+  return LB_OK;
+}
+
+// -- dense ids ---------------------------------------------------------------
+
+static void mark(bool *used, lb_value *const *v, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (v[i]) used[v[i]->id] = true;
+}
+
+static void mark_region(bool *used, const lb_region *r, uint32_t *n_nodes) {
+  mark(used, r->params, r->n_params);
+  mark(used, r->results, r->n_results);
+  for (uint32_t i = 0; i < r->n_nodes; i++) {
+    lb_node *n = r->nodes[i];
+    n->id = (*n_nodes)++;
+    mark(used, n->in, n->n_in);
+    mark(used, n->out, n->n_out);
+    for (uint32_t k = 0; k < n->n_regions; k++)
+      mark_region(used, n->regions[k], n_nodes);
+  }
+}
+
+static lb_status compact(lb_graph *g) {
+  bool *used = calloc((size_t)g->n_values + 1, sizeof *used);
+  if (!used) return lb_oom();
+  g->n_nodes = 0;
+  mark_region(used, g->main, &g->n_nodes);
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < g->n_values; i++) {
+    lb_value *v = g->values[i];
+    if (!used[i]) continue;
+    v->id = kept;
+    g->values[kept++] = v;
+  }
+  g->n_values = kept;
+  free(used);
+  return LB_OK;
+}
+
+lb_status lb_graph_optimize(lb_graph *g, const lb_pass_options *o) {
+  static const lb_pass_options defaults = {0};
+  LB_TRY(lb_graph_verify(g));  // passes rely on arities and nesting
+  lb_rewrite rw;
+  lb_rewrite_init(&rw, g, o ? o : &defaults);
+  lb_status st = run_rounds(&rw);
+  lb_rewrite_fini(&rw);
+  if (lb_failed(st)) return st;
+  LB_TRY(compact(g));
+  return verify_in_debug(g);
+}

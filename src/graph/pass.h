@@ -1,0 +1,48 @@
+// graph/pass.h -- rewriting a graph into a smaller one that means the same.
+//
+// Passes run after shapes were inferred, by the one thread that builds the
+// graph, again and again until nothing changes or a bound is reached. Results
+// keep their order and output_names; the values behind them may become
+// parameters or constants. What is known of a value (info) stays true.
+#ifndef LB_GRAPH_PASS_H
+#define LB_GRAPH_PASS_H
+
+#include "graph/graph.h"
+
+// Evaluates one node on constants. `in` has node->n_in tensors (absent: dtype
+// LB_NONE), `out` has node->n_out, to be filled with dtype, dims, strides and
+// data that lies in `arena` or in an input; those of unnamed outputs are
+// ignored. A failure leaves the node in the graph, so that the error appears
+// when it runs.
+typedef lb_status lb_eval_fn(void *user, const lb_node *node,
+                             const lb_tensor *in, lb_arena *arena,
+                             lb_tensor *out);
+
+enum {                          // bits of lb_pass_options.off
+  LB_PASS_FOLD = 1 << 0,        // nodes of constants become constants
+  LB_PASS_INLINE = 1 << 1,      // If with a constant condition
+  LB_PASS_NOOP = 1 << 2,        // Identity and the like vanish
+  LB_PASS_MERGE = 1 << 3,       // common subexpressions
+  LB_PASS_DEAD = 1 << 4,        // nodes and captures nobody reads
+  LB_PASS_BATCH_NORM = 1 << 5,  // into the convolution before it
+  LB_PASS_MATCH = 1 << 6,       // layer norm, GELU, HardSwish, SiLU
+  LB_PASS_ATTENTION = 1 << 7,
+  LB_PASS_ALL = (1 << 8) - 1,
+};
+
+#define LB_FOLD_LIMIT ((size_t)1 << 20)
+
+typedef struct lb_pass_options {
+  lb_eval_fn *eval;   // NULL: nothing is evaluated
+  void *user;         // for eval; borrowed
+  size_t fold_limit;  // a node is evaluated if its outputs take at most this
+                      // many bytes, or no more than its inputs; 0: the default
+  uint32_t off;       // LB_PASS_* bits not to run
+} lb_pass_options;
+
+// `o` may be NULL: all passes, no evaluation. Afterwards ids of values and
+// nodes are dense again and values nobody uses are gone from g->values, so
+// nobody may hold ids across this call. On failure the graph can only be freed.
+lb_status lb_graph_optimize(lb_graph *g, const lb_pass_options *o);
+
+#endif

@@ -1,0 +1,161 @@
+// graph/pass_attention.c -- attention that an exporter broke apart:
+//
+//   softmax(scale * Q K^T + mask) V    with Q, K, V: [batch, head, seq, dim]
+//
+// The scale may be multiplied to the scores, to Q, to K or to several of them.
+// A float mask is added. Transposes that make Q, K and V stay outside; the one
+// that makes K^T is undone. A row whose mask is -inf everywhere gives 0 in
+// Attention where Softmax gives NaN; nothing else differs but rounding.
+#include <math.h>
+#include <string.h>
+
+#include "graph/rewrite.h"
+
+typedef struct attention {
+  lb_value *q, *v, *mask;  // mask may be NULL
+  lb_node *turn;           // the Transpose that gives K^T
+  lb_value *k_source;      // what it turns, unscaled
+  int64_t perm[4];         // would turn k_source into K
+  lb_dim keys;             // how many there are
+  double scale;
+} attention;
+
+// v without scalar factors that belong to it alone; *scale takes them.
+static lb_value *unscaled(const lb_rewrite *rw, lb_value *v, double *scale) {
+  lb_product p;
+  if (!lb_match_factors(rw, v, &p) || p.n != 1) return v;
+  *scale *= p.coef;
+  return p.leaf[0];
+}
+
+// kt = K^T, made by a Transpose of four axes.
+static bool is_turned_key(const lb_rewrite *rw, lb_value *kt, attention *a) {
+  kt = unscaled(rw, kt, &a->scale);
+  a->turn = lb_match_inner(rw, kt, LB_OP_Transpose);
+  uint32_t count;
+  const int64_t *perm = a->turn ? lb_attr_ints(a->turn, "perm", &count) : NULL;
+  if (!perm || count != 4 || kt->info.rank != 4) return false;
+  a->perm[0] = perm[0];
+  a->perm[1] = perm[1];
+  a->perm[2] = perm[3];
+  a->perm[3] = perm[2];
+  a->keys = kt->info.dims[3];
+  a->k_source = unscaled(rw, a->turn->in[0], &a->scale);
+  return a->k_source->info.rank == 4;
+}
+
+// s = scale * Q K^T
+static bool is_scores(const lb_rewrite *rw, lb_value *s, attention *a) {
+  a->scale = 1;
+  s = unscaled(rw, s, &a->scale);
+  const lb_node *n = lb_match_inner(rw, s, LB_OP_MatMul);
+  if (!n || s->info.rank != 4 || !is_turned_key(rw, n->in[1], a)) return false;
+  a->q = unscaled(rw, n->in[0], &a->scale);
+  return a->q->info.rank == 4;
+}
+
+// May the mask be added to scores without making them larger? The last dim
+// must be the number of keys: Attention takes a shorter one for padding.
+static bool fits(const lb_value *mask, const lb_value *scores,
+                 const attention *a) {
+  int rank = mask->info.rank;
+  if (rank < 2 || rank > 4 || mask->info.dtype != scores->info.dtype)
+    return false;
+  const lb_dim *d = mask->info.dims;
+  if (!lb_dim_equal(d[rank - 1], a->keys)) return false;
+  for (int i = 0; i < rank - 1; i++)
+    if (!lb_dim_is(d[i], 1) &&
+        !lb_dim_equal(d[i], scores->info.dims[4 - rank + i]))
+      return false;
+  return true;
+}
+
+static bool is_masked_scores(const lb_rewrite *rw, lb_value *s, attention *a) {
+  const lb_node *add = lb_match_inner(rw, s, LB_OP_Add);
+  for (int i = 0; add && i < 2; i++) {
+    lb_value *scores = add->in[i];
+    a->mask = add->in[1 - i];
+    if (is_scores(rw, scores, a) && fits(a->mask, scores, a)) return true;
+  }
+  a->mask = NULL;
+  return !add && is_scores(rw, s, a);
+}
+
+// The older Softmax over all axes from the last one on is the same.
+static bool over_last_axis(const lb_node *softmax) {
+  int64_t axis = lb_attr_int(softmax, "axis", -1);
+  return axis == -1 || axis == 3;
+}
+
+static bool same_heads(const lb_value *x, const lb_value *y) {
+  return lb_dim_equal(x->info.dims[0], y->info.dims[0]) &&
+         lb_dim_equal(x->info.dims[1], y->info.dims[1]);
+}
+
+static bool match(const lb_rewrite *rw, const lb_node *n, attention *a) {
+  *a = (attention){.scale = 1};
+  if (n->op != LB_OP_MatMul || n->n_out != 1 || !n->out[0]) return false;
+  const lb_node *softmax = lb_match_inner(rw, n->in[0], LB_OP_Softmax);
+  if (!softmax || softmax->out[0]->info.rank != 4 || !over_last_axis(softmax))
+    return false;
+  if (!is_masked_scores(rw, softmax->in[0], a)) return false;
+  a->v = n->in[1];
+  return a->v->info.rank == 4 && lb_dtype_is_float(a->v->info.dtype) &&
+         same_heads(a->q, a->turn->out[0]) && same_heads(a->q, a->v) &&
+         a->scale > 0 && isfinite(a->scale);
+}
+
+static bool is_identity(const int64_t *perm) {
+  for (int i = 0; i < 4; i++)
+    if (perm[i] != i) return false;
+  return true;
+}
+
+// A value like v with another name: "<name>.<tag>".
+static lb_status value_beside(lb_graph *g, const lb_value *v, const char *tag,
+                              lb_value **out) {
+  lb_strbuf name = {0};
+  lb_strbuf_printf(&name, "%s.%s", v->name, tag);
+  lb_status st = lb_strbuf_status(&name);
+  if (!lb_failed(st)) st = lb_value_new(g, lb_strbuf_str(&name), out);
+  lb_strbuf_fini(&name);
+  return st;
+}
+
+// Makes the Transpose give K instead of K^T. The scores, dead now, still read
+// K^T until they are removed.
+static lb_status turn_back(lb_rewrite *rw, const attention *a, lb_value **key) {
+  lb_graph *g = rw->graph;
+  lb_value *in = a->k_source;
+  const lb_value *kt = a->turn->out[0];
+  int64_t *perm =
+      lb_arena_memdup(&g->arena, a->perm, sizeof a->perm, _Alignof(int64_t));
+  if (!perm) return lb_oom();
+  LB_TRY(value_beside(g, kt, "key", key));
+  (*key)->info = kt->info;
+  (*key)->info.dims[2] = kt->info.dims[3];
+  (*key)->info.dims[3] = kt->info.dims[2];
+  LB_TRY(lb_rewrite_become(rw, a->turn, LB_OP_Transpose, &in, 1));
+  lb_node_set_out(a->turn, 0, *key);
+  return lb_node_add_attr(
+      g, a->turn,
+      (lb_attr){.name = "perm", .kind = LB_ATTR_INTS, .n = 4, .ints = perm});
+}
+
+static lb_status visit(lb_rewrite *rw, lb_node *n) {
+  attention a;
+  if (!match(rw, n, &a)) return LB_OK;
+  lb_value *key = a.k_source;
+  if (!is_identity(a.perm)) LB_TRY(turn_back(rw, &a, &key));
+  lb_value *in[] = {a.q, key, a.v, a.mask};
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Attention, in, a.mask ? 4 : 3));
+  return lb_node_set_float(rw->graph, n, "scale", (float)a.scale);
+}
+
+lb_status lb_pass_attention(lb_rewrite *rw) {
+  uint64_t before = rw->changes;
+  LB_TRY(lb_rewrite_walk(rw, visit));
+  if (rw->changes == before) return LB_OK;
+  LB_TRY(lb_rewrite_begin(rw));
+  return lb_pass_dead(rw);
+}

@@ -1,0 +1,154 @@
+// graph/pass_clean.c -- no-ops and dead code.
+#include "graph/rewrite.h"
+
+// -- no-ops ------------------------------------------------------------------
+
+static bool same_dtype(const lb_node *n) {
+  return n->in[0]->info.dtype != LB_NONE && n->out[0] &&
+         n->in[0]->info.dtype == n->out[0]->info.dtype;
+}
+
+static bool idle_dropout(const lb_rewrite *rw, const lb_node *n) {
+  if (n->n_out > 1 && n->out[1] && lb_rewrite_uses(rw, n->out[1]) > 0)
+    return false;
+  if (n->n_in < 3 || !n->in[2]) return true;
+  const lb_tensor *training = lb_value_const(n->in[2]);
+  return training && training->dtype == LB_BOOL &&
+         lb_tensor_count(training) == 1 &&
+         *(const unsigned char *)training->data == 0;
+}
+
+static bool keeps_order(const lb_node *n) {
+  uint32_t count;
+  const int64_t *perm = lb_attr_ints(n, "perm", &count);
+  if (!perm) return n->in[0]->info.rank == 0 || n->in[0]->info.rank == 1;
+  for (uint32_t i = 0; i < count; i++)
+    if (perm[i] != (int64_t)i) return false;
+  return true;
+}
+
+// Is the first output the first input, whatever the data?
+static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
+  switch (n->op) {
+    case LB_OP_Identity: return true;
+    case LB_OP_Cast:
+    case LB_OP_CastLike: return same_dtype(n);
+    case LB_OP_Dropout: return idle_dropout(rw, n);
+    case LB_OP_Transpose: return keeps_order(n);
+    case LB_OP_Concat:
+    case LB_OP_Sum:
+    case LB_OP_Max:
+    case LB_OP_Min: return n->n_in == 1;
+    default: return false;
+  }
+}
+
+static lb_status drop_noop(lb_rewrite *rw, lb_node *n) {
+  if (n->n_in == 0 || !n->in[0] || n->n_out == 0 || !n->out[0]) return LB_OK;
+  if (lb_rewrite_uses(rw, n->out[0]) == 0 || !is_noop(rw, n)) return LB_OK;
+  lb_rewrite_replace(rw, n->out[0], n->in[0]);
+  return LB_OK;
+}
+
+lb_status lb_pass_noop(lb_rewrite *rw) {
+  return lb_rewrite_walk(rw, drop_noop);
+}
+
+// -- dead code ---------------------------------------------------------------
+
+static bool is_live(const lb_rewrite *rw, const lb_node *n) {
+  for (uint32_t i = 0; i < n->n_out; i++)
+    if (n->out[i] && lb_rewrite_uses(rw, n->out[i]) > 0) return true;
+  return false;
+}
+
+// All that a dead node reads, bodies included, is read once less.
+static void forget_region(lb_rewrite *rw, const lb_region *r);
+
+static void forget(lb_rewrite *rw, const lb_node *n) {
+  for (uint32_t i = 0; i < n->n_in; i++) lb_rewrite_use(rw, n->in[i], -1);
+  for (uint32_t k = 0; k < n->n_regions; k++) forget_region(rw, n->regions[k]);
+}
+
+static void forget_region(lb_rewrite *rw, const lb_region *r) {
+  for (uint32_t i = 0; i < r->n_nodes; i++) forget(rw, r->nodes[i]);
+  for (uint32_t i = 0; i < r->n_results; i++)
+    lb_rewrite_use(rw, r->results[i], -1);
+}
+
+// What nobody reads of an If, its branches need not give.
+static void trim_outputs(lb_rewrite *rw, lb_node *n) {
+  if (n->op != LB_OP_If) return;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    bool used = n->out[i] && lb_rewrite_uses(rw, n->out[i]) > 0;
+    for (uint32_t k = 0; k < n->n_regions; k++) {
+      lb_value **results = n->regions[k]->results;
+      if (used)
+        results[kept] = results[i];
+      else
+        lb_rewrite_use(rw, results[i], -1);
+    }
+    if (used) lb_node_set_out(n, kept++, n->out[i]);
+  }
+  if (kept == n->n_out) return;
+  for (uint32_t k = 0; k < n->n_regions; k++) n->regions[k]->n_results = kept;
+  n->n_out = kept;
+  rw->changes++;
+}
+
+static bool capture_used(const lb_rewrite *rw, const lb_node *n, uint32_t i) {
+  for (uint32_t k = 0; k < n->n_regions; k++) {
+    const lb_region *r = n->regions[k];
+    if (lb_rewrite_uses(rw, r->params[r->n_params - n->n_captures + i]) > 0)
+      return true;
+  }
+  return false;
+}
+
+static void trim_captures(lb_rewrite *rw, lb_node *n) {
+  uint32_t kept = 0, first = n->n_in - n->n_captures;
+  for (uint32_t i = 0; i < n->n_captures; i++) {
+    if (!capture_used(rw, n, i)) {
+      lb_rewrite_use(rw, n->in[first + i], -1);
+      continue;
+    }
+    n->in[first + kept] = n->in[first + i];
+    for (uint32_t k = 0; k < n->n_regions; k++) {
+      lb_region *r = n->regions[k];
+      lb_value **params = r->params + (r->n_params - n->n_captures);
+      params[kept] = params[i];
+    }
+    kept++;
+  }
+  uint32_t gone = n->n_captures - kept;
+  if (gone == 0) return;
+  for (uint32_t k = 0; k < n->n_regions; k++) n->regions[k]->n_params -= gone;
+  n->n_in -= gone;
+  n->n_captures = kept;
+  rw->changes++;
+}
+
+// From last to first, so that a node's readers were judged before it.
+static void sweep(lb_rewrite *rw, lb_region *r) {
+  uint32_t top = r->n_nodes;  // nodes[top, n_nodes) are kept
+  for (uint32_t i = r->n_nodes; i > 0; i--) {
+    lb_node *n = r->nodes[i - 1];
+    if (!is_live(rw, n)) {
+      forget(rw, n);
+      rw->changes++;
+      continue;
+    }
+    trim_outputs(rw, n);
+    for (uint32_t k = 0; k < n->n_regions; k++) sweep(rw, n->regions[k]);
+    if (n->n_regions) trim_captures(rw, n);
+    r->nodes[--top] = n;
+  }
+  for (uint32_t i = top; i < r->n_nodes; i++) r->nodes[i - top] = r->nodes[i];
+  r->n_nodes -= top;
+}
+
+lb_status lb_pass_dead(lb_rewrite *rw) {
+  sweep(rw, rw->graph->main);
+  return LB_OK;
+}

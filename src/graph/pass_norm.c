@@ -1,0 +1,149 @@
+// graph/pass_norm.c -- batch normalisation becomes part of the convolution
+// before it.
+//
+// y = (conv(x) - mean) * f + shift, with f = scale / sqrt(var + eps) for each
+// output channel, is a convolution with weights w * f and bias
+// (bias - mean) * f + shift. Computed in double, rounded once.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/rewrite.h"
+
+typedef struct batch_norm {
+  lb_node *node;
+  const lb_node *conv;
+  const lb_tensor *weight, *bias;  // bias may be NULL
+  const lb_tensor *scale, *shift, *mean, *var;
+  int64_t channels;  // of the output
+} batch_norm;
+
+static const lb_tensor *dense_const(const lb_value *v) {
+  const lb_tensor *t = lb_value_const(v);
+  return t && lb_dtype_is_float(t->dtype) && lb_tensor_is_dense(t) ? t : NULL;
+}
+
+static bool is_vector(const lb_tensor *t, int64_t n) {
+  return t && t->rank == 1 && t->dims[0] == n;
+}
+
+// Output channels; 0 if weights and group do not fit.
+static int64_t out_channels(const lb_node *conv, const lb_tensor *w) {
+  if (w->rank < 2 || lb_tensor_count(w) == 0) return 0;
+  if (conv->op == LB_OP_Conv) return w->dims[0];
+  int64_t group = lb_attr_int(conv, "group", 1), n;
+  if (group < 1 || w->dims[0] % group != 0) return 0;
+  return __builtin_mul_overflow(group, w->dims[1], &n) ? 0 : n;
+}
+
+static const lb_node *conv_before(const lb_rewrite *rw, const lb_value *v) {
+  const lb_node *n = lb_match_inner(rw, v, LB_OP_Conv);
+  return n ? n : lb_match_inner(rw, v, LB_OP_ConvTranspose);
+}
+
+static bool only_first_output(const lb_node *n) {
+  for (uint32_t i = 1; i < n->n_out; i++)
+    if (n->out[i]) return false;
+  return n->n_out > 0 && n->out[0];
+}
+
+static bool match(const lb_rewrite *rw, lb_node *n, batch_norm *b) {
+  if (n->op != LB_OP_BatchNormalization || !only_first_output(n) ||
+      lb_attr_int(n, "training_mode", 0) != 0)
+    return false;
+  *b = (batch_norm){.node = n, .conv = conv_before(rw, n->in[0])};
+  if (!b->conv) return false;
+  b->weight = dense_const(b->conv->in[1]);
+  bool biased = b->conv->n_in > 2 && b->conv->in[2];
+  if (biased) b->bias = dense_const(b->conv->in[2]);
+  b->scale = dense_const(n->in[1]);
+  b->shift = dense_const(n->in[2]);
+  b->mean = dense_const(n->in[3]);
+  b->var = dense_const(n->in[4]);
+  b->channels = b->weight ? out_channels(b->conv, b->weight) : 0;
+  int64_t m = b->channels;
+  return m > 0 && is_vector(b->scale, m) && is_vector(b->shift, m) &&
+         is_vector(b->mean, m) && is_vector(b->var, m) &&
+         (!biased || is_vector(b->bias, m));
+}
+
+// False if a channel's factor is no number.
+static bool factors(const batch_norm *b, double *f) {
+  double eps = (double)lb_attr_float(b->node, "epsilon", 1e-5f);
+  for (int64_t i = 0; i < b->channels; i++) {
+    f[i] = lb_match_elem(b->scale, i) / sqrt(lb_match_elem(b->var, i) + eps);
+    if (!isfinite(f[i])) return false;
+  }
+  return true;
+}
+
+static void store(const lb_tensor *t, int64_t i, double x) {
+  char *p = (char *)t->data + (size_t)i * lb_dtype_size(t->dtype);
+  float f = (float)x;
+  uint16_t half = t->dtype == LB_F16 ? lb_f64_to_f16(x) : lb_f32_to_bf16(f);
+  switch (t->dtype) {
+    case LB_F32: memcpy(p, &f, sizeof f); break;
+    case LB_F64: memcpy(p, &x, sizeof x); break;
+    default: memcpy(p, &half, sizeof half); break;
+  }
+}
+
+// Which output channel block j of inner elements belongs to: Conv has weights
+// [M, C/group, k...]; ConvTranspose [C, M/group, k...], where input channels
+// of a group follow each other.
+static int64_t channel_of(const batch_norm *b, int64_t j) {
+  const lb_tensor *w = b->weight;
+  if (b->conv->op == LB_OP_Conv) return j / w->dims[1];
+  int64_t per_group = w->dims[0] / lb_attr_int(b->conv, "group", 1);
+  return j / w->dims[1] / per_group * w->dims[1] + j % w->dims[1];
+}
+
+static lb_status scaled_weights(lb_graph *g, const batch_norm *b,
+                                const double *f, lb_value **out) {
+  lb_tensor t = *b->weight;
+  t.data = lb_arena_alloc(&g->arena, lb_tensor_bytes(&t), 64);
+  if (!t.data) return lb_oom();
+  int64_t blocks = t.dims[0] * t.dims[1];
+  int64_t inner = lb_tensor_count(&t) / blocks;
+  for (int64_t j = 0; j < blocks; j++) {
+    double factor = f[channel_of(b, j)];
+    for (int64_t i = j * inner; i < (j + 1) * inner; i++)
+      store(&t, i, lb_match_elem(b->weight, i) * factor);
+  }
+  return lb_const_new(g, b->conv->in[1]->name, &t, out);
+}
+
+static lb_status shifted_bias(lb_graph *g, const batch_norm *b, const double *f,
+                              lb_value **out) {
+  lb_tensor t = {.dtype = b->weight->dtype, .rank = 1, .dims = {b->channels}};
+  lb_tensor_dense(&t);
+  t.data = lb_arena_alloc(&g->arena, lb_tensor_bytes(&t), 64);
+  if (!t.data) return lb_oom();
+  for (int64_t i = 0; i < b->channels; i++) {
+    double bias = b->bias ? lb_match_elem(b->bias, i) : 0;
+    store(
+        &t, i,
+        (bias - lb_match_elem(b->mean, i)) * f[i] + lb_match_elem(b->shift, i));
+  }
+  return lb_const_new(g, b->node->in[2]->name, &t, out);
+}
+
+static lb_status fold(lb_rewrite *rw, const batch_norm *b, const double *f) {
+  lb_value *in[3] = {b->conv->in[0]};
+  LB_TRY(scaled_weights(rw->graph, b, f, &in[1]));
+  LB_TRY(shifted_bias(rw->graph, b, f, &in[2]));
+  LB_TRY(lb_rewrite_become(rw, b->node, b->conv->op, in, 3));
+  return lb_node_copy_attrs(rw->graph, b->node, b->conv);
+}
+
+static lb_status visit(lb_rewrite *rw, lb_node *n) {
+  batch_norm b;
+  if (!match(rw, n, &b)) return LB_OK;
+  double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
+  if (!f) return lb_oom();
+  return factors(&b, f) ? fold(rw, &b, f) : LB_OK;
+}
+
+lb_status lb_pass_batch_norm(lb_rewrite *rw) {
+  return lb_rewrite_walk(rw, visit);
+}

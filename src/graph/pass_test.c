@@ -1,0 +1,469 @@
+// graph/pass_test.c -- folding, inlining, cleaning, batch norms.
+#include <math.h>
+
+#include "graph/text_test.h"
+
+static const lb_pass_options plain = {.off = 0};
+
+// -- folding -----------------------------------------------------------------
+
+// Evaluates Add, Neg and NonZero of float32 vectors, and refuses Sqrt.
+static lb_status evaluate(void *user, const lb_node *n, const lb_tensor *in,
+                          lb_arena *arena, lb_tensor *out) {
+  ++*(int *)user;
+  if (n->op == LB_OP_Sqrt) return lb_error(LB_INVALID, "no");
+  *out = in[0];
+  float *y = lb_arena_alloc(arena, lb_tensor_bytes(out), 8);
+  if (!y) return lb_oom();
+  out->data = y;
+  for (int64_t i = 0; i < lb_tensor_count(out); i++) {
+    float a = ((const float *)in[0].data)[i];
+    y[i] = n->op == LB_OP_Neg ? -a : a + ((const float *)in[1].data)[i];
+  }
+  return LB_OK;
+}
+
+static void nodes_of_constants_become_constants(void **state) {
+  (void)state;
+  int calls = 0;
+  becomes(
+      "in x float32[b,3]\n"
+      "const a float32[3] 1 2 3\n"
+      "const b float32[3] 10\n"
+      "c = Add(a, b)\n"
+      "d = Neg(c)\n"
+      "y = Mul(x, d)\n"
+      "out y\n",
+      &(lb_pass_options){.eval = evaluate, .user = &calls},
+      "in x: float32[b,3]\n"
+      "y: float32[b,3] = Mul(x, [-11,-12,-13])\n"
+      "out y\n");
+  assert_int_equal(calls, 2);
+}
+
+static void a_folded_result_keeps_its_name(void **state) {
+  (void)state;
+  int calls = 0;
+  becomes(
+      "const a float32[2] 1 2\n"
+      "y = Neg(a)\n"
+      "out y\n",
+      &(lb_pass_options){.eval = evaluate, .user = &calls}, "out [-1,-2]\n");
+}
+
+static void a_node_that_fails_is_left_for_the_run(void **state) {
+  (void)state;
+  int calls = 0;
+  becomes(
+      "const a float32[2] 1 2\n"
+      "y = Sqrt(a)\n"
+      "out y\n",
+      &(lb_pass_options){.eval = evaluate, .user = &calls},
+      "y: float32[2] = Sqrt([1,2])\n"
+      "out y\n");
+  assert_int_equal(calls, 1);
+}
+
+static void results_above_the_limit_are_not_folded(void **state) {
+  (void)state;
+  int calls = 0;
+  lb_pass_options o = {.eval = evaluate, .user = &calls, .fold_limit = 8};
+  becomes(
+      "const a float32[1] 1\n"
+      "y = Expand(a, [1000])\n"
+      "out y\n",
+      &o,
+      "y: float32[1000] = Expand([1], [1000])\n"
+      "out y\n");
+  assert_int_equal(calls, 0);
+  const char *larger =
+      "const a float32[3] 1\n"
+      "y = Neg(a)\n"
+      "out y\n";
+  becomes(larger, &o, "out [-1,-1,-1]\n");  // 12 bytes, but 12 went in
+}
+
+static void random_numbers_are_not_folded(void **state) {
+  (void)state;
+  int calls = 0;
+  becomes(
+      "const a float32[2] 1\n"
+      "y = Bernoulli(a)\n"
+      "out y\n",
+      &(lb_pass_options){.eval = evaluate, .user = &calls},
+      "y: float32[2] = Bernoulli([1,1])\n"
+      "out y\n");
+  assert_int_equal(calls, 0);
+}
+
+static void shapes_that_are_fixed_fold_without_evaluation(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,3,4]\n"
+      "s = Shape(x)\n"
+      "d = Gather(s, [1,2])\n"
+      "n = Gather(s, [0])\n"
+      "t = Concat(n, d) {axis=0}\n"
+      "y = Shape(t)\n"
+      "out d n y\n",
+      &plain,
+      "in x: float32[b,3,4]\n"
+      "s: int64[3] = Shape(x)\n"
+      "n: int64[1] = Gather(s, [0])\n"
+      "out [3,4]\n"
+      "out n\n"
+      "out [3]\n");
+}
+
+static void captured_constants_are_read_directly(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[4]\n"
+      "in c bool[]\n"
+      "const k float32[4] 1 2 3 4\n"
+      "y = If(c, x, k)\n"
+      "then(p, q)\n"
+      "r = Add(p, q)\n"
+      "gives r\n"
+      "else(p, q)\n"
+      "gives q\n"
+      "out y\n",
+      &plain,
+      "in x: float32[4]\n"
+      "in c: bool[]\n"
+      "y: float32[4] = If(c, x)\n"
+      "then(p)\n"
+      "  r: float32[4] = Add(p, [1,2,3,4])\n"
+      "  gives r\n"
+      "else(p)\n"
+      "  gives [1,2,3,4]\n"
+      "out y\n");
+}
+
+static void carried_constants_are_not(void **state) {
+  (void)state;
+  becomes(
+      "in m int64[]\n"
+      "in c bool[]\n"
+      "const k float32[2] 1 2\n"
+      "const d float32[2] 3 4\n"
+      "y = Loop(m, c, k, d) {captures=1}\n"
+      "body(i, go, p, q)\n"
+      "r = Add(p, q)\n"
+      "gives go r\n"
+      "out y\n",
+      &plain,
+      "in m: int64[]\n"
+      "in c: bool[]\n"
+      "y: float32[2] = Loop(m, c, [1,2])\n"
+      "body(i, go, p)\n"
+      "  r: float32[2] = Add(p, [3,4])\n"
+      "  gives go, r\n"
+      "out y\n");
+}
+
+// -- If ----------------------------------------------------------------------
+
+static void a_sure_branch_replaces_its_if(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,4]\n"
+      "const c bool[] 0\n"
+      "h = Relu(x)\n"
+      "y, z = If(c, h)\n"
+      "then(p)\n"
+      "q = Neg(p)\n"
+      "gives q p\n"
+      "else(p)\n"
+      "q = Abs(p)\n"
+      "gives q p\n"
+      "w = Exp(y)\n"
+      "out w z\n",
+      &plain,
+      "in x: float32[b,4]\n"
+      "h: float32[b,4] = Relu(x)\n"
+      "If_1/q: float32[b,4] = Abs(h)\n"
+      "w: float32[b,4] = Exp(If_1/q)\n"
+      "out w\n"
+      "out z = h\n");
+}
+
+static void shapes_learned_from_a_branch_decide_the_next(void **state) {
+  (void)state;
+  // Size(y) is known only once the first If is gone.
+  becomes(
+      "in x float32[4]\n"
+      "const c bool[] 1\n"
+      "y = If(c, x)\n"
+      "then(p)\n"
+      "gives p\n"
+      "else(p)\n"
+      "q = Concat(p, p) {axis=0}\n"
+      "gives q\n"
+      "n = Size(y)\n"
+      "d = Equal(n, 4)\n"
+      "z = If(d, y, d)\n"
+      "then(p, e)\n"
+      "inner = If(e, p)\n"
+      "then(s)\n"
+      "t = Abs(s)\n"
+      "gives t\n"
+      "else(s)\n"
+      "gives s\n"
+      "gives inner\n"
+      "else(p, e)\n"
+      "gives p\n"
+      "out z\n",
+      &plain,
+      "in x: float32[4]\n"
+      "If_4/If_0/t: float32[4] = Abs(x)\n"
+      "out z = If_4/If_0/t\n");
+}
+
+// -- cleaning ----------------------------------------------------------------
+
+static void noops_vanish_and_results_keep_their_names(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,4]\n"
+      "i = Identity(x)\n"
+      "d = Dropout(i, 0.5)\n"
+      "c = Cast(d) {to=1}\n"
+      "t = Transpose(c) {perm=[0,1]}\n"
+      "k = Concat(t) {axis=0}\n"
+      "y = Relu(k)\n"
+      "z = Identity(y)\n"
+      "out z k\n",
+      &plain,
+      "in x: float32[b,4]\n"
+      "y: float32[b,4] = Relu(x)\n"
+      "out z = y\n"
+      "out k = x\n");
+}
+
+static void work_is_no_noop(void **state) {
+  (void)state;
+  stays(
+      "in x float32[b,4]\n"
+      "const t bool[] 1\n"
+      "d = Dropout(x, 0.5, t)\n"
+      "c = Cast(d) {to=11}\n"
+      "r = Transpose(c)\n"
+      "y, m = Dropout(x)\n"
+      "out r y m\n");
+}
+
+static void dead_nodes_and_captures_are_removed(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[4]\n"
+      "in c bool[]\n"
+      "a = Exp(x)\n"
+      "b = Log(a)\n"
+      "h = Abs(x)\n"
+      "y, z = If(c, h, b)\n"
+      "then(p, q)\n"
+      "r = Neg(q)\n"
+      "gives p r\n"
+      "else(p, q)\n"
+      "s = Sqrt(p)\n"
+      "u = Sqrt(s)\n"
+      "gives s q\n"
+      "out y\n",
+      &plain,
+      "in x: float32[4]\n"
+      "in c: bool[]\n"
+      "h: float32[4] = Abs(x)\n"
+      "y: float32[4] = If(c, h)\n"
+      "then(p)\n"
+      "  gives p\n"
+      "else(p)\n"
+      "  s: float32[4] = Sqrt(p)\n"
+      "  gives s\n"
+      "out y\n");
+}
+
+static void equal_nodes_are_merged(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,4]\n"
+      "s = Unsqueeze(x, [0])\n"
+      "t = Unsqueeze(x, [0])\n"
+      "u = Unsqueeze(x, [1])\n"
+      "a = Softmax(s) {axis=1}\n"
+      "b = Softmax(t) {axis=1}\n"
+      "c = Softmax(t) {axis=2}\n"
+      "out a b c u\n",
+      &plain,
+      "in x: float32[b,4]\n"
+      "s: float32[1,b,4] = Unsqueeze(x, [0])\n"
+      "u: float32[b,1,4] = Unsqueeze(x, [1])\n"
+      "a: float32[1,b,4] = Softmax(s) {axis=1}\n"
+      "c: float32[1,b,4] = Softmax(s) {axis=2}\n"
+      "out a\n"
+      "out b = a\n"
+      "out c\n"
+      "out u\n");
+}
+
+static void random_nodes_are_not_merged(void **state) {
+  (void)state;
+  stays(
+      "in x float32[b,4]\n"
+      "a = Bernoulli(x)\n"
+      "b = Bernoulli(x)\n"
+      "out a b\n");
+}
+
+static void passes_can_be_switched_off(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[4]\n"
+      "i = Identity(x)\n"
+      "d = Exp(x)\n"
+      "y = Relu(i)\n"
+      "out y\n",
+      &(lb_pass_options){.off = LB_PASS_ALL},
+      "in x: float32[4]\n"
+      "i: float32[4] = Identity(x)\n"
+      "d: float32[4] = Exp(x)\n"
+      "y: float32[4] = Relu(i)\n"
+      "out y\n");
+}
+
+static void ids_are_dense_afterwards(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[4]\n"
+      "d = Exp(x)\n"
+      "y = Relu(x)\n"
+      "out y\n");
+  must(lb_graph_optimize(g, NULL));
+  assert_int_equal(g->n_values, 2);
+  assert_int_equal(g->n_nodes, 1);
+  assert_int_equal(g->main->nodes[0]->id, 0);
+  assert_string_equal(g->values[1]->name, "y");
+  lb_graph_free(g);
+}
+
+// -- batch norms -------------------------------------------------------------
+
+static const float *floats(const lb_value *v) {
+  return (const float *)lb_value_const(v)->data;
+}
+
+static void batch_norm_goes_into_weights_and_bias(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[b,3,h,w]\n"
+      "const k float32[2,3,1,1] 1 2 3 4 5 6\n"
+      "const kb float32[2] 10 20\n"
+      "const s float32[2] 2 3\n"
+      "const t float32[2] 0.5 -1\n"
+      "const m float32[2] 4 5\n"
+      "const v float32[2] 3 8\n"
+      "c = Conv(x, k, kb) {strides=[1,1]}\n"
+      "y = BatchNormalization(c, s, t, m, v) {epsilon=1.0}\n"
+      "out y\n");
+  must(lb_graph_optimize(g, NULL));
+  dump_is(g,
+          "in x: float32[b,3,h,w]\n"
+          "y: float32[b,2,h,w] = Conv(x, k:float32[2,3,1,1], [6.5,14]) "
+          "{strides=[1,1]}\n"
+          "out y\n");
+  const float *w = floats(g->main->nodes[0]->in[1]);
+  const float expected[] = {1, 2, 3, 4, 5, 6};  // times 2/sqrt 4, 3/sqrt 9
+  for (int i = 0; i < 6; i++) assert_true(w[i] == expected[i]);
+  lb_graph_free(g);
+}
+
+// Output channels of a grouped ConvTranspose: [C, M/group].
+static void batch_norm_goes_into_grouped_transposed_weights(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[b,4,h,w]\n"
+      "const k float32[4,3,1,2] 1\n"
+      "const s float32[6] 1 2 3 4 5 6\n"
+      "const t float32[6] 0\n"
+      "const m float32[6] 1\n"
+      "const v float32[6] 1\n"
+      "c = ConvTranspose(x, k) {group=2}\n"
+      "y = BatchNormalization(c, s, t, m, v) {epsilon=0.0}\n"
+      "out y\n");
+  must(lb_graph_optimize(g, NULL));
+  const lb_node *n = g->main->nodes[0];
+  assert_int_equal(g->main->n_nodes, 1);
+  assert_int_equal(n->op, LB_OP_ConvTranspose);
+  assert_int_equal(lb_attr_int(n, "group", 1), 2);
+  for (int c = 0; c < 4; c++)
+    for (int m = 0; m < 3; m++)
+      for (int i = 0; i < 2; i++)
+        assert_true(floats(n->in[1])[(c * 3 + m) * 2 + i] ==
+                    (float)(c / 2 * 3 + m + 1));
+  for (int m = 0; m < 6; m++)
+    assert_true(floats(n->in[2])[m] == (float)-(m + 1));
+  lb_graph_free(g);
+}
+
+#define BN_PARAMS                \
+  "in x float32[b,3,h,w]\n"      \
+  "const k float32[2,3,1,1] 1\n" \
+  "const s float32[2] 2 3\n"     \
+  "const t float32[2] 0.5 -1\n"  \
+  "const m float32[2] 4 5\n"     \
+  "const v float32[2] 3 8\n"     \
+  "c = Conv(x, k)\n"
+
+static void batch_norm_stays_where_it_must(void **state) {
+  (void)state;
+  stays(BN_PARAMS  // the convolution is read twice
+        "y = BatchNormalization(c, s, t, m, v)\n"
+        "z = Relu(c)\n"
+        "out y z\n");
+  stays(BN_PARAMS  // the convolution is a result
+        "y = BatchNormalization(c, s, t, m, v)\n"
+        "out y c\n");
+  stays(BN_PARAMS  // statistics of the batch
+        "y, rm, rv = BatchNormalization(c, s, t, m, v) {training_mode=1}\n"
+        "out y rm rv\n");
+  stays(  // parameters not constant
+      "in x float32[b,3,h,w]\n"
+      "in s float32[2]\n"
+      "const k float32[2,3,1,1] 1\n"
+      "c = Conv(x, k)\n"
+      "y = BatchNormalization(c, s, s, s, s)\n"
+      "out y\n");
+  stays(  // not a number
+      "in x float32[b,3,h,w]\n"
+      "const k float32[2,3,1,1] 1\n"
+      "const s float32[2] -1\n"
+      "c = Conv(x, k)\n"
+      "y = BatchNormalization(c, s, s, s, s)\n"
+      "out y\n");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(nodes_of_constants_become_constants),
+      cmocka_unit_test(a_folded_result_keeps_its_name),
+      cmocka_unit_test(a_node_that_fails_is_left_for_the_run),
+      cmocka_unit_test(results_above_the_limit_are_not_folded),
+      cmocka_unit_test(random_numbers_are_not_folded),
+      cmocka_unit_test(shapes_that_are_fixed_fold_without_evaluation),
+      cmocka_unit_test(captured_constants_are_read_directly),
+      cmocka_unit_test(carried_constants_are_not),
+      cmocka_unit_test(a_sure_branch_replaces_its_if),
+      cmocka_unit_test(shapes_learned_from_a_branch_decide_the_next),
+      cmocka_unit_test(noops_vanish_and_results_keep_their_names),
+      cmocka_unit_test(work_is_no_noop),
+      cmocka_unit_test(dead_nodes_and_captures_are_removed),
+      cmocka_unit_test(equal_nodes_are_merged),
+      cmocka_unit_test(random_nodes_are_not_merged),
+      cmocka_unit_test(passes_can_be_switched_off),
+      cmocka_unit_test(ids_are_dense_afterwards),
+      cmocka_unit_test(batch_norm_goes_into_weights_and_bias),
+      cmocka_unit_test(batch_norm_goes_into_grouped_transposed_weights),
+      cmocka_unit_test(batch_norm_stays_where_it_must),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,404 @@
+// graph/pattern_test.c -- what exporters break apart is recognised, and what
+// merely looks like it is not.
+#include "graph/text_test.h"
+
+#define X "in x float32[b,8]\n"
+
+static void is_one(const char *source, const char *line) {
+  lb_strbuf s = {0};
+  lb_strbuf_puts(&s, "in x: float32[b,8]\n");
+  lb_strbuf_puts(&s, line);
+  lb_strbuf_puts(&s, "\nout y\n");
+  becomes(source, NULL, lb_strbuf_str(&s));
+  lb_strbuf_fini(&s);
+}
+
+// -- GELU --------------------------------------------------------------------
+
+static void gelu_is_found_in_any_order(void **state) {
+  (void)state;
+  const char *gelu = "y: float32[b,8] = Gelu(x)";
+  is_one(X
+         "d = Div(x, 1.4142135381698608)\n"
+         "e = Erf(d)\n"
+         "a = Add(e, 1.0)\n"
+         "m = Mul(x, a)\n"
+         "y = Mul(m, 0.5)\n"
+         "out y\n",
+         gelu);
+  is_one(X
+         "h = Mul(0.5, x)\n"
+         "d = Mul(x, 0.70710678)\n"
+         "e = Erf(d)\n"
+         "a = Add(1.0, e)\n"
+         "y = Mul(h, a)\n"
+         "out y\n",
+         gelu);
+  is_one(X
+         "d = Div(x, 1.4142135)\n"
+         "e = Erf(d)\n"
+         "a = Add(e, 1.0)\n"
+         "h = Div(a, 2.0)\n"
+         "y = Mul(h, x)\n"
+         "out y\n",
+         gelu);
+}
+
+static void tanh_gelu_is_found(void **state) {
+  (void)state;
+  const char *gelu = "y: float32[b,8] = Gelu(x) {approximate=\"tanh\"}";
+  is_one(X
+         "c = Pow(x, 3.0)\n"
+         "k = Mul(c, 0.044715)\n"
+         "s = Add(x, k)\n"
+         "u = Mul(s, 0.7978845608)\n"
+         "t = Tanh(u)\n"
+         "a = Add(t, 1.0)\n"
+         "h = Mul(x, 0.5)\n"
+         "y = Mul(h, a)\n"
+         "out y\n",
+         gelu);
+  is_one(X
+         "v = Mul(x, 0.044715)\n"
+         "q = Mul(v, x)\n"
+         "p = Add(q, 1.0)\n"
+         "r = Mul(x, 0.7978845608)\n"
+         "u = Mul(r, p)\n"
+         "t = Tanh(u)\n"
+         "a = Add(1.0, t)\n"
+         "m = Mul(x, a)\n"
+         "y = Mul(0.5, m)\n"
+         "out y\n",
+         gelu);
+}
+
+static void what_is_not_gelu_stays(void **state) {
+  (void)state;
+  stays(X  // another scale
+        "d = Div(x, 1.5)\n"
+        "e = Erf(d)\n"
+        "a = Add(e, 1.0)\n"
+        "m = Mul(x, a)\n"
+        "y = Mul(m, 0.5)\n"
+        "out y\n");
+  stays(X  // another input
+        "in z float32[b,8]\n"
+        "d = Div(x, 1.4142135)\n"
+        "e = Erf(d)\n"
+        "a = Add(e, 1.0)\n"
+        "m = Mul(z, a)\n"
+        "y = Mul(m, 0.5)\n"
+        "out y\n");
+  stays(X  // erf is a result
+        "d = Div(x, 1.4142135)\n"
+        "e = Erf(d)\n"
+        "a = Add(e, 1.0)\n"
+        "m = Mul(x, a)\n"
+        "y = Mul(m, 0.5)\n"
+        "out y e\n");
+  stays(X  // half of it is read elsewhere
+        "d = Div(x, 1.4142135)\n"
+        "e = Erf(d)\n"
+        "a = Add(e, 1.0)\n"
+        "m = Mul(x, a)\n"
+        "y = Mul(m, 0.5)\n"
+        "z = Exp(m)\n"
+        "out y z\n");
+  stays(X  // the constant adds an axis
+        "const h float32[1,1,1] 0.5\n"
+        "d = Div(x, 1.4142135)\n"
+        "e = Erf(d)\n"
+        "a = Add(e, 1.0)\n"
+        "m = Mul(x, a)\n"
+        "y = Mul(m, h)\n"
+        "out y\n");
+}
+
+// -- HardSwish, SiLU ---------------------------------------------------------
+
+static void hard_swish_is_found(void **state) {
+  (void)state;
+  const char *hard = "y: float32[b,8] = HardSwish(x)";
+  is_one(X
+         "const three float32[1] 3\n"
+         "const six float32[1] 6\n"
+         "a = Add(x, three)\n"
+         "c = Clip(a, 0.0, 6.0)\n"
+         "m = Mul(x, c)\n"
+         "y = Div(m, six)\n"
+         "out y\n",
+         hard);
+  is_one(X
+         "a = Add(x, 3.0)\n"
+         "c = Clip(a, 0.0, 6.0)\n"
+         "d = Div(c, 6.0)\n"
+         "y = Mul(x, d)\n"
+         "out y\n",
+         hard);
+  is_one(X
+         "h = HardSigmoid(x) {alpha=0.16666667, beta=0.5}\n"
+         "y = Mul(h, x)\n"
+         "out y\n",
+         hard);
+}
+
+static void what_is_not_hard_swish_stays(void **state) {
+  (void)state;
+  stays(X
+        "a = Add(x, 3.0)\n"
+        "c = Clip(a, 0.0, 5.0)\n"
+        "m = Mul(x, c)\n"
+        "y = Div(m, 6.0)\n"
+        "out y\n");
+  stays(X
+        "h = HardSigmoid(x)\n"
+        "y = Mul(h, x)\n"
+        "out y\n");
+  stays(X
+        "a = Add(x, 3.0)\n"
+        "c = Clip(a, 0.0, 6.0)\n"
+        "y = Mul(x, c)\n"
+        "out y\n");
+}
+
+static void silu_is_found(void **state) {
+  (void)state;
+  is_one(X
+         "s = Sigmoid(x)\n"
+         "y = Mul(x, s)\n"
+         "out y\n",
+         "y: float32[b,8] = Swish(x) {alpha=1}");
+  is_one(X
+         "k = Mul(x, 1.5)\n"
+         "s = Sigmoid(k)\n"
+         "y = Mul(s, x)\n"
+         "out y\n",
+         "y: float32[b,8] = Swish(x) {alpha=1.5}");
+}
+
+static void what_is_not_silu_stays(void **state) {
+  (void)state;
+  stays(X  // a gate
+        "in z float32[b,8]\n"
+        "s = Sigmoid(z)\n"
+        "y = Mul(x, s)\n"
+        "out y\n");
+  stays(X  // the sigmoid is read twice
+        "s = Sigmoid(x)\n"
+        "y = Mul(x, s)\n"
+        "z = Exp(s)\n"
+        "out y z\n");
+  stays(X
+        "s = Sigmoid(x)\n"
+        "h = Mul(s, 0.5)\n"
+        "y = Mul(x, h)\n"
+        "out y\n");
+}
+
+// -- layer normalisation -----------------------------------------------------
+
+#define LN_PARAMS          \
+  "const w float32[8] 1\n" \
+  "const v float32[8] 2\n"
+
+static void layer_norm_is_found(void **state) {
+  (void)state;
+  const char *norm =
+      "y: float32[b,8] = LayerNormalization(x, w:float32[8], v:float32[8]) "
+      "{axis=-1, epsilon=0.125}";
+  is_one(X LN_PARAMS
+         "m = ReduceMean(x, [-1])\n"
+         "d = Sub(x, m)\n"
+         "p = Pow(d, 2.0)\n"
+         "u = ReduceMean(p, [1])\n"
+         "e = Add(u, 0.125)\n"
+         "s = Sqrt(e)\n"
+         "n = Div(d, s)\n"
+         "k = Mul(n, w)\n"
+         "y = Add(k, v)\n"
+         "out y\n",
+         norm);
+  is_one(X LN_PARAMS
+         "m = ReduceMean(x, [-1])\n"
+         "d = Sub(x, m)\n"
+         "dd = Sub(x, m)\n"
+         "p = Mul(dd, dd)\n"
+         "u = ReduceMean(p, [-1])\n"
+         "e = Add(0.125, u)\n"
+         "s = Sqrt(e)\n"
+         "r = Reciprocal(s)\n"
+         "n = Mul(r, d)\n"
+         "k = Mul(w, n)\n"
+         "y = Add(v, k)\n"
+         "out y\n",
+         norm);
+}
+
+static void layer_norm_over_two_axes_without_bias_is_found(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,4,8]\n"
+      "const w float32[4,8] 1\n"
+      "m = ReduceMean(x, [1,2])\n"
+      "d = Sub(x, m)\n"
+      "p = Pow(d, 2.0)\n"
+      "u = ReduceMean(p, [-1,-2])\n"
+      "e = Add(u, 0.5)\n"
+      "s = Sqrt(e)\n"
+      "n = Div(d, s)\n"
+      "y = Mul(n, w)\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,4,8]\n"
+      "y: float32[b,4,8] = LayerNormalization(x, w:float32[4,8]) "
+      "{axis=-2, epsilon=0.5}\n"
+      "out y\n");
+}
+
+#define LN(axes, last)                    \
+  X LN_PARAMS "m = ReduceMean(x, " axes   \
+              ")\n"                       \
+              "d = Sub(x, m)\n"           \
+              "p = Pow(d, 2.0)\n"         \
+              "u = ReduceMean(p, [-1])\n" \
+              "e = Add(u, 0.125)\n"       \
+              "s = Sqrt(e)\n"             \
+              "n = Div(d, s)\n" last
+
+static void what_is_not_a_layer_norm_stays(void **state) {
+  (void)state;
+  stays(LN("[0]", "y = Mul(n, w)\nout y\n"));
+  stays(LN("[-1]", "y = Mul(n, w)\nout y d\n"));
+  stays(LN("[-1]", "y = Mul(n, w)\nz = Exp(s)\nout y z\n"));
+  stays(LN("[-1]", "y = Mul(n, 2.0)\nout y\n"));
+  stays(LN("[-1]", "out n\n"));
+}
+
+// -- attention ---------------------------------------------------------------
+
+#define QKV                  \
+  "in q float32[b,2,s,16]\n" \
+  "in k float32[b,2,t,16]\n" \
+  "in v float32[b,2,t,16]\n"
+#define QKV_DUMP              \
+  "in q: float32[b,2,s,16]\n" \
+  "in k: float32[b,2,t,16]\n" \
+  "in v: float32[b,2,t,16]\n"
+
+static void attention_is_found(void **state) {
+  (void)state;
+  becomes(QKV
+          "kt = Transpose(k) {perm=[0,1,3,2]}\n"
+          "a = MatMul(q, kt)\n"
+          "c = Div(a, 4.0)\n"
+          "p = Softmax(c) {axis=3, flatten=1}\n"
+          "y = MatMul(p, v)\n"
+          "out y\n",
+          NULL,
+          QKV_DUMP
+          "y: float32[b,2,s,16] = Attention(q, k, v) {scale=0.25}\n"
+          "out y\n");
+}
+
+static void attention_with_mask_and_split_scale_is_found(void **state) {
+  (void)state;
+  becomes(QKV
+          "in m float32[b,1,s,t]\n"
+          "qs = Mul(q, 0.5)\n"
+          "kt = Transpose(k) {perm=[0,1,3,2]}\n"
+          "ks = Mul(kt, 0.5)\n"
+          "a = MatMul(qs, ks)\n"
+          "c = Add(m, a)\n"
+          "p = Softmax(c)\n"
+          "y = MatMul(p, v)\n"
+          "out y\n",
+          NULL,
+          QKV_DUMP
+          "in m: float32[b,1,s,t]\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, m) {scale=0.25}\n"
+          "out y\n");
+}
+
+static void the_transpose_of_keys_is_turned_back(void **state) {
+  (void)state;
+  becomes(
+      "in q float32[b,2,s,16]\n"
+      "in k float32[b,t,2,16]\n"
+      "in v float32[b,2,t,16]\n"
+      "kt = Transpose(k) {perm=[0,2,3,1]}\n"
+      "a = MatMul(q, kt)\n"
+      "p = Softmax(a)\n"
+      "y = MatMul(p, v)\n"
+      "out y\n",
+      NULL,
+      "in q: float32[b,2,s,16]\n"
+      "in k: float32[b,t,2,16]\n"
+      "in v: float32[b,2,t,16]\n"
+      "kt.key: float32[b,2,t,16] = Transpose(k) {perm=[0,2,1,3]}\n"
+      "y: float32[b,2,s,16] = Attention(q, kt.key, v) {scale=1}\n"
+      "out y\n");
+}
+
+#define SCORES                               \
+  QKV "kt = Transpose(k) {perm=[0,1,3,2]}\n" \
+      "a = MatMul(q, kt)\n"
+
+static void what_is_not_attention_stays(void **state) {
+  (void)state;
+  stays(SCORES  // probabilities are a result
+        "p = Softmax(a)\n"
+        "y = MatMul(p, v)\n"
+        "out y p\n");
+  stays(SCORES  // another axis
+        "p = Softmax(a) {axis=2}\n"
+        "y = MatMul(p, v)\n"
+        "out y\n");
+  stays(SCORES  // a negative scale has no square root
+        "c = Mul(a, -0.5)\n"
+        "p = Softmax(c)\n"
+        "y = MatMul(p, v)\n"
+        "out y\n");
+  stays(SCORES  // the mask may be narrower than the keys
+        "in m float32[b,1,s,1]\n"
+        "c = Add(a, m)\n"
+        "p = Softmax(c)\n"
+        "y = MatMul(p, v)\n"
+        "out y\n");
+  stays(  // heads are broadcast
+      "in q float32[b,2,s,16]\n"
+      "in k float32[b,1,t,16]\n"
+      "in v float32[b,1,t,16]\n"
+      "kt = Transpose(k) {perm=[0,1,3,2]}\n"
+      "a = MatMul(q, kt)\n"
+      "p = Softmax(a)\n"
+      "y = MatMul(p, v)\n"
+      "out y\n");
+  stays(  // three axes
+      "in q float32[b,s,16]\n"
+      "in k float32[b,t,16]\n"
+      "kt = Transpose(k) {perm=[0,2,1]}\n"
+      "a = MatMul(q, kt)\n"
+      "p = Softmax(a)\n"
+      "y = MatMul(p, k)\n"
+      "out y\n");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(gelu_is_found_in_any_order),
+      cmocka_unit_test(tanh_gelu_is_found),
+      cmocka_unit_test(what_is_not_gelu_stays),
+      cmocka_unit_test(hard_swish_is_found),
+      cmocka_unit_test(what_is_not_hard_swish_stays),
+      cmocka_unit_test(silu_is_found),
+      cmocka_unit_test(what_is_not_silu_stays),
+      cmocka_unit_test(layer_norm_is_found),
+      cmocka_unit_test(layer_norm_over_two_axes_without_bias_is_found),
+      cmocka_unit_test(what_is_not_a_layer_norm_stays),
+      cmocka_unit_test(attention_is_found),
+      cmocka_unit_test(attention_with_mask_and_split_scale_is_found),
+      cmocka_unit_test(the_transpose_of_keys_is_turned_back),
+      cmocka_unit_test(what_is_not_attention_stays),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+// graph/rewrite.h -- what all passes share: use counts, replacing, walking.
+//
+// (1) A pass starts with lb_rewrite_begin and then walks each region in order.
+// (2) Use counts may be too high within a pass (dead nodes still count), never
+//     too low. So "used once" can be trusted, and what is missed is found in
+//     the next round.
+// (3) A pattern is rewritten by turning its last node into the new operator:
+//     the output value stays, no node is inserted, order is kept. What the
+//     pattern's inner nodes computed is left to dead code removal.
+#ifndef LB_GRAPH_REWRITE_H
+#define LB_GRAPH_REWRITE_H
+
+#include "graph/pass.h"
+
+typedef struct lb_vstate {
+  uint32_t uses;  // by inputs and results
+  lb_value *to;   // what replaces it, or NULL
+} lb_vstate;
+
+typedef struct lb_rewrite {
+  lb_graph *graph;                 // borrowed
+  const lb_pass_options *options;  // borrowed
+  lb_arena scratch;                // emptied by begin
+  lb_vstate *state;                // owned; by value id
+  uint32_t n_state;                // values made within the pass have no state
+  uint64_t changes;                // counts up
+} lb_rewrite;
+
+typedef lb_status lb_visit_fn(lb_rewrite *rw, lb_node *n);
+typedef lb_status lb_pass_fn(lb_rewrite *rw);
+
+lb_pass_fn lb_pass_fold, lb_pass_inline, lb_pass_noop, lb_pass_merge,
+    lb_pass_dead, lb_pass_batch_norm, lb_pass_match, lb_pass_attention;
+
+void lb_rewrite_init(lb_rewrite *rw, lb_graph *g, const lb_pass_options *o);
+void lb_rewrite_fini(lb_rewrite *rw);
+
+lb_status lb_rewrite_begin(lb_rewrite *rw);
+// UINT32_MAX for values made within the pass.
+uint32_t lb_rewrite_uses(const lb_rewrite *rw, const lb_value *v);
+void lb_rewrite_use(lb_rewrite *rw, const lb_value *v, int delta);
+
+// From here on reads of v read `by`, once the walk gets to them.
+void lb_rewrite_replace(lb_rewrite *rw, lb_value *v, lb_value *by);
+// Turns v, a node's output, into a constant; `t` lies in the graph's arena.
+void lb_rewrite_constant(lb_rewrite *rw, lb_value *v, const lb_tensor *t);
+// Gives n another operator and inputs, no attributes, and one output.
+lb_status lb_rewrite_become(lb_rewrite *rw, lb_node *n, lb_op op,
+                            lb_value *const *in, uint32_t n_in);
+lb_status lb_node_copy_attrs(lb_graph *g, lb_node *n, const lb_node *from);
+
+// Visits all nodes in order, bodies after their node; replacements are applied
+// to a node's inputs before it is visited. `visit` may be NULL.
+lb_status lb_rewrite_walk(lb_rewrite *rw, lb_visit_fn *visit);
+
+// -- matching ----------------------------------------------------------------
+
+// The node that makes v, if it has that operator and v is its first output.
+lb_node *lb_match_op(const lb_value *v, lb_op op);
+// The same where v is used once: the node may vanish with its user.
+lb_node *lb_match_inner(const lb_rewrite *rw, const lb_value *v, lb_op op);
+// Element i of a dense constant of numbers.
+double lb_match_elem(const lb_tensor *t, int64_t i);
+// Is c a constant with one floating point element that, in an elementwise node
+// with x, leaves the shape of x as it is?
+bool lb_match_scalar(const lb_value *c, const lb_value *x, double *out);
+// The same for a commutative node; *x gets the other input.
+bool lb_match_with_scalar(const lb_node *n, lb_value **x, double *out);
+bool lb_match_near(double a, double b);  // equal but for float32 rounding
+
+// v = coef * leaf[0] * leaf[1] * ..., seen through multiplications and
+// divisions by scalars whose results nobody else reads.
+#define LB_MAX_FACTORS 4
+typedef struct lb_product {
+  double coef;
+  int n;
+  lb_value *leaf[LB_MAX_FACTORS];
+} lb_product;
+// False if there are too many factors. `n` must be a Mul or a Div.
+bool lb_match_product(const lb_rewrite *rw, const lb_node *n, lb_product *out);
+// The factors of v, if v itself is used once; else v is its only factor.
+bool lb_match_factors(const lb_rewrite *rw, lb_value *v, lb_product *out);
+
+#endif
