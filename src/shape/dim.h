@@ -8,7 +8,8 @@
 // table (which may then be NULL), so the same rule serves symbols at load and
 // numbers at planning, at the price of numbers.
 //
-// Overflow is an error (LB_INVALID), never wraparound. A table is used by one
+// Overflow is an error (LB_INVALID), never wraparound. An expression that would
+// grow too large is LB_UNSUPPORTED: take a fresh symbol. A table is used by one
 // thread while it grows; reading it (eval, print, facts) is safe from many.
 #ifndef LB_SHAPE_DIM_H
 #define LB_SHAPE_DIM_H
@@ -61,10 +62,12 @@ lb_status lb_dim_mod(lb_symtab *t, lb_dim a, lb_dim b, lb_dim *out);
 lb_status lb_dim_min(lb_symtab *t, lb_dim a, lb_dim b, lb_dim *out);
 lb_status lb_dim_max(lb_symtab *t, lb_dim a, lb_dim b, lb_dim *out);
 // a / b where b is known to divide a (Reshape's -1): exact on polynomials
-// (6*batch*seq / (2*seq) = 3*batch), else a floordiv atom.
+// (6*batch*seq / (2*seq) = 3*batch), else a floordiv atom. Numbers that leave a
+// remainder are an error.
 lb_status lb_dim_divexact(lb_symtab *t, lb_dim a, lb_dim b, lb_dim *out);
 
-// Value for symbol values `env` (one per symbol, by index).
+// Value for symbol values `env` (one per symbol, by index). An error: a symbol
+// beyond n_env, a negative size, division by zero, overflow.
 lb_status lb_dim_eval(lb_dim d, const int64_t *env, int n_env, int64_t *out);
 
 // What holds for every value of the symbols.
@@ -75,7 +78,7 @@ typedef struct lb_dim_facts {
 } lb_dim_facts;
 lb_dim_facts lb_dim_known(lb_dim d);
 
-// "batch", "2*seq+1", "floor(width/8)", "ceil((w+1)/2)", "min(a,b)", "a%3".
+// "batch", "2*seq+1", "floor(width/8)", "ceil((w+1)/n)", "min(a,b)", "a%3".
 void lb_dim_print(lb_dim d, lb_strbuf *out);
 
 #endif
