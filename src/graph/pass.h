@@ -24,7 +24,7 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_NOOP = 1 << 2,        // Identity and the like vanish
   LB_PASS_MERGE = 1 << 3,       // common subexpressions
   LB_PASS_DEAD = 1 << 4,        // nodes and captures nobody reads
-  LB_PASS_BATCH_NORM = 1 << 5,  // into the convolution before it
+  LB_PASS_BATCH_NORM = 1 << 5,  // and biases, into the convolution before
   LB_PASS_MATCH = 1 << 6,       // layer norm, GELU, HardSwish, SiLU
   LB_PASS_ATTENTION = 1 << 7,
   LB_PASS_ALL = (1 << 8) - 1,

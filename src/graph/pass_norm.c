@@ -1,5 +1,5 @@
-// graph/pass_norm.c -- batch normalisation becomes part of the convolution
-// before it.
+// graph/pass_norm.c -- batch normalisation, and a bias added apart, become part
+// of the convolution before them.
 //
 // y = (conv(x) - mean) * f + shift, with f = scale / sqrt(var + eps) for each
 // output channel, is a convolution with weights w * f and bias
@@ -136,8 +136,62 @@ static lb_status fold(lb_rewrite *rw, const batch_norm *b, const double *f) {
   return lb_node_copy_attrs(rw->graph, b->node, b->conv);
 }
 
+// -- a bias added apart ------------------------------------------------------
+
+// Is t one number for all, or one for each of m channels, when added to an
+// output of this rank?
+static bool is_per_channel(const lb_tensor *t, int rank, int64_t m) {
+  if (!t || t->rank > rank) return false;
+  int axis = t->rank - (rank - 1);  // of the channels
+  for (int i = 0; i < t->rank; i++)
+    if (t->dims[i] != 1 && (i != axis || t->dims[i] != m)) return false;
+  return true;
+}
+
+static lb_status sum_of_biases(lb_graph *g, const lb_value *name,
+                               const lb_tensor *old, const lb_tensor *added,
+                               int64_t m, lb_value **out) {
+  lb_tensor t = {.dtype = added->dtype, .rank = 1, .dims = {m}};
+  lb_tensor_dense(&t);
+  t.data = lb_arena_alloc(&g->arena, lb_tensor_bytes(&t), 64);
+  if (!t.data) return lb_oom();
+  int64_t step = lb_tensor_count(added) == 1 ? 0 : 1;
+  for (int64_t i = 0; i < m; i++)
+    store(&t, i,
+          (old ? lb_match_elem(old, i) : 0) + lb_match_elem(added, i * step));
+  return lb_const_new(g, name->name, &t, out);
+}
+
+// Puts the convolution in place of n, an Add of `added` to it.
+static lb_status absorb(lb_rewrite *rw, lb_node *n, const lb_node *conv,
+                        const lb_value *added) {
+  const lb_tensor *w = dense_const(conv->in[1]), *b = dense_const(added);
+  const lb_tensor *old = NULL;
+  int64_t m = w ? out_channels(conv, w) : 0;
+  if (m == 0 || !is_per_channel(b, w->rank, m) || b->dtype != w->dtype)
+    return LB_OK;
+  if (conv->n_in > 2 && conv->in[2]) {
+    old = dense_const(conv->in[2]);
+    if (!is_vector(old, m)) return LB_OK;
+  }
+  lb_value *in[3] = {conv->in[0], conv->in[1]};
+  LB_TRY(sum_of_biases(rw->graph, added, old, b, m, &in[2]));
+  LB_TRY(lb_rewrite_become(rw, n, conv->op, in, 3));
+  return lb_node_copy_attrs(rw->graph, n, conv);
+}
+
+static lb_status visit_add(lb_rewrite *rw, lb_node *n) {
+  if (n->n_out != 1 || !n->out[0]) return LB_OK;
+  for (int i = 0; i < 2; i++) {
+    const lb_node *conv = conv_before(rw, n->in[i]);
+    if (conv) return absorb(rw, n, conv, n->in[1 - i]);
+  }
+  return LB_OK;
+}
+
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   batch_norm b;
+  if (n->op == LB_OP_Add) return visit_add(rw, n);
   if (!match(rw, n, &b)) return LB_OK;
   double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
   if (!f) return lb_oom();

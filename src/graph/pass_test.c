@@ -216,8 +216,8 @@ static void shapes_learned_from_a_branch_decide_the_next(void **state) {
       "out z\n",
       &plain,
       "in x: float32[4]\n"
-      "If_4/If_0/t: float32[4] = Abs(x)\n"
-      "out z = If_4/If_0/t\n");
+      "If_5/t: float32[4] = Abs(x)\n"
+      "out z = If_5/t\n");
 }
 
 // -- cleaning ----------------------------------------------------------------
@@ -405,6 +405,49 @@ static void batch_norm_goes_into_grouped_transposed_weights(void **state) {
   lb_graph_free(g);
 }
 
+static void a_bias_added_apart_joins_the_convolution(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,3,h,w]\n"
+      "const k float32[2,3,1,1] 1\n"
+      "const t float32[1,2,1,1] 3 4\n"
+      "const u float32[2,1,1] 10 20\n"
+      "c = Conv(x, k)\n"
+      "d = Add(c, t)\n"
+      "e = Add(u, d)\n"
+      "y = Add(e, 0.5)\n"
+      "out y\n",
+      &plain,
+      "in x: float32[b,3,h,w]\n"
+      "y: float32[b,2,h,w] = Conv(x, k:float32[2,3,1,1], [13.5,24.5])\n"
+      "out y\n");
+}
+
+static void what_is_no_bias_is_added_still(void **state) {
+  (void)state;
+  stays(  // one for each column
+      "in x float32[b,3,h,2]\n"
+      "const k float32[2,3,1,1] 1\n"
+      "const t float32[2] 3 4\n"
+      "c = Conv(x, k)\n"
+      "y = Add(c, t)\n"
+      "out y\n");
+  stays(  // makes the batch larger
+      "in x float32[1,3,h,w]\n"
+      "const k float32[1,3,1,1] 1\n"
+      "const t float32[2,1,1,1] 3 4\n"
+      "c = Conv(x, k)\n"
+      "y = Add(c, t)\n"
+      "out y\n");
+  stays(  // adds an axis
+      "in x float32[1,3,h,w]\n"
+      "const k float32[1,3,1,1] 1\n"
+      "const t float32[1,1,1,1,1] 3\n"
+      "c = Conv(x, k)\n"
+      "y = Add(c, t)\n"
+      "out y\n");
+}
+
 #define BN_PARAMS                \
   "in x float32[b,3,h,w]\n"      \
   "const k float32[2,3,1,1] 1\n" \
@@ -463,6 +506,8 @@ int main(void) {
       cmocka_unit_test(ids_are_dense_afterwards),
       cmocka_unit_test(batch_norm_goes_into_weights_and_bias),
       cmocka_unit_test(batch_norm_goes_into_grouped_transposed_weights),
+      cmocka_unit_test(a_bias_added_apart_joins_the_convolution),
+      cmocka_unit_test(what_is_no_bias_is_added_still),
       cmocka_unit_test(batch_norm_stays_where_it_must),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
