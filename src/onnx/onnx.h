@@ -14,6 +14,14 @@ typedef struct lb_model_prop {
   const char *key, *value;
 } lb_model_prop;
 
+// What the model says of one of its outputs, to be compared with what is
+// inferred: files are often wrong here.
+typedef struct lb_declared {
+  lb_dtype dtype;             // LB_NONE: not said
+  int rank;                   // -1: not said
+  int64_t dims[LB_MAX_RANK];  // -1: not said, or a name
+} lb_declared;
+
 typedef struct lb_model {
   lb_graph *graph;  // owned
   lb_file *files;   // owned mappings: the model, then its external data
@@ -25,12 +33,13 @@ typedef struct lb_model {
       *graph_name;  // never NULL; in the graph's arena
   lb_model_prop *props;
   uint32_t n_props;
+  lb_declared *outputs;  // one per result of the main region
   int64_t weight_bytes;  // of all constants
 } lb_model;
 
 typedef struct lb_onnx_options {
-  const lb_log *log;   // warnings; may be NULL
-  bool copy_weights;   // own the bytes, so the file may change afterwards
+  const lb_log *log;  // warnings; may be NULL
+  bool copy_weights;  // own the bytes, so the file may change afterwards
 } lb_onnx_options;
 
 // On failure *out is all zero. Every unknown operator is listed in one
@@ -42,5 +51,30 @@ lb_status lb_onnx_load(const char *path, const lb_onnx_options *o,
 lb_status lb_onnx_parse(lb_span bytes, const char *folder,
                         const lb_onnx_options *o, lb_model *out);
 void lb_model_fini(lb_model *m);
+
+// -- for people --------------------------------------------------------------
+
+typedef struct lb_op_use {
+  const char *domain, *op_type;  // domain "" is ONNX's own
+  int64_t opset;                 // of the domain; 0: not imported
+  uint32_t count;                // nodes, in bodies too
+  bool supported;
+  const char *first;  // name of the first such node
+} lb_op_use;
+
+// The operators of a model that need not load. A function that is called counts
+// once, however often it is called, and the calls do not count.
+typedef struct lb_survey {
+  lb_arena arena;  // owns what follows
+  lb_op_use *ops;  // in order of first use
+  uint32_t n_ops, n_nodes;
+  int64_t ir_version, opset;
+  const char *producer_name, *producer_version;
+} lb_survey;
+
+// On failure (not a sound ONNX file) *out is all zero.
+lb_status lb_onnx_survey(lb_span bytes, lb_survey *out);
+lb_status lb_onnx_survey_file(const char *path, lb_survey *out);
+void lb_survey_fini(lb_survey *s);
 
 #endif

@@ -1,0 +1,20 @@
+// onnx/reader.h -- what the files that read messages share.
+#ifndef LB_ONNX_READER_H
+#define LB_ONNX_READER_H
+
+#include "onnx/proto.h"
+
+typedef struct lb_reader {
+  lb_arena *scratch;
+  lb_arena *keep;  // attribute payloads
+  int depth;       // of subgraphs
+} lb_reader;
+
+// A field that is a name. Zero bytes are refused.
+lb_status lb_read_str(const lb_wire *w, const lb_field *f, lb_pb_str *out);
+lb_status lb_read_int(const lb_wire *w, const lb_field *f, int64_t *out);
+lb_status lb_read_graph(lb_reader *r, lb_wire w, lb_pb_graph *out);
+lb_status lb_read_attr(lb_reader *r, lb_wire w, lb_pb_attr *out);
+lb_status lb_read_tensor(lb_wire w, bool sparse, lb_pb_tensor *out);
+
+#endif

@@ -1,0 +1,76 @@
+// onnx/scope.c -- names to values, and what a body takes from outside.
+#include <stdio.h>
+#include <string.h>
+
+#include "onnx/import.h"
+
+void lb_scope_fini(lb_scope *s) {
+  lb_map_fini(&s->names);
+  lb_map_fini(&s->captured);
+}
+
+lb_status lb_scope_define(lb_scope *s, lb_pb_str name, lb_value *v) {
+  return lb_map_put(&s->names, name.p, name.n, v, NULL);
+}
+
+// A parameter that stands for an outer value; it joins the region's parameters
+// once all bodies of the node are known (control.c).
+static lb_status capture(lb_scope *s, lb_value *outer, lb_value **out) {
+  lb_capture *c = lb_map_get(&s->captured, &outer->id, sizeof outer->id);
+  if (!c) {
+    c = lb_arena_new(&s->im->scratch, lb_capture, 1);
+    if (!c) return lb_oom();
+    c->outer = outer;
+    LB_TRY(lb_value_new(s->im->graph, outer->name, &c->param));
+    c->param->region = s->region;
+    LB_TRY(lb_map_put(&s->captured, &outer->id, sizeof outer->id, c, NULL));
+  }
+  *out = c->param;
+  return LB_OK;
+}
+
+// Recursion ends: scopes are nested no deeper than regions.
+lb_status lb_scope_find(lb_scope *s, lb_pb_str name, lb_value **out,
+                        bool *found) {
+  *out = lb_map_get(&s->names, name.p, name.n);
+  *found = *out || lb_map_has(&s->names, name.p, name.n);
+  if (*found || !s->parent) return LB_OK;
+  LB_TRY(lb_scope_find(s->parent, name, out, found));
+  if (!*found) return LB_OK;
+  if (*out && !lb_value_const(*out)) LB_TRY(capture(s, *out, out));
+  return lb_scope_define(s, name, *out);
+}
+
+lb_status lb_scope_inputs(lb_scope *s, const lb_pb_node *n, uint32_t spare,
+                          lb_value ***out) {
+  lb_value **in =
+      lb_arena_new(&s->im->scratch, lb_value *, (size_t)n->n_in + spare);
+  if (!in) return lb_oom();
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    bool found;
+    if (!n->refs[i].n) continue;
+    LB_TRY(lb_scope_find(s, n->refs[i], &in[i], &found));
+    if (!found)
+      return lb_error(LB_INVALID,
+                      LB_NODE_FMT " reads '%.*s', which nothing defines",
+                      LB_NODE_ARGS(n), LB_STR(n->refs[i]));
+  }
+  *out = in;
+  return LB_OK;
+}
+
+lb_status lb_scope_label(const lb_scope *s, lb_pb_str name, const char **out) {
+  *out = NULL;
+  if (s->call && !s->parent)
+    *out = lb_map_get(&s->call->results, name.p, name.n);
+  if (*out) return LB_OK;
+  size_t before = strlen(s->prefix);
+  size_t n = before && name.n > 200 ? 200 : name.n;
+  char *text = lb_arena_alloc(&s->im->scratch, before + n + 1, 1);
+  if (!text) return lb_oom();
+  memcpy(text, s->prefix, before);
+  if (n) memcpy(text + before, name.p, n);
+  text[before + n] = 0;
+  *out = text;
+  return LB_OK;
+}
