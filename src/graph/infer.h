@@ -3,8 +3,8 @@
 //
 // One rule per operator (the row of ops.def names it), used twice: at load
 // with symbols, at planning with numbers. A rule
-//   - checks dtypes, ranks and dims, with errors that name what is wrong
-//     (lb_infer_error adds node, operator and input shapes);
+//   - checks dtypes, ranks and dims, with errors that name what is wrong and
+//     the shapes at fault (lb_infer_node puts operator and node in front);
 //   - sets dtype, rank and dims of each wanted output. Where an input's rank
 //     or deciding contents are unknown (only at load, or for dynamic outputs),
 //     it sets what it can: the dtype, the rank with fresh symbols
@@ -13,7 +13,8 @@
 //     Add, ...), so that chains of shape arithmetic stay symbolic.
 // At planning (syms == NULL) all input dims are constants, all deciding
 // contents are `data`, and every output dim comes out constant, except for
-// LB_OPF_DYNAMIC operators.
+// LB_OPF_DYNAMIC operators: their outputs have a dtype but rank -1. So has any
+// output whose deciding contents are not there yet.
 #ifndef LB_GRAPH_INFER_H
 #define LB_GRAPH_INFER_H
 
@@ -39,7 +40,7 @@ lb_status lb_infer_graph(lb_graph *g);
 
 // -- for rules ---------------------------------------------------------------
 
-// LB_INVALID naming the node, its operator and the input shapes.
+// LB_INVALID; lb_infer_node puts operator and node's name in front.
 lb_status lb_infer_error(const lb_infer *c, const char *fmt, ...)
     LB_PRINTF(2, 3);
 // Contents of input i as integers, from data or known: count, or -1 if not

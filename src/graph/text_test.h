@@ -157,7 +157,10 @@ static inline void text_attr(text *t, lb_node *n) {
     a.ints = lb_arena_memdup(&t->g->arena, list, a.n * sizeof *list, 8);
     must(lb_node_add_attr(t->g, n, a));
   } else if (text_take(t, "\"")) {
-    must(lb_node_set_str(t->g, n, name, text_word(t, w, sizeof w)));
+    size_t length = strcspn(t->p, "\"");
+    snprintf(w, sizeof w, "%.*s", (int)length, t->p);
+    t->p += length;
+    must(lb_node_set_str(t->g, n, name, w));
     assert_true(text_take(t, "\""));
   } else if (strchr(text_word(t, w, sizeof w), '.')) {
     must(lb_node_set_float(t->g, n, name, (float)atof(w)));
