@@ -5,7 +5,8 @@
 // tells this thread what happened, with the node, the shapes and what to do.
 // Handles are opaque; the one who creates destroys, and destroying NULL is
 // fine. Any thread may use any handle, except that a handle must not be used
-// while it is being destroyed, and a runtime outlives its sessions.
+// while it is being destroyed, and a runtime outlives its sessions and the
+// tensors it allocated.
 //
 // Option structs start with their own size, so that a program built against an
 // older header keeps working: fill it with sizeof, or start from the
@@ -47,10 +48,14 @@ LIMBER_API const char *limber_version(void);  // "0.1.0"
 
 // -- runtime: the thread pool, and what sessions share ------------------------
 // Most programs need none: NULL stands for a default one, made at first use.
+//
+// The environment decides what the options leave open: LIMBER_THREADS=N,
+// LIMBER_LOG=error|warn|info|debug.
 
 typedef struct limber_runtime limber_runtime;
 
 typedef enum limber_log_level {
+  LIMBER_LOG_DEFAULT,  // LIMBER_LOG, else warnings and errors
   LIMBER_LOG_ERROR,
   LIMBER_LOG_WARN,
   LIMBER_LOG_INFO,
@@ -67,14 +72,15 @@ typedef struct limber_allocator {
 
 typedef struct limber_runtime_options {
   size_t size;    // sizeof this struct
-  int threads;    // 0: what cpuset and quota allow
-  int log_level;  // limber_log_level
-  void (*log)(void *user, int level, const char *line);  // NULL: stderr
+  int threads;    // 0: LIMBER_THREADS, else what cpuset and quota allow
+  int log_level;  // limber_log_level; lines above it are dropped
+  // NULL: standard error. Any thread may call it, several at once.
+  void (*log)(void *user, int level, const char *line);
   void *log_user;
   const limber_allocator *allocator;  // copied; NULL: the C library
 } limber_runtime_options;
 #define LIMBER_RUNTIME_OPTIONS_INIT \
-  { sizeof(limber_runtime_options), 0, LIMBER_LOG_WARN, NULL, NULL, NULL }
+  { sizeof(limber_runtime_options), 0, 0, NULL, NULL, NULL }
 
 LIMBER_API limber_status limber_runtime_create(
     const limber_runtime_options *options, limber_runtime **out);

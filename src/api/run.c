@@ -1,0 +1,194 @@
+// api/run.c -- a caller's tensors, matched with the model's inputs and outputs.
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/describe.h"
+#include "api/error.h"
+#include "api/session.h"
+
+// One request: a tensor for each input and each output of the model.
+typedef struct request {
+  limber_session *s;
+  lb_tensor *in;    // dtype LB_NONE: not given yet
+  lb_output *out;   // one allocation with `in`
+  uint32_t *where;  // of each tensor asked for: which output of the model
+} request;
+
+static lb_status request_init(request *q, limber_session *s, size_t n_out) {
+  size_t in = s->inputs.n * sizeof *q->in;
+  size_t out = s->outputs.n * sizeof *q->out;
+  *q = (request){.s = s};
+  if (n_out > s->outputs.n)
+    return lb_error(LB_INVALID, "the model has %zu outputs, %zu were asked for",
+                    s->outputs.n, n_out);
+  char *memory = calloc(1, in + out + n_out * sizeof *q->where + 1);
+  if (!memory) return lb_oom();
+  q->in = (lb_tensor *)(void *)memory;
+  q->out = (lb_output *)(void *)(memory + in);
+  q->where = (uint32_t *)(void *)(memory + in + out);
+  return LB_OK;
+}
+
+static void request_fini(request *q) { free(q->in); }
+
+// -- finding the port --------------------------------------------------------
+
+static lb_status no_such(const lb_ports *ports, const char *what,
+                         const char *name) {
+  lb_strbuf names = {0};
+  lb_describe_names(ports->infos, ports->n, &names);
+  lb_status st =
+      ports->n
+          ? lb_error(LB_INVALID, "the model has no %s '%s'; its %ss are %s",
+                     what, name, what, lb_strbuf_str(&names))
+          : lb_error(LB_INVALID, "the model has no %s '%s', nor any other",
+                     what, name);
+  lb_strbuf_fini(&names);
+  return st;
+}
+
+// `what` is "input" or "output"; `i` is the tensor's place in the call.
+static lb_status find_port(const lb_ports *ports, const char *what,
+                           const char *name, size_t i, size_t *out) {
+  *out = i;
+  if (!name && i < ports->n) return LB_OK;
+  if (!name)
+    return lb_error(LB_INVALID,
+                    "%s %zu was given by position, but the model has only %zu",
+                    what, i, ports->n);
+  const limber_value_info *port = lb_map_gets(&ports->by_name, name);
+  if (!port) return no_such(ports, what, name);
+  *out = (size_t)(port - ports->infos);
+  return LB_OK;
+}
+
+// -- inputs ------------------------------------------------------------------
+
+static lb_status check_data(const limber_tensor *t, const lb_tensor *in) {
+  int64_t count;
+  LB_TRY(lb_dims_count(in->rank, in->dims, &count));
+  size_t need = (size_t)count * lb_dtype_size(in->dtype);
+  if (need && !t->data)
+    return lb_error(LB_INVALID, "data is NULL, and dims ask for %zu bytes",
+                    need);
+  char dims[160];
+  if (t->bytes && t->bytes < need)
+    return lb_error(LB_INVALID, "%s%s takes %zu bytes, data has %zu",
+                    lb_dtype_name(in->dtype),
+                    lb_dims_print(in->rank, in->dims, dims, sizeof dims), need,
+                    t->bytes);
+  return LB_OK;
+}
+
+static lb_status take_tensor(const limber_tensor *t, lb_tensor *out) {
+  if (t->dtype <= LIMBER_NONE || (int)t->dtype >= (int)LB_DTYPE_COUNT)
+    return lb_error(LB_INVALID, "%d is not a dtype", (int)t->dtype);
+  if (t->rank < 0 || t->rank > LB_MAX_RANK)
+    return lb_error(LB_INVALID, "rank %d is not in 0 to %d", t->rank,
+                    LB_MAX_RANK);
+  lb_tensor in = {
+      .dtype = (lb_dtype)t->dtype, .rank = t->rank, .data = t->data};
+  memcpy(in.dims, t->dims, (size_t)t->rank * sizeof *t->dims);
+  LB_TRY(check_data(t, &in));
+  static max_align_t nothing;  // what an input without elements points to
+  if (!in.data) in.data = &nothing;
+  lb_tensor_dense(&in);
+  *out = in;
+  return LB_OK;
+}
+
+static lb_status take_input(request *q, const limber_tensor *t, size_t i) {
+  const lb_ports *ports = &q->s->inputs;
+  size_t k;
+  LB_TRY(find_port(ports, "input", t->name, i, &k));
+  const char *name = ports->infos[k].name;
+  if (q->in[k].dtype)
+    return lb_error(LB_INVALID, "input '%s' was given twice", name);
+  lb_status st = take_tensor(t, &q->in[k]);
+  return lb_failed(st) ? lb_status_note(st, "input '%s'", name) : st;
+}
+
+static lb_status missing(const limber_value_info *port) {
+  lb_strbuf type = {0};
+  lb_describe_type(port, &type);
+  lb_status st = lb_error(LB_INVALID, "missing input '%s' (%s)", port->name,
+                          lb_strbuf_str(&type));
+  lb_strbuf_fini(&type);
+  return st;
+}
+
+static lb_status take_inputs(request *q, const limber_tensor *inputs,
+                             size_t n) {
+  const lb_ports *ports = &q->s->inputs;
+  for (size_t i = 0; i < n; i++) LB_TRY(take_input(q, &inputs[i], i));
+  for (size_t i = 0; i < ports->n; i++)
+    if (!q->in[i].dtype) return missing(&ports->infos[i]);
+  return LB_OK;
+}
+
+// -- outputs -----------------------------------------------------------------
+
+static lb_status take_outputs(request *q, const limber_tensor *outputs,
+                              size_t n) {
+  const lb_ports *ports = &q->s->outputs;
+  for (size_t i = 0; i < n; i++) {
+    size_t k;
+    LB_TRY(find_port(ports, "output", outputs[i].name, i, &k));
+    if (q->out[k].wanted)
+      return lb_error(LB_INVALID, "output '%s' was asked for twice",
+                      ports->infos[k].name);
+    q->where[i] = (uint32_t)k;
+    q->out[k] = (lb_output){
+        .wanted = true, .data = outputs[i].data, .cap = outputs[i].bytes};
+  }
+  return LB_OK;
+}
+
+static void give_outputs(const request *q, limber_tensor *outputs, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    const lb_output *from = &q->out[q->where[i]];
+    limber_tensor *to = &outputs[i];
+    to->dtype = (limber_dtype)from->tensor.dtype;
+    to->rank = from->tensor.rank;
+    memcpy(to->dims, from->tensor.dims, (size_t)to->rank * sizeof *to->dims);
+    to->data = from->data;
+    to->bytes = lb_tensor_bytes(&from->tensor);
+    to->owner = from->owned ? q->s->runtime : NULL;
+  }
+}
+
+static lb_status run(limber_session *s, const limber_tensor *inputs,
+                     size_t n_inputs, limber_tensor *outputs,
+                     size_t n_outputs) {
+  request q;
+  lb_status st = request_init(&q, s, n_outputs);
+  if (lb_failed(st)) return st;
+  st = take_inputs(&q, inputs, n_inputs);
+  if (lb_failed(st)) goto done;
+  st = take_outputs(&q, outputs, n_outputs);
+  if (lb_failed(st)) goto done;
+  st = lb_session_run(s->session, q.in, q.out);
+  if (lb_failed(st)) goto done;
+  give_outputs(&q, outputs, n_outputs);
+  lb_declared_after(s, q.out);
+
+done:
+  request_fini(&q);
+  return st;
+}
+
+limber_status limber_session_run(limber_session *session,
+                                 const limber_tensor *inputs, size_t n_inputs,
+                                 limber_tensor *outputs, size_t n_outputs) {
+  return lb_report(run(session, inputs, n_inputs, outputs, n_outputs),
+                   &session->runtime->log);
+}
+
+void limber_tensor_free(limber_tensor *tensor) {
+  if (!tensor || !tensor->owner) return;
+  lb_alloc_put(&tensor->owner->alloc, tensor->data);
+  tensor->data = NULL;
+  tensor->owner = NULL;
+  tensor->bytes = 0;
+}

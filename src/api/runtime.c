@@ -1,0 +1,165 @@
+// api/runtime.c -- what sessions share: threads, log, memory. The only file
+// that reads the environment.
+//
+// The default runtime is made at first use and never destroyed: threads of the
+// program may still run sessions while it exits.
+#include "api/runtime.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/error.h"
+#include "api/options.h"
+#include "base/cpu.h"
+
+#define MAX_THREADS 1024
+
+#define SAME(id)                                               \
+  _Static_assert((int)LIMBER_LOG_##id == (int)LB_LOG_##id + 1, \
+                 "a public level is one more than the internal one")
+SAME(ERROR);
+SAME(WARN);
+SAME(INFO);
+SAME(DEBUG);
+
+static void forward(void *user, int level, const char *line) {
+  const limber_runtime *r = user;
+  r->user_log(r->log_user, level + 1, line);
+}
+
+// -- the environment ---------------------------------------------------------
+
+// True until told once: a bad variable is worth one line per process.
+static bool may_warn(atomic_flag *told) {
+  return !atomic_flag_test_and_set(told);
+}
+
+static void read_log_level(limber_runtime *r) {
+  static const char *const names[] = {"error", "warn", "info", "debug"};
+  static atomic_flag told = ATOMIC_FLAG_INIT;
+  const char *text = getenv("LIMBER_LOG");
+  if (!text || !*text) return;
+  for (int i = 0; i < 4; i++) {
+    if (strcmp(text, names[i])) continue;
+    r->log.level = (lb_log_level)i;
+    return;
+  }
+  if (may_warn(&told))
+    lb_log_line(&r->log, LB_LOG_WARN,
+                "LIMBER_LOG=%s is ignored: it must be error, warn, info or "
+                "debug",
+                text);
+}
+
+static int read_threads(const limber_runtime *r) {
+  static atomic_flag told = ATOMIC_FLAG_INIT;
+  const char *text = getenv("LIMBER_THREADS");
+  if (!text || !*text) return 0;
+  char *end;
+  long n = strtol(text, &end, 10);
+  if (!*end && n >= 1 && n <= MAX_THREADS) return (int)n;
+  if (may_warn(&told))
+    lb_log_line(&r->log, LB_LOG_WARN,
+                "LIMBER_THREADS=%s is ignored: it must be a number from 1 to "
+                "%d",
+                text, MAX_THREADS);
+  return 0;
+}
+
+// -- making one --------------------------------------------------------------
+
+static lb_status check(const limber_runtime_options *o) {
+  if (o->threads < 0 || o->threads > MAX_THREADS)
+    return lb_error(LB_INVALID, "threads: %d is not in 0 to %d", o->threads,
+                    MAX_THREADS);
+  if (o->log_level < LIMBER_LOG_DEFAULT || o->log_level > LIMBER_LOG_DEBUG)
+    return lb_error(LB_INVALID, "log_level: %d is not a limber_log_level",
+                    o->log_level);
+  if (o->allocator && (!o->allocator->alloc || !o->allocator->free))
+    return lb_error(LB_INVALID, "allocator: alloc and free must both be set");
+  return LB_OK;
+}
+
+static void set_log(limber_runtime *r, const limber_runtime_options *o) {
+  r->log.level = LB_LOG_WARN;
+  r->user_log = o->log;
+  r->log_user = o->log_user;
+  if (o->log) {
+    r->log.fn = forward;
+    r->log.user = r;
+  }
+  if (o->log_level) {
+    r->log.level = (lb_log_level)(o->log_level - 1);
+  } else {
+    read_log_level(r);
+  }
+}
+
+static lb_status runtime_new(const limber_runtime_options *o,
+                             limber_runtime **out) {
+  LB_TRY(check(o));
+  limber_runtime *r = calloc(1, sizeof *r);
+  if (!r) return lb_oom();
+  set_log(r, o);
+  if (o->allocator)
+    r->alloc =
+        (lb_alloc){o->allocator->alloc, o->allocator->free, o->allocator->user};
+  int threads = o->threads ? o->threads : read_threads(r);
+  if (!threads) threads = lb_cpu_usable();
+  lb_status st = lb_pool_new(threads, &r->pool);
+  if (lb_failed(st)) {
+    free(r);
+    return st;
+  }
+  lb_log_line(&r->log, LB_LOG_INFO, "runtime with %d threads", threads);
+  *out = r;
+  return LB_OK;
+}
+
+static lb_status default_runtime(limber_runtime **out) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static _Atomic(limber_runtime *) made;
+  *out = atomic_load_explicit(&made, memory_order_acquire);
+  if (*out) return LB_OK;
+  lb_status st = LB_OK;
+  pthread_mutex_lock(&lock);
+  *out = atomic_load_explicit(&made, memory_order_relaxed);
+  if (!*out) {
+    st = runtime_new(&(limber_runtime_options){0}, out);
+    if (!lb_failed(st))
+      atomic_store_explicit(&made, *out, memory_order_release);
+  }
+  pthread_mutex_unlock(&lock);
+  return st;
+}
+
+lb_status lb_runtime_of(limber_runtime *given, limber_runtime **out) {
+  *out = given;
+  return given ? LB_OK : default_runtime(out);
+}
+
+// -- the public functions ----------------------------------------------------
+
+limber_status limber_runtime_create(const limber_runtime_options *options,
+                                    limber_runtime **out) {
+  limber_runtime_options o;
+  *out = NULL;
+  lb_status st =
+      lb_options_read("limber_runtime_options", options, sizeof o, &o);
+  if (!lb_failed(st)) st = runtime_new(&o, out);
+  return lb_report(st, NULL);
+}
+
+void limber_runtime_destroy(limber_runtime *runtime) {
+  if (!runtime) return;
+  lb_pool_free(runtime->pool);
+  free(runtime);
+}
+
+int limber_runtime_threads(limber_runtime *runtime) {
+  limber_runtime *r;
+  if (lb_report(lb_runtime_of(runtime, &r), NULL)) return 1;
+  return lb_pool_threads(r->pool);
+}

@@ -1,0 +1,21 @@
+// api/runtime.h -- what sessions share: threads, log, memory.
+#ifndef LB_API_RUNTIME_H
+#define LB_API_RUNTIME_H
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "limber/limber.h"
+
+struct limber_runtime {
+  lb_pool *pool;  // owned
+  lb_log log;
+  lb_alloc alloc;
+  void (*user_log)(void *user, int level, const char *line);
+  void *log_user;
+};
+
+// `given`, or where that is NULL the default one, which lives for ever.
+lb_status lb_runtime_of(limber_runtime *given, limber_runtime **out);
+
+#endif

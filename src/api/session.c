@@ -1,0 +1,208 @@
+// api/session.c -- loading a model, and what can be asked of it.
+#include "api/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/describe.h"
+#include "api/error.h"
+#include "api/options.h"
+#include "graph/pass.h"
+
+#define DTYPE(id, text, bytes, cls) \
+  _Static_assert((int)LIMBER_##id == (int)LB_##id, "dtypes are one to one");
+LB_DTYPES(DTYPE)
+_Static_assert(LIMBER_MAX_RANK == LB_MAX_RANK, "ranks agree");
+
+const char *limber_version(void) { return LIMBER_VERSION; }
+
+size_t limber_dtype_size(limber_dtype dtype) {
+  return lb_dtype_size((lb_dtype)dtype);
+}
+
+const char *limber_dtype_name(limber_dtype dtype) {
+  return lb_dtype_name((lb_dtype)dtype);
+}
+
+// -- loading -----------------------------------------------------------------
+
+typedef struct source {
+  const char *path;  // NULL: bytes
+  lb_span bytes;
+} source;
+
+static lb_status add_port(limber_session *s, lb_ports *ports, const char *name,
+                          const lb_vinfo *info) {
+  limber_value_info *port = &ports->infos[ports->n++];
+  LB_TRY(lb_describe(&s->arena, name, info, port));
+  return lb_map_puts(&ports->by_name, name, port);
+}
+
+static lb_status add_ports(limber_session *s) {
+  const lb_graph *g = s->model.graph;
+  const lb_region *r = g->main;
+  s->inputs.infos = lb_arena_new(&s->arena, limber_value_info, r->n_params);
+  s->outputs.infos = lb_arena_new(&s->arena, limber_value_info, r->n_results);
+  if (!s->inputs.infos || !s->outputs.infos) return lb_oom();
+  for (uint32_t i = 0; i < r->n_params; i++)
+    LB_TRY(add_port(s, &s->inputs, r->params[i]->name, &r->params[i]->info));
+  for (uint32_t i = 0; i < r->n_results; i++) {
+    lb_vinfo info = r->results[i]->info;
+    if (!info.dtype && s->model.outputs) info.dtype = s->model.outputs[i].dtype;
+    LB_TRY(add_port(s, &s->outputs, g->output_names[i], &info));
+  }
+  return LB_OK;
+}
+
+static lb_status add_properties(limber_session *s) {
+  uint32_t n = s->model.n_props;
+  s->properties = lb_arena_new(&s->arena, limber_property, n);
+  if (!s->properties) return lb_oom();
+  for (uint32_t i = 0; i < n; i++)
+    s->properties[i] =
+        (limber_property){s->model.props[i].key, s->model.props[i].value};
+  return LB_OK;
+}
+
+static lb_status check_options(const limber_session_options *o) {
+  if (o->loop_limit < 0)
+    return lb_error(LB_INVALID, "loop_limit must not be negative");
+  if (o->optimize < -1 || o->optimize > 0)
+    return lb_error(LB_INVALID, "optimize: %d is neither 0 nor -1",
+                    o->optimize);
+  return LB_OK;
+}
+
+static lb_status load(limber_session *s, const source *from,
+                      const limber_session_options *o) {
+  lb_onnx_options how = {&s->runtime->log, o->copy_weights != 0};
+  LB_TRY(check_options(o));
+  LB_TRY(from->path ? lb_onnx_load(from->path, &how, &s->model)
+                    : lb_onnx_parse(from->bytes, o->folder, &how, &s->model));
+  lb_session_options options = {
+      .pool = s->runtime->pool,
+      .alloc = &s->runtime->alloc,
+      .plan_bytes = (size_t)o->plan_bytes,
+      .memory_limit = (size_t)o->memory_limit,
+      .loop_limit = o->loop_limit,
+      .passes_off = o->optimize < 0 ? LB_PASS_ALL : 0,
+  };
+  LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
+  LB_TRY(add_ports(s));
+  LB_TRY(add_properties(s));
+  return lb_declared_before(s);
+}
+
+static lb_status session_new(limber_runtime *runtime, const source *from,
+                             const limber_session_options *options,
+                             limber_session **out) {
+  limber_session_options o;
+  LB_TRY(lb_options_read("limber_session_options", options, sizeof o, &o));
+  limber_session *s = calloc(1, sizeof *s);
+  if (!s) return lb_oom();
+  s->runtime = runtime;
+  lb_arena_init(&s->arena, 4096);
+  lb_status st = load(s, from, &o);
+  if (lb_failed(st)) {
+    limber_session_close(s);
+  } else {
+    *out = s;
+  }
+  return st;
+}
+
+static limber_status open_any(limber_runtime *runtime, const source *from,
+                              const limber_session_options *options,
+                              limber_session **out) {
+  limber_runtime *r;
+  *out = NULL;
+  limber_status status = lb_report(lb_runtime_of(runtime, &r), NULL);
+  if (status) return status;
+  return lb_report(session_new(r, from, options, out), &r->log);
+}
+
+limber_status limber_session_open(limber_runtime *runtime, const char *path,
+                                  const limber_session_options *options,
+                                  limber_session **out) {
+  return open_any(runtime, &(source){.path = path}, options, out);
+}
+
+limber_status limber_session_open_memory(limber_runtime *runtime,
+                                         const void *bytes, size_t size,
+                                         const limber_session_options *options,
+                                         limber_session **out) {
+  return open_any(runtime, &(source){.bytes = {bytes, size}}, options, out);
+}
+
+void limber_session_close(limber_session *s) {
+  if (!s) return;
+  lb_session_free(s->session);
+  lb_model_fini(&s->model);
+  lb_map_fini(&s->inputs.by_name);
+  lb_map_fini(&s->outputs.by_name);
+  lb_arena_fini(&s->arena);
+  free(s);
+}
+
+// -- asking ------------------------------------------------------------------
+
+size_t limber_session_inputs(const limber_session *session,
+                             const limber_value_info **out) {
+  *out = session->inputs.infos;
+  return session->inputs.n;
+}
+
+size_t limber_session_outputs(const limber_session *session,
+                              const limber_value_info **out) {
+  *out = session->outputs.infos;
+  return session->outputs.n;
+}
+
+limber_status limber_session_model(const limber_session *session,
+                                   limber_model_info *out) {
+  const lb_model *m = &session->model;
+  limber_model_info info = {
+      .ir_version = m->ir_version,
+      .opset = m->opset,
+      .model_version = m->model_version,
+      .producer_name = m->producer_name,
+      .producer_version = m->producer_version,
+      .domain = m->domain,
+      .description = m->description,
+      .graph_name = m->graph_name,
+      .properties = session->properties,
+      .n_properties = m->n_props,
+      .weight_bytes = (uint64_t)m->weight_bytes,
+      .nodes = m->graph->n_nodes,
+  };
+  return lb_report(
+      lb_options_write("limber_model_info", &info, sizeof info, out),
+      &session->runtime->log);
+}
+
+limber_status limber_session_stats(limber_session *session, limber_stats *out) {
+  lb_session_stats s;
+  lb_session_stats_get(session->session, &s);
+  limber_stats stats = {
+      .runs = s.runs,
+      .plans_built = s.plans_built,
+      .plans_evicted = s.plans_evicted,
+      .plans = s.plans,
+      .plan_bytes = s.plan_bytes,
+      .arena_bytes = s.arena_bytes,
+  };
+  return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),
+                   &session->runtime->log);
+}
+
+limber_status limber_session_dump(limber_session *session, char **out) {
+  lb_strbuf text = {0};
+  lb_graph_dump(session->model.graph, &text);
+  lb_status st = lb_strbuf_status(&text);
+  *out = lb_failed(st) ? NULL : strdup(lb_strbuf_str(&text));
+  if (!lb_failed(st) && !*out) st = lb_oom();
+  lb_strbuf_fini(&text);
+  return lb_report(st, &session->runtime->log);
+}
+
+void limber_string_free(char *text) { free(text); }

@@ -1,0 +1,36 @@
+// api/session.h -- a loaded model, as the public functions see it.
+#ifndef LB_API_SESSION_H
+#define LB_API_SESSION_H
+
+#include <stdatomic.h>
+
+#include "api/runtime.h"
+#include "base/map.h"
+#include "onnx/onnx.h"
+#include "session/session.h"
+
+// The inputs, or the outputs.
+typedef struct lb_ports {
+  limber_value_info *infos;  // in the session's arena
+  size_t n;
+  lb_map by_name;  // to an element of infos
+} lb_ports;
+
+struct limber_session {
+  limber_runtime *runtime;  // borrowed
+  lb_model model;
+  lb_session *session;  // owned
+  lb_arena arena;
+  lb_ports inputs, outputs;
+  limber_property *properties;  // in the arena
+  // One per output: its declared dims are still to be compared with those of
+  // runs. Cleared by the first that differs, so that one warning is enough.
+  atomic_bool *doubtful;
+};
+
+// Compares results with what the model declares of them; a difference is a
+// warning. `before` compares what was inferred, `after` what came out of a run.
+lb_status lb_declared_before(limber_session *s);
+void lb_declared_after(limber_session *s, const lb_output *outputs);
+
+#endif
