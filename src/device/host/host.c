@@ -48,8 +48,10 @@ lb_status lb_host_dense(lb_host_call *c, const lb_tensor *t, lb_dtype dtype,
     *out = *t;
     return LB_OK;
   }
-  LB_TRY(lb_host_temp(c, dtype, t->rank, t->dims, out));
-  lb_convert(c->pool, t, out);
+  lb_tensor made;  // `out` may be `t`
+  LB_TRY(lb_host_temp(c, dtype, t->rank, t->dims, &made));
+  lb_convert(c->pool, t, &made);
+  *out = made;
   return LB_OK;
 }
 
