@@ -1,0 +1,34 @@
+// tools/cli.c -- what the commands share: exit codes, and how they complain.
+#include "cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static const int exits[] = {
+    [LIMBER_OK] = EXIT_OK,
+    [LIMBER_INVALID] = EXIT_BAD,
+    [LIMBER_UNSUPPORTED] = EXIT_UNSUPPORTED,
+    [LIMBER_OOM] = EXIT_INTERNAL,
+    [LIMBER_IO] = EXIT_BAD,
+    [LIMBER_DEVICE] = EXIT_INTERNAL,
+    [LIMBER_CANCELLED] = EXIT_INTERNAL,
+    [LIMBER_INTERNAL] = EXIT_INTERNAL,
+};
+
+bool fail(problem *p, int code, const char *format, ...) {
+  va_list ap;
+  p->exit = code;
+  va_start(ap, format);
+  vsnprintf(p->text, sizeof p->text, format, ap);
+  va_end(ap);
+  return false;
+}
+
+bool fail_status(problem *p, limber_status status, const char *what) {
+  return fail(p, exits[status], "%s: %s", what, limber_last_error());
+}
+
+int complain(const problem *p) {
+  fprintf(stderr, "limber: %s\n", p->text);
+  return p->exit;
+}

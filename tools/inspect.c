@@ -1,0 +1,211 @@
+// tools/inspect.c -- `limber inspect`: what a model is and needs, whether
+// Limber can run it or not.
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const char help[] =
+    "usage: limber inspect MODEL [OPTION...]\n"
+    "\n"
+    "Shows inputs and outputs with their symbolic dims, operators with counts\n"
+    "and whether Limber has them, and the size of the weights. Exit code 3 if\n"
+    "an operator is not supported.\n"
+    "\n"
+    "  --dump   the graph as Limber runs it, one line a node\n"
+    "  --json   all of it as JSON\n";
+
+typedef struct job {
+  const char *model;
+  bool dump, json, help;
+  limber_survey *survey;
+  limber_session *session;  // NULL: not supported
+  char *text;               // the dump; or NULL
+} job;
+
+static bool read_options(int argc, char **argv, job *j, problem *p) {
+  static const struct option known[] = {
+      {"dump", no_argument, NULL, 'd'},
+      {"json", no_argument, NULL, 'j'},
+      {"help", no_argument, NULL, 'h'},
+      {0},
+  };
+  for (int letter;
+       (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
+    switch (letter) {
+      case 'd': j->dump = true; break;
+      case 'j': j->json = true; break;
+      case 'h': j->help = true; break;
+      default: return fail(p, EXIT_USAGE, "see limber inspect --help");
+    }
+  }
+  if (j->help) return true;
+  if (argc - optind != 1)
+    return fail(p, EXIT_USAGE, "%s; see limber inspect --help",
+                optind == argc ? "which model?" : "one model at a time");
+  j->model = argv[optind];
+  return true;
+}
+
+// A model that is not supported is shown all the same; `p` then says why.
+static bool open_model(job *j, problem *p) {
+  limber_status st = limber_survey_open(j->model, &j->survey);
+  if (st) return fail_status(p, st, j->model);
+  st = limber_session_open(NULL, j->model, NULL, &j->session);
+  if (st) fail_status(p, st, j->model);
+  if (st && st != LIMBER_UNSUPPORTED) return false;
+  if (st || !j->dump) return true;
+  st = limber_session_dump(j->session, &j->text);
+  return !st || fail_status(p, st, j->model);
+}
+
+// -- text --------------------------------------------------------------------
+
+static void print_values(const char *title, const limber_value_info *infos,
+                         size_t n) {
+  int width = 0;
+  for (size_t i = 0; i < n; i++)
+    if ((int)strlen(infos[i].name) > width) width = (int)strlen(infos[i].name);
+  printf("\n%s\n", title);
+  for (size_t i = 0; i < n; i++) {
+    printf("  %-*s  %s", width, infos[i].name,
+           limber_dtype_name(infos[i].dtype));
+    if (infos[i].rank >= 0) printf("[");
+    for (int k = 0; k < infos[i].rank; k++)
+      printf(k ? ",%s" : "%s", infos[i].dims[k]);
+    printf(infos[i].rank >= 0 ? "]\n" : ", of any rank\n");
+  }
+}
+
+static void print_model(const job *j) {
+  limber_model_info m = {.size = sizeof m};
+  const limber_value_info *infos;
+  if (limber_session_model(j->session, &m)) return;
+  printf("  IR version %" PRId64 ", opset %" PRId64, m.ir_version, m.opset);
+  if (*m.producer_name)
+    printf(", by %s %s", m.producer_name, m.producer_version);
+  printf("\n  graph '%s': %zu nodes once simplified\n", m.graph_name, m.nodes);
+  printf("  weights: %" PRIu64 " bytes\n", m.weight_bytes);
+  size_t n = limber_session_inputs(j->session, &infos);
+  print_values("inputs", infos, n);
+  n = limber_session_outputs(j->session, &infos);
+  print_values("outputs", infos, n);
+}
+
+static void print_operators(const job *j) {
+  const limber_op_count *ops;
+  size_t n = limber_survey_ops(j->survey, &ops);
+  printf("\n%-40s %5s %7s  %s\n", "operators", "opset", "count", "supported");
+  for (size_t i = 0; i < n; i++) {
+    char name[256];
+    snprintf(name, sizeof name, "%s%s%s", ops[i].domain,
+             *ops[i].domain ? "." : "", ops[i].name);
+    printf("  %-38s %5" PRId64 " %7" PRIu64 "  %s\n", name, ops[i].opset,
+           ops[i].count, ops[i].supported ? "yes" : "no");
+  }
+}
+
+static void print_text(const job *j) {
+  printf("%s\n", j->model);
+  if (j->session) print_model(j);
+  print_operators(j);
+  if (j->text) printf("\n%s", j->text);
+}
+
+// -- JSON --------------------------------------------------------------------
+
+static json_t *dim_json(const char *dim) {
+  bool number = strspn(dim, "0123456789") == strlen(dim);
+  if (number) return json_integer(strtoll(dim, NULL, 10));
+  return strcmp(dim, "?") ? json_string(dim) : json_null();
+}
+
+static json_t *values_json(const limber_value_info *infos, size_t n) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < n; i++) {
+    json_t *dims = infos[i].rank < 0 ? json_null() : json_array();
+    for (int k = 0; k < infos[i].rank; k++)
+      json_array_append_new(dims, dim_json(infos[i].dims[k]));
+    json_array_append_new(
+        list, json_pack("{s:s, s:s, s:o}", "name", infos[i].name, "dtype",
+                        limber_dtype_name(infos[i].dtype), "dims", dims));
+  }
+  return list;
+}
+
+static json_t *operators_json(const job *j) {
+  const limber_op_count *ops;
+  size_t n = limber_survey_ops(j->survey, &ops);
+  json_t *list = json_array();
+  for (size_t i = 0; i < n; i++)
+    json_array_append_new(
+        list,
+        json_pack("{s:s, s:s, s:I, s:I, s:b}", "domain", ops[i].domain, "name",
+                  ops[i].name, "opset", (json_int_t)ops[i].opset, "count",
+                  (json_int_t)ops[i].count, "supported", ops[i].supported));
+  return list;
+}
+
+static void add_model(const job *j, json_t *root) {
+  limber_model_info m = {.size = sizeof m};
+  const limber_value_info *infos;
+  if (limber_session_model(j->session, &m)) return;
+  json_t *properties = json_object();
+  for (size_t i = 0; i < m.n_properties; i++)
+    json_object_set_new(properties, m.properties[i].key,
+                        json_string(m.properties[i].value));
+  json_object_update_new(
+      root,
+      json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o}",
+                "ir_version", (json_int_t)m.ir_version, "opset",
+                (json_int_t)m.opset, "model_version",
+                (json_int_t)m.model_version, "producer_name", m.producer_name,
+                "producer_version", m.producer_version, "domain", m.domain,
+                "description", m.description, "graph_name", m.graph_name,
+                "weight_bytes", (json_int_t)m.weight_bytes, "nodes",
+                (json_int_t)m.nodes, "properties", properties));
+  size_t n = limber_session_inputs(j->session, &infos);
+  json_object_set_new(root, "inputs", values_json(infos, n));
+  n = limber_session_outputs(j->session, &infos);
+  json_object_set_new(root, "outputs", values_json(infos, n));
+}
+
+static void print_json(const job *j) {
+  json_t *root = json_pack("{s:s, s:b}", "model", j->model, "supported",
+                           j->session != NULL);
+  if (j->session) add_model(j, root);
+  json_object_set_new(root, "operators", operators_json(j));
+  if (j->text) json_object_set_new(root, "graph", json_string(j->text));
+  json_dumpf(root, stdout, JSON_INDENT(2));
+  printf("\n");
+  json_decref(root);
+}
+
+// -- the command -------------------------------------------------------------
+
+static int inspect(job *j, problem *p) {
+  if (!open_model(j, p)) return complain(p);
+  (j->json ? print_json : print_text)(j);
+  return j->session ? EXIT_OK : complain(p);
+}
+
+int command_inspect(int argc, char **argv) {
+  job j = {0};
+  problem p = {0};
+  int code = EXIT_OK;
+  if (!read_options(argc, argv, &j, &p)) {
+    code = complain(&p);
+  } else if (j.help) {
+    fputs(help, stdout);
+  } else {
+    code = inspect(&j, &p);
+  }
+  limber_string_free(j.text);
+  limber_session_close(j.session);
+  limber_survey_close(j.survey);
+  return code;
+}

@@ -1,0 +1,43 @@
+// tools/main.c -- the `limber` command: which command, and help.
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const char help[] =
+    "usage: limber COMMAND MODEL [OPTION...]\n"
+    "\n"
+    "  limber run MODEL       runs an ONNX model\n"
+    "  limber inspect MODEL   shows its inputs, outputs and operators\n"
+    "\n"
+    "  limber COMMAND --help  the options of a command\n"
+    "  limber --version\n"
+    "\n"
+    "exit codes: 0 ok, 1 bad model or input, 2 usage, 3 unsupported,\n"
+    "            4 internal\n";
+
+static const struct {
+  const char *name;
+  int (*run)(int argc, char **argv);
+} commands[] = {
+    {"run", command_run},
+    {"inspect", command_inspect},
+};
+
+int main(int argc, char **argv) {
+  const char *word = argc > 1 ? argv[1] : "";
+  if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
+    fputs(help, stdout);
+    return EXIT_OK;
+  }
+  if (!strcmp(word, "--version")) {
+    printf("limber %s\n", limber_version());
+    return EXIT_OK;
+  }
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    if (!strcmp(word, commands[i].name))
+      return commands[i].run(argc - 1, argv + 1);
+  if (*word) fprintf(stderr, "limber: there is no command '%s'\n", word);
+  fputs(help, stderr);
+  return EXIT_USAGE;
+}

@@ -1,0 +1,333 @@
+// tools/run.c -- `limber run`: runs a model on files or random numbers.
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cli.h"
+#include "element.h"
+#include "feed.h"
+#include "npy.h"
+
+static const char help[] =
+    "usage: limber run MODEL [OPTION...]\n"
+    "\n"
+    "  --input NAME=FILE.npy            an input from a file\n"
+    "  --input NAME=random:f32[1,3,48]  random numbers: floats in -1..1,\n"
+    "                                   integers 0 and 1\n"
+    "  --input NAME=random:i64[8]{0..9} in a range, both ends included\n"
+    "  --input NAME=zeros:f32[2]        zeros\n"
+    "          dtypes: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool\n"
+    "  --output DIR      write each output to DIR/NAME.npy\n"
+    "  --compare DIR     compare each with DIR/NAME.npy: floats within\n"
+    "                    1e-4 + 1e-3 |b|, integers exactly; exit 1 if not\n"
+    "  --repeat N        run N times; the time is that of the fastest\n"
+    "  --threads N       default: all that this process may use\n"
+    "  --seed N          of the random numbers; default 1\n"
+    "  --optimize on|off simplify the graph; default on\n"
+    "  --json            results as JSON\n"
+    "\n"
+    "In file names a '/' of a NAME is a '_'.\n";
+
+typedef struct options {
+  const char *model, *output, *compare;
+  const char **inputs;  // as written; room for argc of them
+  size_t n_inputs;
+  int threads, repeat;
+  uint64_t seed;
+  bool plain, json, help;
+} options;
+
+// What one `limber run` holds.
+typedef struct job {
+  options o;
+  limber_runtime *runtime;
+  limber_session *session;
+  limber_tensor *feeds;    // o.n_inputs, owned
+  limber_tensor *results;  // n_results, owned, named
+  size_t n_results;
+  double load_ms, first_ms, best_ms;
+  bool differs;
+} job;
+
+// -- options -----------------------------------------------------------------
+
+static bool read_number(const char *name, const char *text, long long low,
+                        long long high, long long *out, problem *p) {
+  char *end;
+  errno = 0;
+  *out = strtoll(text, &end, 10);
+  if (end != text && !*end && !errno && *out >= low && *out <= high)
+    return true;
+  return fail(p, EXIT_USAGE, "--%s %s: say a number from %lld to %lld", name,
+              text, low, high);
+}
+
+static bool read_option(int letter, options *o, problem *p) {
+  long long n = 0;
+  switch (letter) {
+    case 'i': o->inputs[o->n_inputs++] = optarg; return true;
+    case 'o': o->output = optarg; return true;
+    case 'c': o->compare = optarg; return true;
+    case 'j': o->json = true; return true;
+    case 'h': o->help = true; return true;
+    case 't':
+      if (!read_number("threads", optarg, 1, 1024, &n, p)) return false;
+      o->threads = (int)n;
+      return true;
+    case 'r':
+      if (!read_number("repeat", optarg, 1, 1000000000, &n, p)) return false;
+      o->repeat = (int)n;
+      return true;
+    case 's':
+      if (!read_number("seed", optarg, 0, INT64_MAX, &n, p)) return false;
+      o->seed = (uint64_t)n;
+      return true;
+    case 'O':
+      o->plain = !strcmp(optarg, "off");
+      if (o->plain || !strcmp(optarg, "on")) return true;
+      return fail(p, EXIT_USAGE, "--optimize %s: say on or off", optarg);
+    default: return fail(p, EXIT_USAGE, "see limber run --help");
+  }
+}
+
+static bool read_options(int argc, char **argv, options *o, problem *p) {
+  static const struct option known[] = {
+      {"input", required_argument, NULL, 'i'},
+      {"output", required_argument, NULL, 'o'},
+      {"compare", required_argument, NULL, 'c'},
+      {"threads", required_argument, NULL, 't'},
+      {"repeat", required_argument, NULL, 'r'},
+      {"seed", required_argument, NULL, 's'},
+      {"optimize", required_argument, NULL, 'O'},
+      {"json", no_argument, NULL, 'j'},
+      {"help", no_argument, NULL, 'h'},
+      {0},
+  };
+  *o = (options){.repeat = 1, .seed = 1};
+  o->inputs = calloc((size_t)argc, sizeof *o->inputs);
+  if (!o->inputs) return fail(p, EXIT_INTERNAL, "out of memory");
+  for (int letter; (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;)
+    if (!read_option(letter, o, p)) return false;
+  if (o->help) return true;
+  if (argc - optind != 1)
+    return fail(p, EXIT_USAGE, "%s; see limber run --help",
+                optind == argc ? "which model?" : "one model at a time");
+  o->model = argv[optind];
+  return true;
+}
+
+// -- running -----------------------------------------------------------------
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static bool open_model(job *j, problem *p) {
+  limber_runtime_options threads = LIMBER_RUNTIME_OPTIONS_INIT;
+  limber_session_options how = LIMBER_SESSION_OPTIONS_INIT;
+  threads.threads = j->o.threads;
+  how.optimize = j->o.plain ? -1 : 0;
+  limber_status st = limber_runtime_create(&threads, &j->runtime);
+  if (st) return fail_status(p, st, "threads");
+  double start = now_ms();
+  st = limber_session_open(j->runtime, j->o.model, &how, &j->session);
+  if (st) return fail_status(p, st, j->o.model);
+  j->load_ms = now_ms() - start;
+  return true;
+}
+
+static const limber_tensor *feed_of(const job *j, const char *name) {
+  for (size_t i = 0; i < j->o.n_inputs; i++)
+    if (!strcmp(j->feeds[i].name, name)) return &j->feeds[i];
+  return NULL;
+}
+
+// Whatever is missing is said at once, ready to be pasted.
+static bool check_feeds(const job *j, problem *p) {
+  const limber_value_info *infos;
+  size_t n = limber_session_inputs(j->session, &infos), missing = 0;
+  char list[3000] = "", one[512];
+  for (size_t i = 0; i < n; i++) {
+    if (feed_of(j, infos[i].name)) continue;
+    feed_suggest(&infos[i], one, sizeof one);
+    size_t used = strlen(list);
+    snprintf(list + used, sizeof list - used, " %s", one);
+    missing++;
+  }
+  if (!missing) return true;
+  return fail(p, EXIT_BAD, "%zu input%s missing; give %s a file, or say%s",
+              missing, missing > 1 ? "s are" : " is",
+              missing > 1 ? "each" : "it", list);
+}
+
+static bool make_feeds(job *j, problem *p) {
+  j->feeds = calloc(j->o.n_inputs + 1, sizeof *j->feeds);
+  if (!j->feeds) return fail(p, EXIT_INTERNAL, "out of memory");
+  for (size_t i = 0; i < j->o.n_inputs; i++)
+    if (!feed_make(j->o.inputs[i], j->o.seed + i, &j->feeds[i], p))
+      return false;
+  return check_feeds(j, p);
+}
+
+static void free_results(job *j) {
+  for (size_t i = 0; i < j->n_results; i++) limber_tensor_free(&j->results[i]);
+}
+
+static bool run_once(job *j, problem *p) {
+  free_results(j);
+  double start = now_ms();
+  limber_status st = limber_session_run(j->session, j->feeds, j->o.n_inputs,
+                                        j->results, j->n_results);
+  if (st) return fail_status(p, st, j->o.model);
+  double ms = now_ms() - start;
+  if (j->first_ms == 0) j->first_ms = j->best_ms = ms;
+  if (ms < j->best_ms) j->best_ms = ms;
+  return true;
+}
+
+static bool run_model(job *j, problem *p) {
+  const limber_value_info *infos;
+  j->n_results = limber_session_outputs(j->session, &infos);
+  j->results = calloc(j->n_results + 1, sizeof *j->results);
+  if (!j->results) return fail(p, EXIT_INTERNAL, "out of memory");
+  for (size_t i = 0; i < j->n_results; i++) j->results[i].name = infos[i].name;
+  for (int i = 0; i < j->o.repeat; i++)
+    if (!run_once(j, p)) return false;
+  return true;
+}
+
+// -- results -----------------------------------------------------------------
+
+static void path_of(const char *folder, const char *name, char *buf,
+                    size_t cap) {
+  int n = snprintf(buf, cap, "%s/", folder);
+  snprintf(buf + n, cap - (size_t)n, "%s.npy", name);
+  for (char *c = buf + n; *c; c++)
+    if (*c == '/') *c = '_';
+}
+
+static bool write_results(const job *j, problem *p) {
+  char path[4096];
+  if (!j->o.output) return true;
+  if (strlen(j->o.output) > 2048 ||
+      (mkdir(j->o.output, 0777) && errno != EEXIST))
+    return fail(p, EXIT_BAD, "%s: %s", j->o.output, strerror(errno));
+  for (size_t i = 0; i < j->n_results; i++) {
+    path_of(j->o.output, j->results[i].name, path, sizeof path);
+    if (!npy_write(path, &j->results[i], p)) return false;
+  }
+  return true;
+}
+
+// Says on standard error what differs, and goes on.
+static bool compare_results(job *j, problem *p) {
+  char path[4096];
+  if (!j->o.compare) return true;
+  if (strlen(j->o.compare) > 2048)
+    return fail(p, EXIT_BAD, "--compare: the name is too long");
+  for (size_t i = 0; i < j->n_results; i++) {
+    limber_tensor want;
+    problem why;
+    path_of(j->o.compare, j->results[i].name, path, sizeof path);
+    if (!npy_read(path, &want, p)) return false;
+    if (!agree(&j->results[i], &want, &why)) {
+      j->differs = true;
+      fprintf(stderr, "limber: output '%s' is not as in %s: %s\n",
+              j->results[i].name, path, why.text);
+    }
+    free(want.data);
+  }
+  return true;
+}
+
+static void print_text(const job *j) {
+  char type[256];
+  for (size_t i = 0; i < j->n_results; i++) {
+    const limber_tensor *t = &j->results[i];
+    summary s = summarize(t);
+    printf("%s  %s", t->name, type_print(t, type, sizeof type));
+    if (s.count) printf("  min %g  max %g  mean %g", s.min, s.max, s.mean);
+    if (s.not_numbers) printf("  NaN %" PRId64, s.not_numbers);
+    printf("\n");
+  }
+  printf("load %.2f ms, run %.3f ms", j->load_ms, j->first_ms);
+  if (j->o.repeat > 1)
+    printf(", fastest of %d %.3f ms", j->o.repeat, j->best_ms);
+  int threads = limber_runtime_threads(j->runtime);
+  printf(", %d thread%s\n", threads, threads > 1 ? "s" : "");
+  if (j->o.compare && !j->differs) printf("all outputs agree\n");
+}
+
+static json_t *number(double v) {
+  return isfinite(v) ? json_real(v) : json_null();
+}
+
+static json_t *result_json(const limber_tensor *t) {
+  summary s = summarize(t);
+  json_t *dims = json_array();
+  for (int i = 0; i < t->rank; i++)
+    json_array_append_new(dims, json_integer(t->dims[i]));
+  return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:I}", "name", t->name,
+                   "dtype", limber_dtype_name(t->dtype), "dims", dims, "min",
+                   number(s.min), "max", number(s.max), "mean", number(s.mean),
+                   "nan", (json_int_t)s.not_numbers);
+}
+
+static void print_json(const job *j) {
+  json_t *outputs = json_array();
+  for (size_t i = 0; i < j->n_results; i++)
+    json_array_append_new(outputs, result_json(&j->results[i]));
+  json_t *root =
+      json_pack("{s:s, s:o, s:f, s:f, s:f, s:i, s:i}", "model", j->o.model,
+                "outputs", outputs, "load_ms", j->load_ms, "first_ms",
+                j->first_ms, "best_ms", j->best_ms, "runs", j->o.repeat,
+                "threads", limber_runtime_threads(j->runtime));
+  if (j->o.compare)
+    json_object_set_new(root, "agrees", json_boolean(!j->differs));
+  json_dumpf(root, stdout, JSON_INDENT(2));
+  printf("\n");
+  json_decref(root);
+}
+
+static int run_job(job *j, problem *p) {
+  if (!open_model(j, p) || !make_feeds(j, p) || !run_model(j, p) ||
+      !write_results(j, p) || !compare_results(j, p))
+    return complain(p);
+  (j->o.json ? print_json : print_text)(j);
+  return j->differs ? EXIT_BAD : EXIT_OK;
+}
+
+static void job_fini(job *j) {
+  if (j->results) free_results(j);
+  free(j->results);
+  for (size_t i = 0; j->feeds && i < j->o.n_inputs; i++)
+    feed_free(&j->feeds[i]);
+  free(j->feeds);
+  free(j->o.inputs);
+  limber_session_close(j->session);
+  limber_runtime_destroy(j->runtime);
+}
+
+int command_run(int argc, char **argv) {
+  job j = {0};
+  problem p = {0};
+  int code = EXIT_OK;
+  if (!read_options(argc, argv, &j.o, &p)) {
+    code = complain(&p);
+  } else if (j.o.help) {
+    fputs(help, stdout);
+  } else {
+    code = run_job(&j, &p);
+  }
+  job_fini(&j);
+  return code;
+}
