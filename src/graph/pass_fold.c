@@ -78,10 +78,14 @@ static bool inputs_constant(const lb_node *n) {
   return n->n_in > 0;
 }
 
+static bool wants_output(const lb_node *n) {
+  for (uint32_t i = 0; i < n->n_out; i++)
+    if (n->out[i]) return true;
+  return false;
+}
+
 static bool may_evaluate(const lb_rewrite *rw, const lb_node *n) {
-  const lb_op_info *op = &lb_op_infos[n->op];
-  return rw->options->eval && op->cls != LB_CLASS_CONTROL &&
-         !(op->flags & LB_OPF_RANDOM) && inputs_constant(n);
+  return rw->options->eval && wants_output(n) && inputs_constant(n);
 }
 
 static size_t add_sat(size_t a, size_t b) {
@@ -176,7 +180,7 @@ static lb_status keep_outputs(lb_rewrite *rw, const folding *f) {
   }
   if (!within_limit(rw, f, total)) return LB_OK;
   for (uint32_t i = 0; i < n->n_out; i++) {
-    const lb_tensor *t;
+    const lb_tensor *t = NULL;
     if (!n->out[i]) continue;
     LB_TRY(keep_tensor(rw, &f->out[i], &t));
     lb_rewrite_constant(rw, n->out[i], t);
@@ -213,21 +217,14 @@ static void bind_captures(lb_rewrite *rw, lb_node *n) {
   }
 }
 
-static bool wants_output(const lb_node *n) {
-  for (uint32_t i = 0; i < n->n_out; i++)
-    if (n->out[i]) return true;
-  return false;
-}
-
 static lb_status fold_node(lb_rewrite *rw, lb_node *n) {
   if (lb_op_infos[n->op].cls == LB_CLASS_CONTROL) {
     bind_captures(rw, n);
     return LB_OK;
   }
-  if (!(lb_op_infos[n->op].flags & LB_OPF_RANDOM))
-    for (uint32_t i = 0; i < n->n_out; i++) LB_TRY(fold_known(rw, n->out[i]));
-  if (!wants_output(n) || !may_evaluate(rw, n)) return LB_OK;
-  return evaluate(rw, n);
+  if (lb_rewrite_random(n)) return LB_OK;
+  for (uint32_t i = 0; i < n->n_out; i++) LB_TRY(fold_known(rw, n->out[i]));
+  return may_evaluate(rw, n) ? evaluate(rw, n) : LB_OK;
 }
 
 lb_status lb_pass_fold(lb_rewrite *rw) {

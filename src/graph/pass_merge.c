@@ -87,13 +87,7 @@ static lb_status merge_constant(merger *m, lb_value **in) {
 }
 
 static bool may_merge(const lb_node *n) {
-  const lb_op_info *op = &lb_op_infos[n->op];
-  return op->cls != LB_CLASS_CONTROL && !(op->flags & LB_OPF_RANDOM);
-}
-
-// Dropout draws numbers when it trains.
-static bool is_random_dropout(const lb_node *n) {
-  return n->op == LB_OP_Dropout && n->n_in > 2 && n->in[2];
+  return lb_op_infos[n->op].cls != LB_CLASS_CONTROL && !lb_rewrite_random(n);
 }
 
 // `n` computes what `first` does.
@@ -122,7 +116,7 @@ static lb_status merge_node(merger *m, lb_map *seen, lb_node *n) {
     apply(m->rw, &n->in[i]);
     if (n->in[i]) LB_TRY(merge_constant(m, &n->in[i]));
   }
-  if (!may_merge(n) || is_random_dropout(n)) return LB_OK;
+  if (!may_merge(n)) return LB_OK;
   m->key.len = 0;
   put_node(&m->key, n);
   void *first;

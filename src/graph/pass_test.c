@@ -7,7 +7,7 @@ static const lb_pass_options plain = {.off = 0};
 
 // -- folding -----------------------------------------------------------------
 
-// Evaluates Add, Neg and NonZero of float32 vectors, and refuses Sqrt.
+// Evaluates Add and Neg of float32 vectors, and refuses Sqrt.
 static lb_status evaluate(void *user, const lb_node *n, const lb_tensor *in,
                           lb_arena *arena, lb_tensor *out) {
   ++*(int *)user;
@@ -92,6 +92,14 @@ static void random_numbers_are_not_folded(void **state) {
       "out y\n",
       &(lb_pass_options){.eval = evaluate, .user = &calls},
       "y: float32[2] = Bernoulli([1,1])\n"
+      "out y\n");
+  becomes(
+      "const a float32[2] 1\n"
+      "const t bool[] 1\n"
+      "y = Dropout(a, 0.5, t)\n"
+      "out y\n",
+      &(lb_pass_options){.eval = evaluate, .user = &calls},
+      "y: float32[2] = Dropout([1,1], 0.5, true)\n"
       "out y\n");
   assert_int_equal(calls, 0);
 }

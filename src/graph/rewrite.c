@@ -51,6 +51,12 @@ void lb_rewrite_use(lb_rewrite *rw, const lb_value *v, int delta) {
   *uses = delta > 0 ? *uses + 1 : *uses - 1;
 }
 
+// Dropout draws numbers when it trains; one that does not is a no-op.
+bool lb_rewrite_random(const lb_node *n) {
+  return (lb_op_infos[n->op].flags & LB_OPF_RANDOM) ||
+         (n->op == LB_OP_Dropout && n->n_in > 2 && n->in[2]);
+}
+
 void lb_rewrite_replace(lb_rewrite *rw, lb_value *v, lb_value *by) {
   if (v == by || v->id >= rw->n_state) return;
   rw->state[v->id].to = by;

@@ -40,6 +40,9 @@ lb_status lb_rewrite_begin(lb_rewrite *rw);
 uint32_t lb_rewrite_uses(const lb_rewrite *rw, const lb_value *v);
 void lb_rewrite_use(lb_rewrite *rw, const lb_value *v, int delta);
 
+// May two runs of n differ? Such nodes are neither folded nor merged.
+bool lb_rewrite_random(const lb_node *n);
+
 // From here on reads of v read `by`, once the walk gets to them.
 void lb_rewrite_replace(lb_rewrite *rw, lb_value *v, lb_value *by);
 // Turns v, a node's output, into a constant; `t` lies in the graph's arena.
