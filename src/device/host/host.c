@@ -1,8 +1,6 @@
 // device/host/host.c -- the table of operators, and what all of them share.
 #include "device/host/host.h"
 
-#include <string.h>
-
 #include "device/host/iter.h"
 
 // A row of ops.def without an lb_host_<Name> does not link.
@@ -33,7 +31,7 @@ lb_status lb_host_temp(lb_host_call *c, lb_dtype dtype, int rank,
   lb_tensor t = {.dtype = dtype, .rank = rank};
   int64_t count;
   LB_TRY(lb_dims_count(rank, dims, &count));
-  memcpy(t.dims, dims, (size_t)rank * sizeof *dims);
+  for (int i = 0; i < rank; i++) t.dims[i] = dims[i];
   lb_tensor_dense(&t);
   size_t bytes = lb_mul_sat((size_t)count, lb_dtype_size(dtype));
   t.data = lb_arena_alloc(c->scratch, bytes, 64);

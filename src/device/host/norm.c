@@ -78,7 +78,8 @@ typedef struct moments_job {
 #define MOMENTS(id, S, T, ...)                                        \
   static void moments_block_##id(const moments_job *job, int64_t at,  \
                                  int64_t n) {                         \
-    const S *x = (const S *)job->x + at * job->len;                   \
+    const S *x = job->x;                                              \
+    if (job->len > 0) x += at * job->len;                             \
     const T count = (T)job->len;                                      \
     T mean[LANES] = {0}, sum[LANES] = {0};                            \
     for (int64_t j = 0; j < n && job->len && job->centred; j++)       \

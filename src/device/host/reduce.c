@@ -61,8 +61,10 @@ static void reduce(lb_host_call *c, uint32_t axes, block_fn *fn, bool last) {
   out.data = c->out[0].data;
   lb_tensor_dense(&out);
   reduction r = {.fn = fn, .last = last, .count = lb_tensor_count(&reduced)};
-  // Nothing will be read, and strides beside an empty axis mean nothing.
-  if (r.count == 0) memset(kept.strides, 0, sizeof kept.strides);
+  if (r.count == 0) {  // nothing to read: no data, and strides mean nothing
+    kept.data = out.data;
+    memset(kept.strides, 0, sizeof kept.strides);
+  }
   lb_iter_init(&r.inner, 1, (const lb_tensor *[]){&reduced});
   lb_iter outer;
   lb_iter_init(&outer, 2, (const lb_tensor *[]){&out, &kept});
