@@ -37,12 +37,14 @@ static lb_status import_body(control *c, const char *name) {
                   .depth = d->scope->depth + 1,
                   .call = d->scope->call,
                   .prefix = d->scope->prefix};
-  if (s->depth > LB_MAX_NESTING)
+  if (s->depth > LB_MAX_NESTING) {
+    s->im->whole = true;
     return lb_error(LB_UNSUPPORTED, "subgraphs are nested deeper than %d",
                     LB_MAX_NESTING);
+  }
   LB_TRY(lb_region_new(s->im->graph, d->scope->region, &s->region));
   lb_status st = lb_import_graph(s, g);
-  if (!lb_failed(st)) return LB_OK;
+  if (!lb_failed(st) || s->im->whole) return st;
   return lb_status_note(st, "in %s of " LB_NODE_FMT, name,
                         LB_NODE_ARGS(d->src));
 }

@@ -19,6 +19,7 @@ lb_status lb_call_charge(const lb_scope *s, uint64_t size) {
   if (!s->call) return LB_OK;
   s->im->inlined += size;
   if (s->im->inlined <= MAX_EXPANSION) return LB_OK;
+  s->im->whole = true;
   return lb_error(LB_UNSUPPORTED,
                   "the model's functions call each other so often that their "
                   "bodies would have more than %u nodes and names",
@@ -105,11 +106,13 @@ static void print_calls(const lb_call *c, const lb_pb_function *end,
 
 static lb_status check_recursion(const lb_scope *s, const lb_pb_node *n) {
   const lb_call *c = s->call;
-  if (c && c->depth >= LB_MAX_CALLS)
+  bool deep = c && c->depth >= LB_MAX_CALLS;
+  while (c && c->fn != n->fn) c = c->caller;
+  if (!c && !deep) return LB_OK;
+  s->im->whole = true;
+  if (!c)
     return lb_error(LB_UNSUPPORTED, "functions are nested deeper than %d calls",
                     LB_MAX_CALLS);
-  while (c && c->fn != n->fn) c = c->caller;
-  if (!c) return LB_OK;
   lb_strbuf text = {0};
   print_calls(s->call, n->fn, &text);
   lb_status st =
@@ -197,7 +200,7 @@ static lb_status put_body(lb_scope *s, lb_pb_node *n, lb_scope *body,
   LB_TRY(name_results(s, n, call));
   lb_status st = lb_import_nodes(body, &n->fn->nodes);
   if (!lb_failed(st)) st = bind_outputs(s, n, body);
-  if (!lb_failed(st)) return LB_OK;
+  if (!lb_failed(st) || s->im->whole) return st;
   return lb_status_note(st, "in function '%.*s'", LB_STR(n->fn->name));
 }
 

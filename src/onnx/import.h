@@ -18,6 +18,7 @@ typedef struct lb_import {
   lb_pb_model pb;
   uint64_t inlined;  // size of all function bodies put in place so far
   uint32_t n_calls;
+  bool whole;  // the error is about the model, not the place it was met at
 } lb_import;
 
 // One function call that is being put in place.
