@@ -245,6 +245,22 @@ lb_status lb_rule_product(const lb_infer *c, const lb_dim *dims, int n,
 
 // -- broadcasting ------------------------------------------------------------
 
+static bool min_is(const lb_infer *c, lb_dim a, lb_dim b, lb_dim *out) {
+  lb_status st = lb_dim_min(c->syms, a, b, out);
+  bool ok = !lb_failed(st);
+  lb_status_drop(st);
+  return ok;
+}
+
+// True if b is never more than a, and 0 only where a is: then a is the result
+// wherever the two broadcast (seq against min(seq,512)).
+static bool covers(const lb_infer *c, lb_dim a, lb_dim b) {
+  lb_dim less, a1, b1, one = lb_dim_const(1);
+  return min_is(c, a, b, &less) && lb_dim_equal(less, b) &&
+         min_is(c, a, one, &a1) && min_is(c, b, one, &b1) &&
+         lb_dim_equal(a1, b1);
+}
+
 // A dim known to be neither 1 nor the other's is the result's: the other must
 // be 1 or equal. Of two that may be 1 neither is known to win.
 static lb_status join_dims(const lb_infer *c, lb_dim a, lb_dim b, lb_dim *out,
@@ -261,8 +277,9 @@ static lb_status join_dims(const lb_infer *c, lb_dim a, lb_dim b, lb_dim *out,
   bool b_wins = fb.at_least > 1 || fb.at_most < 1;
   *clash = a_wins && b_wins && lb_rule_differ(a, b);
   if (b_wins && (lb_dim_is_const(b) || !a_wins)) return LB_OK;
+  if (!a_wins && covers(c, b, a)) return LB_OK;
   *out = a;
-  return a_wins ? LB_OK : lb_rule_fresh(c, out);
+  return a_wins || covers(c, a, b) ? LB_OK : lb_rule_fresh(c, out);
 }
 
 // Of two inputs, both as they are; of more, what came before is joined.

@@ -59,8 +59,8 @@ static unsigned arithmetic_types(lb_op op) {
   switch (op) {
     case LB_OP_BitwiseAnd:
     case LB_OP_BitwiseOr:
-    case LB_OP_BitwiseXor: return LB_TYPES_INT;
-    case LB_OP_BitShift: return LB_TYPES_UNSIGNED;
+    case LB_OP_BitwiseXor:
+    case LB_OP_BitShift: return LB_TYPES_INT;
     case LB_OP_Sum:
     case LB_OP_Mean:
     case LB_OP_SwiGLU: return LB_TYPES_FLOAT;

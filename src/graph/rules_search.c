@@ -33,44 +33,65 @@ lb_status lb_shape_top_k(lb_infer *c) {
 }
 
 lb_status lb_shape_non_zero(lb_infer *c) {
-  LB_TRY(lb_rule_unknown(c, 0, LB_I64, 2));
-  if (c->syms && c->in[0].rank >= 0)
-    c->out[0].dims[0] = lb_dim_const(c->in[0].rank);
+  const lb_vinfo *x = &c->in[0];
+  if (!c->syms || x->rank < 0) return lb_rule_unknown(c, 0, LB_I64, 2);
+  lb_dim dims[2] = {lb_dim_const(x->rank)};
+  LB_TRY(lb_rule_fresh(c, &dims[1]));
+  lb_rule_set(c, 0, LB_I64, 2, dims);
   return LB_OK;
 }
 
-// A ranked output with one unknown dim; other dims as x.
-static lb_status select_along(lb_infer *c, int axis) {
+// Output 0 is x with `count` slices left along the axis, or a vector of that
+// many elements if the axis is -1.
+static void select_along(lb_infer *c, int axis, lb_dim count) {
   const lb_vinfo *x = &c->in[0];
-  lb_rule_type(c, 0, x->dtype);
-  if (!c->syms) return LB_OK;
+  if (axis < 0) {
+    lb_rule_set(c, 0, x->dtype, 1, &count);
+    return;
+  }
   lb_rule_like(c, 0, x->dtype, x);
-  return lb_rule_fresh(c, &c->out[0].dims[axis]);
+  c->out[0].dims[axis] = count;
+}
+
+// The attribute axis, or -1 if there is none: all elements in a row.
+static lb_status optional_axis(const lb_infer *c, int *axis) {
+  *axis = -1;
+  if (!lb_attr_has(c->node, "axis")) return LB_OK;
+  return lb_rule_axis(c, lb_attr_int(c->node, "axis", 0), c->in[0].rank, axis);
 }
 
 lb_status lb_shape_unique(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
-  bool whole = !lb_attr_has(c->node, "axis");
-  int axis = 0;
-  for (int o = 1; o < 4; o++) LB_TRY(lb_rule_unknown(c, o, LB_I64, 1));
-  if (whole) return lb_rule_unknown(c, 0, x->dtype, 1);
+  lb_dim found, all;
+  int axis;
   lb_rule_type(c, 0, x->dtype);
+  for (int o = 1; o < 4; o++) lb_rule_type(c, o, LB_I64);
   if (x->rank < 0) return LB_OK;
-  LB_TRY(lb_rule_axis(c, lb_attr_int(c->node, "axis", 0), x->rank, &axis));
-  return select_along(c, axis);
+  LB_TRY(optional_axis(c, &axis));
+  if (!c->syms) return LB_OK;
+  LB_TRY(lb_rule_fresh(c, &found));
+  LB_TRY(lb_rule_product(c, x->dims, x->rank, &all));
+  if (axis >= 0) all = x->dims[axis];
+  select_along(c, axis, found);
+  lb_rule_set(c, 1, LB_I64, 1, &found);
+  lb_rule_set(c, 2, LB_I64, 1, &all);
+  lb_rule_set(c, 3, LB_I64, 1, &found);
+  return LB_OK;
 }
 
 lb_status lb_shape_compress(lb_infer *c) {
-  const lb_vinfo *x = &c->in[0];
+  lb_dim found;
   int axis;
   LB_TRY(lb_rule_takes(c, 1, LB_TYPES_BOOL));
   LB_TRY(lb_rule_rank(c, 0, 1, LB_MAX_RANK));
   LB_TRY(lb_rule_rank(c, 1, 1, 1));
-  if (!lb_attr_has(c->node, "axis")) return lb_rule_unknown(c, 0, x->dtype, 1);
-  lb_rule_type(c, 0, x->dtype);
-  if (x->rank < 0) return LB_OK;
-  LB_TRY(lb_rule_axis(c, lb_attr_int(c->node, "axis", 0), x->rank, &axis));
-  return select_along(c, axis);
+  lb_rule_type(c, 0, c->in[0].dtype);
+  if (c->in[0].rank < 0) return LB_OK;
+  LB_TRY(optional_axis(c, &axis));
+  if (!c->syms) return LB_OK;
+  LB_TRY(lb_rule_fresh(c, &found));
+  select_along(c, axis, found);
+  return LB_OK;
 }
 
 // Boxes [batches, boxes, 4], scores [batches, classes, boxes].
@@ -94,7 +115,10 @@ lb_status lb_shape_nms(lb_infer *c) {
       LB_TRY(lb_rule_expect(c, 1, "scores", 3, scores));
     }
   }
-  LB_TRY(lb_rule_unknown(c, 0, LB_I64, 2));
-  if (c->syms) c->out[0].dims[1] = lb_dim_const(3);
+  lb_rule_type(c, 0, LB_I64);
+  if (!c->syms) return LB_OK;
+  lb_dim dims[2] = {{0}, lb_dim_const(3)};
+  LB_TRY(lb_rule_fresh(c, &dims[0]));
+  lb_rule_set(c, 0, LB_I64, 2, dims);
   return LB_OK;
 }

@@ -266,13 +266,21 @@ static lb_status at_least_zero(const lb_infer *c, lb_dim d, lb_dim *out) {
   return lb_rule_max(c, d, lb_dim_const(0), out);
 }
 
+// Exporters write "to the end" as INT64_MAX, INT32_MAX or 10^9: no dim that
+// starts as a symbol gets there.
+enum { ENDLESS = 1000000000 };
+
+static bool is_endless(lb_dim end) {
+  return lb_dim_is_const(end) && end.k >= ENDLESS;
+}
+
 // Forward slices of a symbolic dim d: max(0, ceil((end' - start') / step)),
 // where start' need not be clamped from above nor end' from below, since the
 // outer max does that.
 static lb_status slice_forward(const lb_infer *c, lb_dim start, lb_dim end,
                                int64_t step, lb_dim d, lb_dim *out) {
   lb_dim from, to, span;
-  bool whole = lb_dim_is_const(end) && end.k >= LB_BEYOND;
+  bool whole = is_endless(end);
   if (lb_dim_is_const(start)) start.k = near(start.k);
   if (lb_dim_is_const(end)) end.k = near(end.k);
   if (whole && sign_of(start) < 0) {  // the last few
@@ -308,9 +316,8 @@ static lb_status slice_dim(const lb_infer *c, lb_dim start, lb_dim end,
   if (!lb_dim_is_const(step) || sign_of(start) == 0 || sign_of(end) == 0)
     return lb_rule_fresh(c, out);
   if (step.k > 0) return slice_forward(c, start, end, near(step.k), d, out);
-  bool from_last =
-      lb_dim_is(start, -1) || (lb_dim_is_const(start) && start.k >= LB_BEYOND);
-  bool to_first = lb_dim_is_const(end) && end.k <= -LB_BEYOND;
+  bool from_last = lb_dim_is(start, -1) || is_endless(start);
+  bool to_first = lb_dim_is_const(end) && end.k <= -ENDLESS;
   if (!from_last || !to_first) return lb_rule_fresh(c, out);
   return lb_rule_ceildiv(c, d, lb_dim_const(-near(step.k)), out);
 }

@@ -12,6 +12,7 @@ typedef struct window {
   int n;  // dims of space
   pad_mode mode;
   bool ceil;
+  bool cut;  // pools: a window may stick out of an input smaller than it
   lb_dim kernel[LB_MAX_RANK];
   int64_t stride[LB_MAX_RANK], dilation[LB_MAX_RANK];
   int64_t before[LB_MAX_RANK], after[LB_MAX_RANK];
@@ -47,6 +48,7 @@ static lb_status read_mode(const lb_infer *c, pad_mode *out) {
 static lb_status read_window(const lb_infer *c, int n, window *w) {
   int64_t pads[2 * LB_MAX_RANK];
   w->n = n;
+  w->cut = false;
   w->ceil = lb_attr_int(c->node, "ceil_mode", 0) != 0;
   LB_TRY(read_mode(c, &w->mode));
   LB_TRY(small_list(c, "strides", n, 1, 1, w->stride));
@@ -110,7 +112,10 @@ static lb_status too_large(const lb_infer *c, int i, lb_dim ext,
 
 // How many windows fit along dim i of space, whose size is d. With ceil the
 // last may stick out, but must start inside the input or its left padding:
-// it is one of ceil((d + before) / stride).
+// it is one of ceil((d + before) / stride). Other engines round the division
+// towards zero, so that a pool whose only window is larger than the input, by
+// less than a stride, pools what there is; models rely on it. (The symbolic dim
+// says 0 there.)
 static lb_status slide(const lb_infer *c, const window *w, int i, lb_dim d,
                        lb_dim *out) {
   lb_dim stride = lb_dim_const(w->stride[i]), ext, padded, room, inside;
@@ -119,8 +124,9 @@ static lb_status slide(const lb_infer *c, const window *w, int i, lb_dim d,
   LB_TRY(lb_rule_plus(c, d, w->before[i] + w->after[i], &padded));
   LB_TRY(lb_rule_sub(c, padded, ext, &room));
   if (lb_dim_is_const(room) && room.k < 0) {
-    if (!lb_dim_is(d, 0)) return too_large(c, i, ext, padded);
-    *out = d;
+    bool one = w->cut && !lb_dim_is(d, 0) && room.k > -w->stride[i];
+    if (!one && !lb_dim_is(d, 0)) return too_large(c, i, ext, padded);
+    *out = one ? lb_dim_const(1) : d;
     return LB_OK;
   }
   if (!w->ceil) {
@@ -355,6 +361,7 @@ lb_status lb_shape_pool(lb_infer *c) {
   if (x->rank < 0) return LB_OK;
   window w;
   LB_TRY(read_window(c, x->rank - 2, &w));
+  w.cut = true;
   LB_TRY(read_kernel(c, &w));
   lb_dim dims[LB_MAX_RANK] = {x->dims[0], x->dims[1]};
   for (int i = 0; i < w.n; i++)

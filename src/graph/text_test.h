@@ -209,7 +209,8 @@ static inline void text_node(text *t, lb_region *r) {
   if (text_take(t, "{"))
     while (!text_take(t, "}")) text_attr(t, n);
   text_end_line(t);
-  uint32_t bodies = op == LB_OP_If ? 2 : op == LB_OP_Loop ? 1 : 0;
+  uint32_t bodies = op == LB_OP_If ? 2 : 0;
+  if (op == LB_OP_Loop || op == LB_OP_Scan) bodies = 1;
   n->regions = lb_arena_new(&t->g->arena, lb_region *, bodies);
   for (; n->n_regions < bodies; n->n_regions++) {
     text_skip(t);
@@ -251,8 +252,8 @@ static inline void text_region(text *t, lb_region *r) {
   }
 }
 
-// The graph, verified, with shapes inferred.
-static inline lb_graph *graph_of(const char *source) {
+// The graph, verified.
+static inline lb_graph *graph_read(const char *source) {
   text t = {.p = source};
   must(lb_graph_new(&t.g));
   text_region(&t, t.g->main);
@@ -261,8 +262,14 @@ static inline lb_graph *graph_of(const char *source) {
   for (uint32_t i = 0; i < m->n_results; i++)
     t.g->output_names[i] = m->results[i]->name;
   must(lb_graph_verify(t.g));
-  must(lb_infer_graph(t.g));
   return t.g;
+}
+
+// ... and with shapes inferred.
+static inline lb_graph *graph_of(const char *source) {
+  lb_graph *g = graph_read(source);
+  must(lb_infer_graph(g));
+  return g;
 }
 
 static inline void dump_is(const lb_graph *g, const char *expected) {
