@@ -13,7 +13,7 @@
 #include "base/strbuf.h"
 #include "onnx/import.h"
 
-#define MAX_EXPANSION (4u << 20)  // nodes, their inputs, outputs, attributes
+#define MAX_EXPANSION (1u << 20)  // nodes, their inputs, outputs, attributes
 
 lb_status lb_call_charge(const lb_scope *s, uint64_t size) {
   if (!s->call) return LB_OK;
@@ -88,7 +88,7 @@ lb_status lb_call_attrs(const lb_scope *s, const lb_pb_node *n,
 
 // -- calls -------------------------------------------------------------------
 
-// "a.f -> a.g -> a.f", outermost first.
+// "a.f, a.g, a.f", outermost first.
 static void print_calls(const lb_call *c, const lb_pb_function *end,
                         lb_strbuf *out) {
   const lb_pb_function *chain[LB_MAX_CALLS + 1];
@@ -98,7 +98,7 @@ static void print_calls(const lb_call *c, const lb_pb_function *end,
     if (c->fn == end) break;
   }
   while (n-- > 0)
-    lb_strbuf_printf(out, "%.*s%s%.*s -> ", LB_STR(chain[n]->domain),
+    lb_strbuf_printf(out, "%.*s%s%.*s, ", LB_STR(chain[n]->domain),
                      chain[n]->domain.n ? "." : "", LB_STR(chain[n]->name));
   lb_strbuf_printf(out, "%.*s%s%.*s", LB_STR(end->domain),
                    end->domain.n ? "." : "", LB_STR(end->name));
@@ -115,8 +115,9 @@ static lb_status check_recursion(const lb_scope *s, const lb_pb_node *n) {
                     LB_MAX_CALLS);
   lb_strbuf text = {0};
   print_calls(s->call, n->fn, &text);
-  lb_status st =
-      lb_error(LB_INVALID, "functions recurse: %s", lb_strbuf_str(&text));
+  lb_status st = lb_error(LB_INVALID, "function %.*s%s%.*s calls itself: %s",
+                          LB_STR(n->fn->domain), n->fn->domain.n ? "." : "",
+                          LB_STR(n->fn->name), lb_strbuf_str(&text));
   lb_strbuf_fini(&text);
   return st;
 }

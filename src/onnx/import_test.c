@@ -143,7 +143,8 @@ static void two_definitions_name_both_nodes(void **state) {
   pb g = pb_graph("x", pb_node("Relu", "a", "x", "y"), "y");
   pb_msg(&g, 1, pb_node("Abs", "b", "x", "y"));
   expect_error(pb_model(g, 13), LB_INVALID,
-               "node 'a' (Relu) and node 'b' (Abs) both define 'y'");
+               "value 'y' is defined twice: by node 'a' (Relu) and by node "
+               "'b' (Abs)");
   g = pb_graph("x,y", pb_node("Relu", "a", "x", "y"), "y");
   expect_error(pb_model(g, 13), LB_INVALID,
                "node 'a' (Relu) defines 'y', which is also an input");

@@ -31,7 +31,7 @@ lb_status lb_read_str(const lb_wire *w, const lb_field *f, lb_pb_str *out) {
   *out = (lb_pb_str){(const char *)f->bytes.p, lb_wire_size(f->bytes)};
   if (out->n && memchr(out->p, 0, out->n))
     return lb_error(LB_INVALID,
-                    "not a sound ONNX file: before byte %zu: a name holds a "
+                    "not a sound ONNX model: before byte %zu: a name holds a "
                     "zero byte",
                     (size_t)(w->p - w->start));
   return LB_OK;

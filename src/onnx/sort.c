@@ -32,10 +32,11 @@ static lb_status find_makers(sorter *s) {
       if (!old) continue;
       const lb_pb_node *first = &s->nodes->at[(uintptr_t)old - 1];
       return lb_error(LB_INVALID,
-                      "node '%.*s' (%.*s) and node '%.*s' (%.*s) both define "
-                      "'%.*s'",
-                      LB_STR(first->name), LB_STR(first->op_type),
-                      LB_STR(n->name), LB_STR(n->op_type), LB_STR(n->out[k]));
+                      "value '%.*s' is defined twice: by node '%.*s' (%.*s) "
+                      "and by node '%.*s' (%.*s)",
+                      LB_STR(n->out[k]), LB_STR(first->name),
+                      LB_STR(first->op_type), LB_STR(n->name),
+                      LB_STR(n->op_type));
     }
   }
   return LB_OK;

@@ -54,7 +54,7 @@ static void what_is_no_model_is_refused(void **state) {
   lb_survey s;
   expect_message(lb_onnx_survey((lb_span){(const uint8_t *)"\x80", 1}, &s),
                  LB_INVALID,
-                 "not a sound ONNX file: byte 0: a number is cut off");
+                 "not a sound ONNX model: byte 0: a number is cut off");
   assert_null(s.ops);
 }
 

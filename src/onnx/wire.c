@@ -4,7 +4,7 @@
 #include <string.h>
 
 static lb_status damaged(const lb_wire *w, const char *what) {
-  return lb_error(LB_INVALID, "not a sound ONNX file: byte %zu: %s",
+  return lb_error(LB_INVALID, "not a sound ONNX model: byte %zu: %s",
                   (size_t)(w->p - w->start), what);
 }
 
@@ -86,7 +86,7 @@ lb_status lb_wire_expect(const lb_wire *w, const lb_field *f,
                          lb_wire_type type) {
   if (f->type == type) return LB_OK;
   return lb_error(LB_INVALID,
-                  "not a sound ONNX file: before byte %zu: field %u has wire "
+                  "not a sound ONNX model: before byte %zu: field %u has wire "
                   "type %d, not %d",
                   (size_t)(w->p - w->start), f->number, (int)f->type,
                   (int)type);

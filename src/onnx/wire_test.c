@@ -33,25 +33,26 @@ static void fields_of_every_type_are_read(void **state) {
 
 static void damage_is_named_with_its_place(void **state) {
   (void)state;
-  DAMAGE("\x08\x80", "not a sound ONNX file: byte 1: a number is cut off");
+  DAMAGE("\x08\x80", "not a sound ONNX model: byte 1: a number is cut off");
   DAMAGE("\x12\x05hi",
-         "not a sound ONNX file: byte 2: a field is longer than "
+         "not a sound ONNX model: byte 2: a field is longer than "
          "what is left");
   DAMAGE("\x08\1\x1d\0\0",
-         "not a sound ONNX file: byte 3: a number is cut "
+         "not a sound ONNX model: byte 3: a number is cut "
          "off");
   DAMAGE("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
-         "not a sound ONNX file: byte 1: a number has more than 64 bits");
-  DAMAGE("\x02\0", "not a sound ONNX file: byte 0: no field has this number");
+         "not a sound ONNX model: byte 1: a number has more than 64 bits");
+  DAMAGE("\x02\0", "not a sound ONNX model: byte 0: no field has this number");
   DAMAGE("\x08\1\x0b",
-         "not a sound ONNX file: byte 2: a field has a type that "
+         "not a sound ONNX model: byte 2: a field has a type that "
          "ONNX does not use");
 }
 
 static void a_length_near_2_to_64_does_not_wrap(void **state) {
   (void)state;
-  DAMAGE("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x",
-         "not a sound ONNX file: byte 11: a field is longer than what is left");
+  DAMAGE(
+      "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x",
+      "not a sound ONNX model: byte 11: a field is longer than what is left");
 }
 
 static void packed_and_single_numbers_read_alike(void **state) {
@@ -80,8 +81,9 @@ static void a_list_of_floats_that_is_cut_is_damage(void **state) {
   lb_status st = LB_OK;
   size_t n;
   assert_true(lb_wire_next(&w, &f, &st));
-  expect_message(lb_wire_elems(&w, &f, LB_WIRE_FIXED32, &n), LB_INVALID,
-                 "not a sound ONNX file: byte 2: a list of numbers is cut off");
+  expect_message(
+      lb_wire_elems(&w, &f, LB_WIRE_FIXED32, &n), LB_INVALID,
+      "not a sound ONNX model: byte 2: a list of numbers is cut off");
 }
 
 int main(void) {
