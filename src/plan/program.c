@@ -10,7 +10,7 @@
 #include "graph/op.h"
 
 typedef struct walk {
-  bool *deciding;
+  uint8_t *deciding;
   const lb_value **stack;
   const lb_node **owner;  // by region parameter's value id: the node around it
   uint32_t *slot;         // ... and which of the node's inputs it receives
@@ -31,10 +31,10 @@ static bool is_small(const lb_value *v) {
   return true;
 }
 
-static void mark(walk *w, const lb_value *v) {
-  if (!v || v->info.data || w->deciding[v->id] || !is_small(v)) return;
-  w->deciding[v->id] = true;
-  w->stack[w->n++] = v;
+static void mark(walk *w, const lb_value *v, lb_deciding how) {
+  if (!v || v->info.data || !is_small(v)) return;
+  if (!w->deciding[v->id]) w->stack[w->n++] = v;
+  if (w->deciding[v->id] < how) w->deciding[v->id] = (uint8_t)how;
 }
 
 // Operators whose outputs can be computed from small contents while planning.
@@ -50,17 +50,19 @@ static bool is_arithmetic(const lb_op_info *info) {
 
 static void mark_through(walk *w, const lb_value *v) {
   const lb_node *n = v->producer;
+  lb_deciding how = w->deciding[v->id];
   if (!n) {
     const lb_node *outer = w->owner[v->id];
-    if (outer && outer->op == LB_OP_If) mark(w, outer->in[w->slot[v->id]]);
+    if (outer && outer->op == LB_OP_If) mark(w, outer->in[w->slot[v->id]], how);
     return;
   }
   if (n->op == LB_OP_If) {
     for (uint32_t r = 0; r < n->n_regions; r++)
-      mark(w, n->regions[r]->results[v->out_index]);
+      mark(w, n->regions[r]->results[v->out_index], how);
   } else if (is_arithmetic(&lb_op_infos[n->op]) && n->op != LB_OP_Shape &&
              n->op != LB_OP_Size && n->op != LB_OP_EyeLike) {
-    for (uint32_t i = 0; i < n->n_in; i++) mark(w, n->in[i]);
+    for (uint32_t i = 0; i < n->n_in; i++)
+      mark(w, n->in[i], LB_DECIDES_THROUGH);
   }
 }
 
@@ -82,14 +84,15 @@ static void visit(walk *w, const lb_region *r, bool seed) {
     const lb_node *n = r->nodes[i];
     if (!seed) note_params(w, n);
     for (uint32_t k = 0; seed && k < n->n_in && k < 32; k++)
-      if (lb_op_infos[n->op].deciding >> k & 1) mark(w, n->in[k]);
+      if (lb_op_infos[n->op].deciding >> k & 1)
+        mark(w, n->in[k], LB_DECIDES_DIRECTLY);
     for (uint32_t k = 0; k < n->n_regions; k++) visit(w, n->regions[k], seed);
   }
 }
 
 lb_status lb_program_init(lb_program *p, const lb_graph *g) {
   size_t n = g->n_values ? g->n_values : 1;
-  walk w = {.deciding = calloc(n, sizeof(bool)),
+  walk w = {.deciding = calloc(n, sizeof(*w.deciding)),
             .stack = calloc(n, sizeof(*w.stack)),
             .owner = calloc(n, sizeof(*w.owner)),
             .slot = calloc(n, sizeof(*w.slot))};
@@ -115,6 +118,8 @@ void lb_program_fini(lb_program *p) {
 
 bool lb_program_reads(const lb_program *p, const lb_value *param,
                       const lb_tensor *t) {
-  return p->deciding[param->id] && t->rank <= 1 &&
-         lb_tensor_count(t) <= LB_MAX_KNOWN;
+  lb_deciding how = p->deciding[param->id];
+  if (how == LB_DECIDES_NOTHING || t->rank > 1) return false;
+  if (how == LB_DECIDES_THROUGH && lb_dtype_is_float(t->dtype)) return false;
+  return lb_tensor_count(t) <= LB_MAX_KNOWN;
 }

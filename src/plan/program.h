@@ -10,16 +10,24 @@
 
 #include "graph/graph.h"
 
+typedef enum lb_deciding {
+  LB_DECIDES_NOTHING,
+  LB_DECIDES_THROUGH,  // through arithmetic
+  LB_DECIDES_DIRECTLY,
+} lb_deciding;
+
 typedef struct lb_program {
   const lb_graph *graph;  // borrowed
-  bool *deciding;         // owned; by value id: contents decide shapes
+  uint8_t *deciding;      // owned; by value id: lb_deciding
 } lb_program;
 
 lb_status lb_program_init(lb_program *p, const lb_graph *g);
 void lb_program_fini(lb_program *p);
 
 // True if the contents of this region parameter belong into a signature when
-// the tensor has these dims: at most a vector, at most LB_MAX_KNOWN elements.
+// the tensor has these dims: at most a vector, at most LB_MAX_KNOWN elements,
+// and integers unless they decide directly (Resize's scales): a branch on the
+// sum of some floats is no reason for a plan per request.
 bool lb_program_reads(const lb_program *p, const lb_value *param,
                       const lb_tensor *t);
 
