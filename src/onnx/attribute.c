@@ -135,36 +135,49 @@ static lb_status read_subgraph(lb_reader *r, lb_wire body, lb_pb_attr *out) {
   return lb_read_graph(r, body, out->graph);
 }
 
-// The payload that the type names, the last one if there are several.
+// The last field of that number; its number is 0 if there is none, as writers
+// leave out zeros and empty strings.
+static lb_status last_field(lb_wire w, uint32_t number, lb_field *out) {
+  *out = (lb_field){.bytes = {w.start, w.p, w.p}};
+  lb_status st = LB_OK;
+  lb_field f;
+  while (lb_wire_next(&w, &f, &st))
+    if (f.number == number) *out = f;
+  return st;
+}
+
+static lb_status read_scalar(lb_reader *r, const lb_wire *w, lb_field f,
+                             int64_t type, lb_attr *out) {
+  if (!f.number)
+    f.type = type == T_FLOAT ? LB_WIRE_FIXED32
+             : type == T_INT ? LB_WIRE_VARINT
+                             : LB_WIRE_BYTES;
+  if (type == T_INT) return lb_read_int(w, &f, &out->i);
+  if (type == T_STRING) return keep_string(r, w, &f, &out->s, &out->n);
+  out->f = as_float(f.n);
+  return lb_wire_expect(w, &f, LB_WIRE_FIXED32);
+}
+
+static lb_status read_message(lb_reader *r, const lb_wire *w, const lb_field *f,
+                              int64_t type, lb_pb_attr *out) {
+  if (!f->number)
+    return lb_error(LB_INVALID, "attribute '%.*s' has a type but no value",
+                    LB_STR(out->name));
+  LB_TRY(lb_wire_expect(w, f, LB_WIRE_BYTES));
+  if (type == T_GRAPH) return read_subgraph(r, f->bytes, out);
+  return read_tensor(r, f->bytes, type == T_SPARSE, out);
+}
+
 static lb_status read_single(lb_reader *r, lb_wire w, int64_t type,
                              lb_pb_attr *out) {
   static const uint32_t field_of[] = {
       [T_FLOAT] = F_F,  [T_INT] = F_I,   [T_STRING] = F_S,
       [T_TENSOR] = F_T, [T_GRAPH] = F_G, [T_SPARSE] = F_SPARSE};
-  lb_field f, last = {0};
-  lb_status st = LB_OK;
-  lb_wire at = w;
-  while (lb_wire_next(&w, &f, &st))
-    if (f.number == field_of[type]) last = f;
-  LB_TRY(st);
-  if (!last.number && type != T_FLOAT && type != T_INT && type != T_STRING)
-    return lb_error(LB_INVALID, "attribute '%.*s' has a type but no value",
-                    LB_STR(out->name));
-  if (!last.number)
-    last = (lb_field){.type = type == T_FLOAT ? LB_WIRE_FIXED32
-                              : type == T_INT ? LB_WIRE_VARINT
-                                              : LB_WIRE_BYTES,
-                      .bytes = {at.start, at.p, at.p}};
-  if (type == T_INT) return lb_read_int(&at, &last, &out->attr.i);
-  if (type == T_STRING)
-    return keep_string(r, &at, &last, &out->attr.s, &out->attr.n);
-  if (type == T_FLOAT) {
-    out->attr.f = as_float(last.n);
-    return lb_wire_expect(&at, &last, LB_WIRE_FIXED32);
-  }
-  LB_TRY(lb_wire_expect(&at, &last, LB_WIRE_BYTES));
-  if (type == T_GRAPH) return read_subgraph(r, last.bytes, out);
-  return read_tensor(r, last.bytes, type == T_SPARSE, out);
+  lb_field f;
+  LB_TRY(last_field(w, field_of[type], &f));
+  if (type == T_FLOAT || type == T_INT || type == T_STRING)
+    return read_scalar(r, &w, f, type, &out->attr);
+  return read_message(r, &w, &f, type, out);
 }
 
 // Files from before the type was written down: what is there says it.

@@ -45,7 +45,7 @@ lb_status lb_import_external(lb_import *im, const lb_external *e,
                     " of '%.*s' are said to "
                     "hold it",
                     label, need, e->length, LB_STR(e->location));
-  lb_file *f;
+  lb_file *f = NULL;
   lb_status st = find_file(im, e->location, &f);
   if (lb_failed(st)) return lb_status_note(st, "%s", label);
   size_t size = f->bytes.size;

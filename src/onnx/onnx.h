@@ -72,7 +72,7 @@ typedef struct lb_survey {
   const char *producer_name, *producer_version;
 } lb_survey;
 
-// On failure (not a sound ONNX file) *out is all zero.
+// On failure (not a sound ONNX model) *out is all zero.
 lb_status lb_onnx_survey(lb_span bytes, lb_survey *out);
 lb_status lb_onnx_survey_file(const char *path, lb_survey *out);
 void lb_survey_fini(lb_survey *s);

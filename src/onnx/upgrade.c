@@ -183,12 +183,10 @@ static lb_status top_k_attr(lb_draft *d) {
   return ints_in(d, 1, "k", &a.i, 1);
 }
 
-// The mask was of the data's dtype then.
+// What the mask holds outside training is not said before opset 10, but models
+// name it.
 static lb_status dropout_mask(lb_draft *d) {
-  if (d->n_out > 1)
-    return unsupported(d,
-                       "its second output is not made; only opset 10 and "
-                       "newer say what it holds");
+  if (d->n_out > 1) d->n_out = 1;
   return LB_OK;
 }
 
@@ -198,7 +196,22 @@ static lb_status dropout_ratio(lb_draft *d) {
   return LB_OK;
 }
 
-// Upsample, and Resize as it was at first: no choices but the mode.
+// Are scales known, and do they make nothing larger?
+static bool shrinks(const lb_tensor *t) {
+  bool smaller = false;
+  if (!t || t->dtype != LB_F32) return false;
+  for (int64_t i = 0; i < lb_tensor_count(t); i++) {
+    float v;
+    memcpy(&v, (const char *)t->data + (size_t)i * sizeof v, sizeof v);
+    if (!(v <= 1)) return false;
+    smaller |= v < 1;
+  }
+  return smaller;
+}
+
+// Upsample, and Resize as it was at first: no choices but the mode. Opset 10
+// does not say how positions are rounded; ONNX Runtime rounds up where it
+// makes an image smaller, else down.
 static lb_status old_resize(lb_draft *d) {
   lb_attr a;
   char text[256];
@@ -218,7 +231,8 @@ static lb_status old_resize(lb_draft *d) {
                 ? "linear"
                 : a.s);
   set_str(d, "coordinate_transformation_mode", "asymmetric");
-  set_str(d, "nearest_mode", "floor");
+  set_str(d, "nearest_mode",
+          shrinks(lb_value_const(scales)) ? "ceil" : "floor");
   return LB_OK;
 }
 

@@ -94,7 +94,7 @@ static void dropout_loses_its_ratio(void **state) {
   pb n = pb_node("Dropout", "d", "x", "y,m");
   pb_attr_float(&n, "ratio", 0.5f);
   expect_form(n, 11, "x", "y", "y,m=Dropout(x) -> y");
-  n = pb_node("Dropout", "d", "x", "y");
+  n = pb_node("Dropout", "d", "x", "y,m");
   pb_attr_float(&n, "ratio", 0.5f);
   expect_form(n, 7, "x", "y", "y=Dropout(x) -> y");
 }
@@ -114,6 +114,16 @@ static void upsample_and_the_first_resize_are_resize(void **state) {
   expect_form(pb_node("Upsample", "u", "x,s", "y"), 12, "x,s", "y",
               "y=Resize(x,_,s) coordinate_transformation_mode=asymmetric "
               "nearest_mode=floor -> y");
+}
+
+static void the_first_resize_rounds_up_where_it_shrinks(void **state) {
+  (void)state;
+  pb g = pb_graph("x", pb_node("Resize", "r", "x,s", "y"), "y");
+  pb_msg(&g, 5, pb_floats("s", 2, (float[]){1, 0.5f}));
+  expect_graph(pb_model(g, 10),
+               "y=Resize(x,_,[1,0.5]) "
+               "coordinate_transformation_mode=asymmetric nearest_mode=ceil "
+               "-> y");
 }
 
 static void empty_lists_of_resize_are_absent(void **state) {
@@ -203,6 +213,7 @@ int main(void) {
       cmocka_unit_test(clip_bounds_get_the_data_type_of_the_data),
       cmocka_unit_test(dropout_loses_its_ratio),
       cmocka_unit_test(upsample_and_the_first_resize_are_resize),
+      cmocka_unit_test(the_first_resize_rounds_up_where_it_shrinks),
       cmocka_unit_test(empty_lists_of_resize_are_absent),
       cmocka_unit_test(renamed_operators_and_modes),
       cmocka_unit_test(batch_norm_of_old_opsets),
