@@ -30,8 +30,16 @@ typedef struct lb_status {
 } lb_status;
 
 #define LB_OK ((lb_status){NULL})
-#define lb_error(code, ...) lb_error_at(__FILE__, __LINE__, code, __VA_ARGS__)
-#define lb_oom() lb_error_at(__FILE__, __LINE__, LB_OOM, "out of memory")
+#define lb_error(code, ...) \
+  lb_sure(lb_error_at(__FILE__, __LINE__, code, __VA_ARGS__))
+#define lb_oom() lb_error(LB_OOM, "out of memory")
+
+// Tells the compiler that this is a failure, so that it does not take outputs
+// for read before they were set.
+static inline lb_status lb_sure(lb_status s) {
+  if (!s.err) __builtin_unreachable();
+  return s;
+}
 
 lb_status lb_error_at(const char *file, int line, lb_code code, const char *fmt,
                       ...) LB_PRINTF(4, 5);
@@ -53,10 +61,11 @@ const char *lb_code_name(lb_code code);  // "invalid", "out of memory", ...
 void lb_status_drop(lb_status s);  // frees the error; success is fine
 
 // For functions that hold nothing. A function that owns something uses `done:`.
-#define LB_TRY(expr)                                                       \
-  do {                                                                     \
-    lb_status try_ = (expr);                                               \
-    if (lb_failed(try_)) return lb_status_trail(try_, __FILE__, __LINE__); \
+#define LB_TRY(expr)                                             \
+  do {                                                           \
+    lb_status try_ = (expr);                                     \
+    if (lb_failed(try_))                                         \
+      return lb_sure(lb_status_trail(try_, __FILE__, __LINE__)); \
   } while (0)
 
 #endif
