@@ -146,9 +146,10 @@ static inline bool case_next(const lb_tensor *x, int64_t *index) {
 }
 
 // for (each element of x), with its index.
-#define CASE_EACH(x, index)         \
-  int64_t index[LB_MAX_RANK] = {0}; \
-  for (bool more_ = lb_tensor_count(x) > 0; more_; more_ = case_next(x, index))
+#define CASE_EACH(x, index)                                      \
+  int64_t index[LB_MAX_RANK] = {0};                              \
+  for (bool more_##index = lb_tensor_count(x) > 0; more_##index; \
+       more_##index = case_next(x, index))
 
 // -- the call ----------------------------------------------------------------
 
