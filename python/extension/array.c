@@ -1,0 +1,208 @@
+// python/extension/array.c -- numpy arrays in and out, without a copy.
+#include "extension.h"
+
+#include <string.h>
+
+// numpy's array interface in C, as its documentation gives it.
+typedef struct array_struct {
+  int two;  // always 2
+  int nd;
+  char typekind;
+  int itemsize;
+  int flags;
+  Py_ssize_t *shape, *strides;
+  void *data;
+  PyObject *descr;
+} array_struct;
+
+enum {
+  CONTIGUOUS = 0x1,
+  ALIGNED = 0x100,
+  NOT_SWAPPED = 0x200,
+  WRITEABLE = 0x400,
+  READABLE = CONTIGUOUS | ALIGNED | NOT_SWAPPED,
+};
+
+_Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "dims are of one type");
+
+static const struct {
+  char kind;
+  int size;
+} kinds[] = {
+    [LIMBER_F32] = {'f', 4},  [LIMBER_F64] = {'f', 8}, [LIMBER_F16] = {'f', 2},
+    [LIMBER_BF16] = {'V', 2}, [LIMBER_I8] = {'i', 1},  [LIMBER_I16] = {'i', 2},
+    [LIMBER_I32] = {'i', 4},  [LIMBER_I64] = {'i', 8}, [LIMBER_U8] = {'u', 1},
+    [LIMBER_U16] = {'u', 2},  [LIMBER_U32] = {'u', 4}, [LIMBER_U64] = {'u', 8},
+    [LIMBER_BOOL] = {'b', 1},
+};
+
+// -- in ----------------------------------------------------------------------
+
+static limber_dtype dtype_of(const array_struct *a, limber_dtype wanted) {
+  // Without ml_dtypes the bits of bfloat16 come as uint16.
+  if (wanted == LIMBER_BF16 && a->typekind == 'u' && a->itemsize == 2)
+    return LIMBER_BF16;
+  for (int i = LIMBER_F32; i <= LIMBER_BOOL; i++)
+    if (kinds[i].kind == a->typekind && kinds[i].size == a->itemsize)
+      return (limber_dtype)i;
+  return LIMBER_NONE;
+}
+
+static bool refuse(PyObject *array, const char *why) {
+  PyObject *type = PySequence_GetItem(lb_python.run_errors, LIMBER_INVALID);
+  PyObject *dtype = PyObject_GetAttrString(array, "dtype");
+  if (type && dtype) PyErr_Format(type, "an array of %S %s", dtype, why);
+  Py_XDECREF(dtype);
+  Py_XDECREF(type);
+  return false;
+}
+
+static bool fill(const array_struct *a, PyObject *array, limber_dtype wanted,
+                 limber_tensor *out) {
+  out->dtype = dtype_of(a, wanted);
+  if (!out->dtype) return refuse(array, "is not of a dtype Limber knows");
+  if (a->nd > LIMBER_MAX_RANK) return refuse(array, "has too many dims");
+  out->rank = a->nd;
+  memcpy(out->dims, a->shape, (size_t)a->nd * sizeof *out->dims);
+  out->data = a->data;
+  return true;
+}
+
+// 1: filled; 0: no such array, no exception; -1: an exception.
+static int try_read(PyObject *value, limber_dtype wanted, limber_tensor *out) {
+  PyObject *capsule = PyObject_GetAttr(value, lb_python.array_struct);
+  if (!capsule) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+    PyErr_Clear();
+    return 0;
+  }
+  const array_struct *a = PyCapsule_GetPointer(capsule, NULL);
+  int result = 0;
+  if (!a) {
+    result = -1;
+  } else if (a->two == 2 && (a->flags & READABLE) == READABLE) {
+    result = fill(a, value, wanted, out) ? 1 : -1;
+  }
+  Py_DECREF(capsule);
+  return result;
+}
+
+bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
+                   PyObject **keep) {
+  Py_INCREF(value);
+  *keep = value;
+  int done = try_read(value, wanted, out);
+  if (done) return done > 0;
+  PyObject *array =
+      PyObject_CallFunction(lb_python.to_array, "Os", value,
+                            wanted ? limber_dtype_name(wanted) : NULL);
+  Py_DECREF(value);
+  *keep = array;
+  if (!array) return false;
+  done = try_read(array, wanted, out);
+  return done > 0 || (done == 0 && refuse(array, "cannot be read"));
+}
+
+// -- out ---------------------------------------------------------------------
+
+// A tensor that Limber allocated; the base of the array that Python sees.
+typedef struct memory {
+  PyObject_HEAD;
+  limber_tensor tensor;
+  PyObject *runtime;  // or NULL
+  array_struct array;
+  Py_ssize_t strides[LIMBER_MAX_RANK];
+} memory;
+
+static PyTypeObject *memory_type;
+
+static void memory_dealloc(PyObject *self) {
+  memory *m = (memory *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  limber_tensor_free(&m->tensor);
+  Py_XDECREF(m->runtime);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+static void capsule_free(PyObject *capsule) {
+  Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule));
+}
+
+static PyObject *memory_struct(PyObject *self, void *unused) {
+  (void)unused;
+  PyObject *capsule =
+      PyCapsule_New(&((memory *)self)->array, NULL, capsule_free);
+  if (!capsule) return NULL;
+  if (PyCapsule_SetContext(capsule, self)) {
+    Py_DECREF(capsule);
+    return NULL;
+  }
+  Py_INCREF(self);
+  return capsule;
+}
+
+static void describe(memory *m) {
+  limber_tensor *t = &m->tensor;
+  Py_ssize_t step = kinds[t->dtype].size;
+  for (int i = t->rank - 1; i >= 0; i--) {
+    m->strides[i] = step;
+    step *= (Py_ssize_t)(t->dims[i] ? t->dims[i] : 1);
+  }
+  m->array = (array_struct){
+      .two = 2,
+      .nd = t->rank,
+      .typekind = kinds[t->dtype].kind,
+      .itemsize = kinds[t->dtype].size,
+      .flags = READABLE | WRITEABLE,
+      .shape = (Py_ssize_t *)t->dims,
+      .strides = m->strides,
+      .data = t->data,
+  };
+}
+
+PyObject *lb_array_new(limber_tensor *tensor, PyObject *runtime) {
+  memory *m = PyObject_New(memory, memory_type);
+  if (!m) {
+    limber_tensor_free(tensor);
+    return NULL;
+  }
+  m->tensor = *tensor;
+  *tensor = (limber_tensor){0};
+  Py_XINCREF(runtime);
+  m->runtime = runtime;
+  describe(m);
+  PyObject *array =
+      PyObject_CallFunctionObjArgs(lb_python.asarray, (PyObject *)m, NULL);
+  bool brain = m->tensor.dtype == LIMBER_BF16;
+  Py_DECREF(m);
+  if (!array || !brain) return array;
+  PyObject *seen =
+      PyObject_CallFunctionObjArgs(lb_python.as_brain, array, NULL);
+  Py_DECREF(array);
+  return seen;
+}
+
+static PyGetSetDef memory_fields[] = {
+    {"__array_struct__", memory_struct, NULL, NULL, NULL},
+    {0},
+};
+
+static PyType_Slot memory_slots[] = {
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_tp_getset, memory_fields},
+    {0},
+};
+
+static PyType_Spec memory_spec = {
+    .name = "limber._limber.Memory",
+    .basicsize = sizeof(memory),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = memory_slots,
+};
+
+bool lb_array_init(PyObject *module) {
+  (void)module;  // nobody makes one by hand
+  if (!memory_type) memory_type = (PyTypeObject *)PyType_FromSpec(&memory_spec);
+  return memory_type != NULL;
+}

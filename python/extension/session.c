@@ -1,0 +1,459 @@
+// python/extension/session.c -- the type limber._limber.Session: a model that
+// is loaded and run with the GIL released.
+#include "extension.h"
+
+#include <string.h>
+
+typedef struct session {
+  PyObject_HEAD;
+  limber_session *limber;  // NULL until __init__
+  PyObject *runtime;       // a capsule; NULL: the default one
+  PyObject *source;        // the bytes of a model in memory, or NULL
+  PyObject *input_index, *output_index;  // dict: name to position
+  const limber_value_info *inputs, *outputs;
+  size_t n_inputs, n_outputs;
+} session;
+
+static session *opened(PyObject *self) {
+  session *s = (session *)self;
+  if (s->limber) return s;
+  PyErr_SetString(PyExc_RuntimeError, "the session was not opened");
+  return NULL;
+}
+
+// -- opening -----------------------------------------------------------------
+
+static void runtime_free(PyObject *capsule) {
+  limber_runtime *r = PyCapsule_GetPointer(capsule, NULL);
+  Py_BEGIN_ALLOW_THREADS;
+  limber_runtime_destroy(r);
+  Py_END_ALLOW_THREADS;
+}
+
+// A runtime of its own, if there is something that the default one is not.
+static bool make_runtime(session *s, int threads, int log_level) {
+  if (!threads && !log_level) return true;
+  limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
+  limber_runtime *r;
+  o.threads = threads;
+  o.log_level = log_level;
+  limber_status st = limber_runtime_create(&o, &r);
+  if (st) return lb_raise(lb_python.run_errors, st);
+  s->runtime = PyCapsule_New(r, NULL, runtime_free);
+  if (!s->runtime) limber_runtime_destroy(r);
+  return s->runtime != NULL;
+}
+
+static PyObject *index_of(const limber_value_info *infos, size_t n) {
+  PyObject *index = PyDict_New();
+  for (size_t i = 0; index && i < n; i++) {
+    PyObject *name = lb_text(infos[i].name);
+    PyObject *place = PyLong_FromSize_t(i);
+    bool good = name && place && !PyDict_SetItem(index, name, place);
+    Py_XDECREF(name);
+    Py_XDECREF(place);
+    if (!good) Py_CLEAR(index);
+  }
+  return index;
+}
+
+static bool open_source(session *s, PyObject *source, bool in_memory,
+                        const limber_session_options *o) {
+  limber_runtime *r =
+      s->runtime ? PyCapsule_GetPointer(s->runtime, NULL) : NULL;
+  char *bytes;
+  Py_ssize_t size;
+  if (PyBytes_AsStringAndSize(source, &bytes, &size)) return false;
+  limber_session *opened_one;
+  limber_status st;
+  Py_BEGIN_ALLOW_THREADS;
+  st = in_memory
+           ? limber_session_open_memory(r, bytes, (size_t)size, o, &opened_one)
+           : limber_session_open(r, bytes, o, &opened_one);
+  Py_END_ALLOW_THREADS;
+  if (st) return lb_raise(lb_python.model_errors, st);
+  Py_INCREF(source);
+  s->source = source;
+  s->limber = opened_one;
+  return true;
+}
+
+static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
+  static char *names[] = {
+      "source",       "in_memory",    "threads",    "log_level", "optimize",
+      "copy_weights", "memory_limit", "loop_limit", "folder",    NULL};
+  session *s = (session *)self;
+  limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
+  PyObject *source;
+  int in_memory, threads = 0, log_level = 0, optimize = 1;
+  unsigned long long memory = 0;
+  long long turns = 0;
+  if (s->limber) {
+    PyErr_SetString(PyExc_RuntimeError, "the session is open already");
+    return -1;
+  }
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "Sp|iippKLz", names, &source,
+                                   &in_memory, &threads, &log_level, &optimize,
+                                   &o.copy_weights, &memory, &turns, &o.folder))
+    return -1;
+  o.optimize = optimize ? 0 : -1;
+  o.memory_limit = memory;
+  o.loop_limit = turns;
+  Py_CLEAR(s->runtime);  // of an __init__ that failed
+  if (!make_runtime(s, threads, log_level)) return -1;
+  if (!open_source(s, source, in_memory, &o)) return -1;
+  s->n_inputs = limber_session_inputs(s->limber, &s->inputs);
+  s->n_outputs = limber_session_outputs(s->limber, &s->outputs);
+  s->input_index = index_of(s->inputs, s->n_inputs);
+  s->output_index = index_of(s->outputs, s->n_outputs);
+  return s->input_index && s->output_index ? 0 : -1;
+}
+
+static void session_dealloc(PyObject *self) {
+  session *s = (session *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  Py_BEGIN_ALLOW_THREADS;
+  limber_session_close(s->limber);
+  Py_END_ALLOW_THREADS;
+  Py_XDECREF(s->input_index);
+  Py_XDECREF(s->output_index);
+  Py_XDECREF(s->source);
+  Py_XDECREF(s->runtime);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
+// -- running -----------------------------------------------------------------
+
+// One call: the tensors, and what keeps their names and memory alive.
+typedef struct call {
+  limber_tensor *in, *out;
+  PyObject **keep;  // n_kept
+  size_t n_in, n_out, n_kept;
+} call;
+
+static bool call_init(call *c, size_t n_in, size_t n_out) {
+  size_t tensors = (n_in + n_out) * sizeof *c->in;
+  size_t kept = (2 * n_in + n_out) * sizeof *c->keep;
+  *c = (call){.in = PyMem_Calloc(1, tensors + kept + 1)};
+  if (!c->in) {
+    PyErr_NoMemory();
+    return false;
+  }
+  c->out = c->in + n_in;
+  c->keep = (PyObject **)(c->out + n_out);
+  return true;
+}
+
+static void call_fini(call *c) {
+  for (size_t i = 0; c->out && i < c->n_out; i++)
+    limber_tensor_free(&c->out[i]);
+  for (size_t i = 0; i < c->n_kept; i++) Py_XDECREF(c->keep[i]);
+  PyMem_Free(c->in);
+}
+
+// The place of a name, or -1 without an exception if the model has none such.
+static Py_ssize_t place_of(PyObject *index, PyObject *name) {
+  PyObject *place = PyDict_GetItemWithError(index, name);
+  if (place) return PyLong_AsSsize_t(place);
+  return -1;
+}
+
+// The name itself, so that Limber can say what is wrong with it.
+static const char *foreign_name(call *c, PyObject *name) {
+  PyObject *bytes = PyUnicode_Check(name) ? PyUnicode_AsUTF8String(name) : NULL;
+  if (!bytes && !PyErr_Occurred())
+    PyErr_Format(PyExc_TypeError, "names are str, not %R", name);
+  if (!bytes) return NULL;
+  c->keep[c->n_kept++] = bytes;
+  return PyBytes_AsString(bytes);
+}
+
+static bool add_foreign_input(call *c, PyObject *name) {
+  static float nothing;
+  if (PyErr_Occurred()) return false;
+  limber_tensor *t = &c->in[c->n_in];
+  *t = (limber_tensor){.dtype = LIMBER_F32, .data = &nothing};
+  t->name = foreign_name(c, name);
+  c->n_in += t->name != NULL;
+  return t->name != NULL;
+}
+
+// Exceptions that are made from a message alone, and mean the value.
+static bool is_about_value(PyObject *type) {
+  PyObject *invalid = PySequence_GetItem(lb_python.run_errors, LIMBER_INVALID);
+  Py_XDECREF(invalid);  // its module keeps it
+  return type == invalid || type == PyExc_ValueError || type == PyExc_TypeError;
+}
+
+// Puts the input's name in front of the exception that is set.
+static bool name_input(const char *name) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *input = is_about_value(type) ? lb_text(name) : NULL;
+  if (!input) {
+    PyErr_Restore(type, value, trace);
+    return false;
+  }
+  PyErr_Format(type, "input '%U': %S", input, value);
+  Py_DECREF(input);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return false;
+}
+
+static bool add_input(call *c, const session *s, size_t place,
+                      PyObject *value) {
+  limber_tensor *t = &c->in[c->n_in++];
+  const limber_value_info *info =
+      place < s->n_inputs ? &s->inputs[place] : NULL;
+  t->name = info ? info->name : NULL;
+  return lb_array_read(value, info ? info->dtype : LIMBER_NONE, t,
+                       &c->keep[c->n_kept++]) ||
+         name_input(info ? info->name : "by position");
+}
+
+static bool add_named_inputs(call *c, const session *s, PyObject *feeds) {
+  PyObject *name, *value;
+  Py_ssize_t at = 0;
+  while (feeds && PyDict_Next(feeds, &at, &name, &value)) {
+    Py_ssize_t place = place_of(s->input_index, name);
+    if (place < 0 ? !add_foreign_input(c, name)
+                  : !add_input(c, s, (size_t)place, value))
+      return false;
+  }
+  return true;
+}
+
+static bool add_outputs(call *c, const session *s, PyObject *names, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    limber_tensor *t = &c->out[c->n_out++];
+    if (!names) {
+      t->name = s->outputs[i].name;
+      continue;
+    }
+    PyObject *name = PySequence_GetItem(names, (Py_ssize_t)i);
+    if (!name) return false;
+    Py_ssize_t place = place_of(s->output_index, name);
+    if (place >= 0) {
+      t->name = s->outputs[place].name;
+    } else if (!PyErr_Occurred()) {
+      t->name = foreign_name(c, name);
+    }
+    Py_DECREF(name);
+    if (!t->name) return false;
+  }
+  return true;
+}
+
+static bool call_run(call *c, const session *s) {
+  limber_status st;
+  Py_BEGIN_ALLOW_THREADS;
+  st = limber_session_run(s->limber, c->in, c->n_in, c->out, c->n_out);
+  Py_END_ALLOW_THREADS;
+  return !st || lb_raise(lb_python.run_errors, st);
+}
+
+static PyObject *call_results(call *c, const session *s) {
+  PyObject *list = PyList_New((Py_ssize_t)c->n_out);
+  for (size_t i = 0; list && i < c->n_out; i++) {
+    PyObject *array = lb_array_new(&c->out[i], s->runtime);
+    if (!array || PyList_SetItem(list, (Py_ssize_t)i, array)) Py_CLEAR(list);
+  }
+  return list;
+}
+
+// `names` may be NULL: all outputs. `place` are inputs by position, `feeds` by
+// name; each may be NULL.
+static PyObject *run(const session *s, PyObject *names, PyObject *place,
+                     PyObject *feeds) {
+  Py_ssize_t wanted = names ? PySequence_Size(names) : (Py_ssize_t)s->n_outputs;
+  Py_ssize_t placed = place ? PyTuple_Size(place) : 0;
+  Py_ssize_t named = feeds ? PyDict_Size(feeds) : 0;
+  if (wanted < 0) return NULL;
+  PyObject *results = NULL;
+  call c;
+  if (!call_init(&c, (size_t)(placed + named), (size_t)wanted)) return NULL;
+  for (Py_ssize_t i = 0; i < placed; i++)
+    if (!add_input(&c, s, (size_t)i, PyTuple_GetItem(place, i))) goto done;
+  if (add_named_inputs(&c, s, feeds) &&
+      add_outputs(&c, s, names, (size_t)wanted) && call_run(&c, s))
+    results = call_results(&c, s);
+
+done:
+  call_fini(&c);
+  return results;
+}
+
+static PyObject *session_run(PyObject *self, PyObject *args,
+                             PyObject *keywords) {
+  static char *parameters[] = {"output_names", "input_feed", "run_options",
+                               NULL};
+  PyObject *names, *feeds, *unused = NULL;
+  const session *s = opened(self);
+  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "OO|O:run", parameters,
+                                         &names, &feeds, &unused))
+    return NULL;
+  if (!PyDict_Check(feeds)) {
+    PyErr_Format(PyExc_TypeError,
+                 "input_feed must be a dict of names and arrays, not %R",
+                 feeds);
+    return NULL;
+  }
+  if (PyUnicode_Check(names)) {
+    PyErr_Format(PyExc_TypeError, "output_names must be a list, not %R", names);
+    return NULL;
+  }
+  int some = names == Py_None ? 0 : PyObject_IsTrue(names);
+  return some < 0 ? NULL : run(s, some ? names : NULL, NULL, feeds);
+}
+
+static PyObject *session_call(PyObject *self, PyObject *args,
+                              PyObject *keywords) {
+  const session *s = opened(self);
+  PyObject *results = s ? run(s, NULL, args, keywords) : NULL;
+  if (!results || s->n_outputs != 1) return results;
+  PyObject *only = PyList_GetItem(results, 0);
+  Py_XINCREF(only);
+  Py_DECREF(results);
+  return only;
+}
+
+// -- asking ------------------------------------------------------------------
+
+static PyObject *dims_of(const limber_value_info *info) {
+  if (info->rank < 0) Py_RETURN_NONE;
+  PyObject *dims = PyList_New(info->rank);
+  for (int i = 0; dims && i < info->rank; i++) {
+    PyObject *dim = lb_text(info->dims[i]);
+    if (!dim || PyList_SetItem(dims, i, dim)) Py_CLEAR(dims);
+  }
+  return dims;
+}
+
+// [(name, dtype, dims or None)]
+static PyObject *values_of(const limber_value_info *infos, size_t n) {
+  PyObject *list = PyList_New((Py_ssize_t)n);
+  for (size_t i = 0; list && i < n; i++) {
+    PyObject *name = lb_text(infos[i].name), *dims = dims_of(&infos[i]);
+    PyObject *row = NULL;
+    if (name && dims)
+      row = Py_BuildValue("OsO", name, limber_dtype_name(infos[i].dtype), dims);
+    Py_XDECREF(name);
+    Py_XDECREF(dims);
+    if (!row || PyList_SetItem(list, (Py_ssize_t)i, row)) Py_CLEAR(list);
+  }
+  return list;
+}
+
+static PyObject *session_input_rows(PyObject *self, PyObject *unused) {
+  (void)unused;
+  const session *s = opened(self);
+  return s ? values_of(s->inputs, s->n_inputs) : NULL;
+}
+
+static PyObject *session_output_rows(PyObject *self, PyObject *unused) {
+  (void)unused;
+  const session *s = opened(self);
+  return s ? values_of(s->outputs, s->n_outputs) : NULL;
+}
+
+static PyObject *properties_of(const limber_model_info *m) {
+  PyObject *all = PyDict_New();
+  for (size_t i = 0; all && i < m->n_properties; i++) {
+    PyObject *key = lb_text(m->properties[i].key);
+    PyObject *value = lb_text(m->properties[i].value);
+    bool good = key && value && !PyDict_SetItem(all, key, value);
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+    if (!good) Py_CLEAR(all);
+  }
+  return all;
+}
+
+static PyObject *session_model_info(PyObject *self, PyObject *unused) {
+  (void)unused;
+  const session *s = opened(self);
+  limber_model_info m = {.size = sizeof m};
+  if (!s) return NULL;
+  limber_status st = limber_session_model(s->limber, &m);
+  if (st) return lb_raise(lb_python.run_errors, st);
+  return Py_BuildValue(
+      "{s:L,s:L,s:L,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:n}", "ir_version",
+      (long long)m.ir_version, "opset", (long long)m.opset, "version",
+      (long long)m.model_version, "producer_name", lb_text(m.producer_name),
+      "producer_version", lb_text(m.producer_version), "domain",
+      lb_text(m.domain), "description", lb_text(m.description), "graph_name",
+      lb_text(m.graph_name), "custom_metadata_map", properties_of(&m),
+      "weight_bytes", (unsigned long long)m.weight_bytes, "nodes",
+      (Py_ssize_t)m.nodes);
+}
+
+static PyObject *session_counters(PyObject *self, PyObject *unused) {
+  (void)unused;
+  const session *s = opened(self);
+  limber_stats t = {.size = sizeof t};
+  if (!s) return NULL;
+  limber_status st = limber_session_stats(s->limber, &t);
+  if (st) return lb_raise(lb_python.run_errors, st);
+  return Py_BuildValue(
+      "{s:K,s:K,s:K,s:K,s:K,s:K}", "runs", (unsigned long long)t.runs,
+      "plans_built", (unsigned long long)t.plans_built, "plans_evicted",
+      (unsigned long long)t.plans_evicted, "plans", (unsigned long long)t.plans,
+      "plan_bytes", (unsigned long long)t.plan_bytes, "arena_bytes",
+      (unsigned long long)t.arena_bytes);
+}
+
+static PyObject *session_dump(PyObject *self, PyObject *unused) {
+  (void)unused;
+  const session *s = opened(self);
+  char *dump;
+  if (!s) return NULL;
+  limber_status st = limber_session_dump(s->limber, &dump);
+  if (st) return lb_raise(lb_python.run_errors, st);
+  PyObject *text = lb_text(dump);
+  limber_string_free(dump);
+  return text;
+}
+
+// -- the type ----------------------------------------------------------------
+
+static PyMethodDef methods[] = {
+    {"run", (PyCFunction)(void (*)(void))session_run,
+     METH_VARARGS | METH_KEYWORDS,
+     "run(output_names, input_feed, run_options=None)\n\n"
+     "Runs the model on a dict of names and arrays; returns a list of arrays,\n"
+     "one for each of output_names (None: all outputs). Only the outputs that\n"
+     "are asked for are computed. Other Python threads go on meanwhile."},
+    {"dump", session_dump, METH_NOARGS, "The graph as text, one line a node."},
+    {"_input_rows", session_input_rows, METH_NOARGS, NULL},
+    {"_output_rows", session_output_rows, METH_NOARGS, NULL},
+    {"_model_info", session_model_info, METH_NOARGS, NULL},
+    {"_counters", session_counters, METH_NOARGS, NULL},
+    {0},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_init, session_init},
+    {Py_tp_dealloc, session_dealloc},
+    {Py_tp_call, session_call},
+    {Py_tp_methods, methods},
+    {0},
+};
+
+static PyType_Spec spec = {
+    .name = "limber._limber.Session",
+    .basicsize = sizeof(session),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = slots,
+};
+
+bool lb_session_init(PyObject *module) {
+  PyObject *type = PyType_FromSpec(&spec);
+  if (!type) return false;
+  if (!PyModule_AddObject(module, "Session", type)) return true;
+  Py_DECREF(type);
+  return false;
+}

@@ -1,0 +1,27 @@
+"""Limber runs ONNX models whose input shapes change from request to request.
+
+    import limber
+    model = limber.load("model.onnx")       # a path, or bytes
+    y = model(x)                            # or model.run(["y"], {"x": x})
+
+InferenceSession is the same model behind ONNX Runtime's interface.
+"""
+
+from limber._errors import (Cancelled, DeviceError, Error, FileError,
+                            InternalError, InvalidArgument, InvalidModel,
+                            OutOfMemory, Unsupported)
+from limber._limber import version as __version__
+from limber._model import Model, Stats, ValueInfo, load
+from limber._session import (ExecutionMode, GraphOptimizationLevel,
+                             InferenceSession, ModelMetadata, RunOptions,
+                             SessionOptions, get_available_providers,
+                             get_device)
+
+__all__ = [
+    "load", "Model", "Stats", "ValueInfo",
+    "InferenceSession", "SessionOptions", "RunOptions", "ModelMetadata",
+    "GraphOptimizationLevel", "ExecutionMode",
+    "get_available_providers", "get_device",
+    "Error", "InvalidModel", "InvalidArgument", "Unsupported", "OutOfMemory",
+    "FileError", "DeviceError", "Cancelled", "InternalError",
+]

@@ -1,0 +1,49 @@
+"""Between Python's values and the arrays that the C half can read."""
+
+import functools
+
+import numpy as np
+
+
+@functools.cache
+def brain_dtype():
+    """numpy's dtype for bfloat16: that of ml_dtypes; uint16 without it."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return np.dtype(np.uint16)
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def numpy_dtype(name):
+    return brain_dtype() if name == "bfloat16" else np.dtype(name)
+
+
+def to_array(value, dtype):
+    """A dense array in native byte order. An array keeps its dtype; lists and
+    Python's numbers get the one that is wanted, if it can hold them."""
+    if hasattr(value, "dtype") or hasattr(value, "__array__"):
+        array = np.asarray(value)
+    else:
+        array = from_python(value, dtype)
+    native = array.dtype.newbyteorder("=")
+    return np.require(np.asarray(array, native, order="C"),
+                      requirements=["C", "A"])
+
+
+def from_python(value, dtype):
+    array = np.asarray(value)
+    if dtype is None or array.dtype == object:
+        return array
+    wanted = numpy_dtype(dtype)
+    fits = array.size == 0 or np.can_cast(array.dtype, wanted, "same_kind")
+    if wanted.kind == "u" and array.dtype.kind == "i":
+        fits = array.size == 0 or array.min() >= 0
+    if wanted.kind in "V" and array.dtype.kind in "biuf":
+        fits = True
+    return array.astype(wanted) if fits else array
+
+
+def as_brain(array):
+    """An array of two opaque bytes each, seen as bfloat16."""
+    return array.view(brain_dtype())

@@ -1,0 +1,100 @@
+"""limber.load and what it returns."""
+
+import os
+from typing import NamedTuple
+
+from limber import _limber
+
+# ONNX Runtime's names of tensor types, by Limber's names of dtypes.
+TYPES = {"float32": "float", "float64": "double"}
+
+
+class ValueInfo(NamedTuple):
+    """An input or an output. `shape` has an int for each dim that is fixed, a
+    str for a symbol or an expression, None for a size without a name; it is
+    None where not even the number of dims is known before a run."""
+
+    name: str
+    dtype: str
+    shape: list
+
+    @property
+    def type(self):
+        """As ONNX Runtime writes it: tensor(float), tensor(int64)."""
+        return f"tensor({TYPES.get(self.dtype, self.dtype)})"
+
+
+class Stats(NamedTuple):
+    """What a model did so far, and what it holds now."""
+
+    runs: int
+    plans_built: int
+    plans_evicted: int
+    plans: int
+    plan_bytes: int
+    arena_bytes: int
+
+
+def parse_dim(text):
+    if text == "?":
+        return None
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def value_infos(rows):
+    return [ValueInfo(name, dtype, dims and [parse_dim(d) for d in dims])
+            if dims is not None else ValueInfo(name, dtype, None)
+            for name, dtype, dims in rows]
+
+
+def source_of(path_or_bytes):
+    """(bytes, whether they are the model itself or its path)"""
+    if isinstance(path_or_bytes, bytes):
+        return path_or_bytes, True
+    if isinstance(path_or_bytes, (bytearray, memoryview)):
+        return bytes(path_or_bytes), True
+    return os.fsencode(path_or_bytes), False
+
+
+class Model(_limber.Session):
+    """A loaded model. Any number of threads may run it at once."""
+
+    def __init__(self, path_or_bytes, *, threads=0, optimize=True,
+                 copy_weights=False, memory_limit=0, loop_limit=0, folder=None):
+        source, in_memory = source_of(path_or_bytes)
+        super().__init__(source, in_memory, threads=threads, optimize=optimize,
+                         copy_weights=copy_weights, memory_limit=memory_limit,
+                         loop_limit=loop_limit, folder=folder)
+        self.inputs = value_infos(self._input_rows())
+        self.outputs = value_infos(self._output_rows())
+
+    def stats(self):
+        return Stats(**self._counters())
+
+    def info(self):
+        """What the file says of itself, as a dict."""
+        return self._model_info()
+
+    def __repr__(self):
+        def names(values):
+            return ", ".join(value.name for value in values)
+        return f"<limber.Model ({names(self.inputs)}) -> " \
+               f"({names(self.outputs)})>"
+
+
+def load(path_or_bytes, **options):
+    """Loads an ONNX model, from a path or from bytes.
+
+    The weights are used where they lie: a file stays mapped, bytes are kept.
+
+    threads: a pool of its own with that many; 0 shares one for the process.
+    optimize=False leaves the graph as it is in the file.
+    copy_weights=True reads the file, which may then change.
+    memory_limit: bytes of values in one run; loop_limit: turns of one Loop.
+    folder: where external data of a model in bytes lies.
+
+    A model is called with its inputs, by position or by name, and returns an
+    array, or a list of arrays if it has several outputs. model.run(names,
+    feeds) returns a list of the outputs asked for.
+    """
+    return Model(path_or_bytes, **options)
