@@ -1,0 +1,65 @@
+"""Small models for the tests of the Python package, and the public ones."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from onnx import TensorProto, helper
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ROOT / "build" / "models"
+
+
+def make_model(nodes, inputs, outputs, **keywords):
+    """A model as bytes. Inputs and outputs: name -> (dtype, dims)."""
+    def infos(values):
+        return [helper.make_tensor_value_info(name, dtype, dims)
+                for name, (dtype, dims) in values.items()]
+    graph = helper.make_graph(nodes, "small", infos(inputs), infos(outputs))
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
+        **keywords)
+    return model
+
+
+def add_model(dtype=TensorProto.FLOAT):
+    """sum = a + b, twice = sum + sum"""
+    return make_model(
+        [helper.make_node("Add", ["a", "b"], ["sum"]),
+         helper.make_node("Add", ["sum", "sum"], ["twice"])],
+        {"a": (dtype, ["n", 3]), "b": (dtype, ["n", 3])},
+        {"sum": (dtype, ["n", 3]), "twice": (dtype, ["n", 3])},
+    ).SerializeToString()
+
+
+def identity_model(dtype=TensorProto.FLOAT, dims=("n",)):
+    """y = x"""
+    return make_model([helper.make_node("Identity", ["x"], ["y"])],
+                      {"x": (dtype, dims)}, {"y": (dtype, dims)},
+                      ).SerializeToString()
+
+
+def negate_model(dtype=TensorProto.FLOAT, dims=("n",)):
+    """y = -x"""
+    return make_model([helper.make_node("Neg", ["x"], ["y"])],
+                      {"x": (dtype, dims)}, {"y": (dtype, dims)},
+                      ).SerializeToString()
+
+
+def slow_model(turns):
+    """y = x with `turns` matrix products behind it, 64 x 64 each."""
+    loop = [helper.make_node("MatMul", [f"v{i}", "x"], [f"v{i + 1}"])
+            for i in range(1, turns)]
+    first = helper.make_node("MatMul", ["x", "x"], ["v1"])
+    return make_model([first, *loop],
+                      {"x": (TensorProto.FLOAT, ["n", "n"])},
+                      {f"v{turns}": (TensorProto.FLOAT, ["n", "n"])},
+                      ).SerializeToString()
+
+
+@pytest.fixture
+def models():
+    return MODELS
+
+
+sys.path.insert(0, str(Path(__file__).parent))

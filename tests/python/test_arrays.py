@@ -1,0 +1,162 @@
+"""Arrays go in and come out without copies, whatever they look like."""
+
+import gc
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+import limber
+from conftest import add_model, identity_model, negate_model
+
+DTYPES = {
+    TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64,
+    TensorProto.FLOAT16: np.float16, TensorProto.BFLOAT16: ml_dtypes.bfloat16,
+    TensorProto.INT8: np.int8, TensorProto.INT16: np.int16,
+    TensorProto.INT32: np.int32, TensorProto.INT64: np.int64,
+    TensorProto.UINT8: np.uint8, TensorProto.UINT16: np.uint16,
+    TensorProto.UINT32: np.uint32, TensorProto.UINT64: np.uint64,
+    TensorProto.BOOL: np.bool_,
+}
+
+
+@pytest.mark.parametrize("onnx_dtype", DTYPES, ids=lambda t: str(DTYPES[t]))
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (2, 3, 5)])
+def test_every_dtype_and_shape_goes_through(onnx_dtype, shape):
+    dims = [f"d{i}" for i in range(len(shape))]
+    model = limber.load(identity_model(onnx_dtype, dims))
+    x = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    x = x.astype(DTYPES[onnx_dtype])
+    y = model(x)
+    assert y.dtype == x.dtype and y.shape == x.shape
+    assert np.array_equal(y, x)
+
+
+def test_an_output_is_an_array_of_limbers_memory():
+    y = limber.load(negate_model())(np.ones(4, np.float32))
+    assert not y.flags.owndata and y.flags.writeable and y.flags.c_contiguous
+    assert "limber._limber.Memory" in repr(y.base)
+    assert y.ctypes.data % 64 == 0
+
+
+def test_an_output_never_shares_memory_with_an_input():
+    x = np.ones(4, np.float32)
+    y = limber.load(identity_model())(x)
+    assert not np.shares_memory(x, y)
+
+
+def test_outputs_of_two_runs_are_apart():
+    model = limber.load(negate_model())
+    a = model(np.ones(4, np.float32))
+    b = model(np.zeros(4, np.float32))
+    assert not np.shares_memory(a, b)
+    assert a.tolist() == [-1] * 4
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_output_outlives_its_session(threads):
+    model = limber.load(negate_model(), threads=threads)
+    gone = weakref.ref(model)
+    y = model(np.arange(1000, dtype=np.float32))
+    del model
+    gc.collect()
+    assert gone() is None
+    assert np.array_equal(y, -np.arange(1000, dtype=np.float32))
+    part = y[10:20]
+    del y
+    gc.collect()
+    assert part[0] == -10
+
+
+def test_memory_of_outputs_is_returned():
+    model = limber.load(negate_model())
+    x = np.zeros(1 << 20, np.float32)
+    for _ in range(20):
+        model(x)
+    before = anonymous_kb()
+    for _ in range(200):  # 800 MB, were they kept
+        model(x)
+    assert anonymous_kb() - before < 50_000
+
+
+def anonymous_kb():
+    with open("/proc/self/status") as status:
+        [line] = [line for line in status if line.startswith("RssAnon")]
+    return int(line.split()[1])
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: x[::2], lambda x: x[::-1], lambda x: np.broadcast_to(x[0], 8),
+    lambda x: x.astype(">f4"), lambda x: np.asfortranarray(x),
+    lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view("f4"),
+    lambda x: memoryview(x),
+], ids=["step", "reverse", "broadcast", "swapped", "fortran", "unaligned",
+        "buffer"])
+def test_any_layout_is_read(make):
+    x = make(np.arange(8, dtype=np.float32))
+    y = limber.load(negate_model())(x)
+    assert np.array_equal(y, -np.asarray(x, np.float32))
+
+
+def test_matrices_in_fortran_order_are_read():
+    x = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert np.array_equal(limber.load(negate_model(dims=["n", "m"]))(x), -x)
+
+
+def test_read_only_arrays_are_read():
+    x = np.ones(3, np.float32)
+    x.flags.writeable = False
+    assert limber.load(negate_model())(x).tolist() == [-1] * 3
+
+
+def test_lists_and_numbers_take_the_models_dtype():
+    model = limber.load(negate_model())
+    assert model([1, 2.5]).tolist() == [-1, -2.5]
+    assert model([1, 2]).dtype == np.float32
+    scalar = limber.load(negate_model(TensorProto.INT64, []))
+    assert scalar(7) == -7 and scalar(7).shape == ()
+    assert limber.load(identity_model(TensorProto.UINT8))([255])[0] == 255
+    brain = limber.load(identity_model(TensorProto.BFLOAT16))([1.5, 2])
+    assert brain.tolist() == [1.5, 2]
+
+
+def test_numbers_that_do_not_fit_the_dtype_are_refused():
+    with pytest.raises(limber.InvalidArgument, match="expected int64"):
+        limber.load(negate_model(TensorProto.INT64))([1.5])
+
+
+def test_objects_that_can_become_arrays_are_read():
+    class Wrapper:
+        def __array__(self, dtype=None, copy=None):
+            return np.array([1, 2], np.float32)
+    assert limber.load(negate_model())(Wrapper()).tolist() == [-1, -2]
+
+
+def test_bits_of_bfloat16_are_read():
+    x = np.array([1.5, -2], ml_dtypes.bfloat16)
+    y = limber.load(identity_model(TensorProto.BFLOAT16))(x.view(np.uint16))
+    assert y.dtype == x.dtype and np.array_equal(y, x)
+
+
+@pytest.mark.parametrize("value", [
+    np.ones(2, np.complex64), np.array(["a"]), np.array([object()]), None,
+    np.zeros([1] * 13, np.float32)])
+def test_what_limber_does_not_know_is_refused(value):
+    with pytest.raises(limber.InvalidArgument, match="input 'x'"):
+        limber.load(negate_model())(value)
+
+
+def test_ragged_lists_are_refused_with_the_inputs_name():
+    with pytest.raises(ValueError, match="input 'x'"):
+        limber.load(negate_model())([[1], [1, 2]])
+
+
+def test_only_what_is_asked_for_comes_back():
+    model = limber.load(add_model())
+    feeds = {"a": np.ones((1, 3), "f"), "b": np.ones((1, 3), "f")}
+    [twice] = model.run(["twice"], feeds)
+    assert twice.tolist() == [[4] * 3]
+    twice, total = model.run(["twice", "sum"], feeds)
+    assert twice[0, 0] == 4 and total[0, 0] == 2

@@ -1,0 +1,92 @@
+"""InferenceSession can take the place of ONNX Runtime's."""
+
+import warnings
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import limber
+from conftest import add_model
+
+ONES = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize("name", ["minilm", "ocr-rec", "vad-seq", "magika"])
+def test_inputs_are_described_as_onnx_runtime_does(models, name):
+    path = str(models / f"{name}.onnx")
+    ours = limber.InferenceSession(path)
+    theirs = onnxruntime.InferenceSession(path)
+    for a, b in zip(ours.get_inputs(), theirs.get_inputs(), strict=True):
+        assert (a.name, a.type) == (b.name, b.type)
+        assert len(a.shape) == len(b.shape)
+        for x, y in zip(a.shape, b.shape):
+            assert x == y or (x is None and not isinstance(y, int))
+    for a, b in zip(ours.get_outputs(), theirs.get_outputs(), strict=True):
+        assert (a.name, a.type) == (b.name, b.type)
+
+
+def test_metadata_is_onnx_runtimes(models):
+    path = str(models / "ocr-rec.onnx")
+    ours = limber.InferenceSession(path).get_modelmeta()
+    theirs = onnxruntime.InferenceSession(path).get_modelmeta()
+    for field in ("producer_name", "graph_name", "domain", "description",
+                  "custom_metadata_map"):
+        assert getattr(ours, field) == getattr(theirs, field), field
+    assert ours.graph_description == ""
+
+
+def test_run_takes_onnx_runtimes_arguments():
+    session = limber.InferenceSession(add_model(), None,
+                                      ["CPUExecutionProvider"])
+    feeds = {"a": ONES, "b": ONES}
+    for got in (session.run(["twice"], feeds),
+                session.run(["twice"], feeds, limber.RunOptions()),
+                session.run(output_names=["twice"], input_feed=feeds,
+                            run_options=None)):
+        assert got[0][0, 0] == 4
+    assert len(session.run(None, feeds)) == 2
+
+
+def test_options_that_make_sense_are_taken():
+    options = limber.SessionOptions()
+    options.intra_op_num_threads = 3
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.enable_cpu_mem_arena = False
+    level = limber.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_DISABLE_ALL
+    options.execution_mode = limber.ExecutionMode.ORT_SEQUENTIAL
+    session = limber.InferenceSession(add_model(), options)
+    assert session.run(None, {"a": ONES, "b": ONES})[0][0, 0] == 2
+    assert session.get_session_options() is options
+
+
+def test_options_that_make_none_are_refused():
+    with pytest.raises(AttributeError, match="intra_op_num_threads"):
+        limber.SessionOptions().intra_op_threads = 3
+    options = limber.SessionOptions()
+    options.log_severity_level = 9
+    with pytest.raises(ValueError, match="log_severity_level"):
+        limber.InferenceSession(add_model(), options)
+
+
+def test_an_absent_provider_is_a_warning():
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider"):
+        session = limber.InferenceSession(
+            add_model(),
+            providers=[("CUDAExecutionProvider", {"device_id": 0}),
+                       "CPUExecutionProvider"])
+    assert session.get_providers() == limber.get_available_providers()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        limber.InferenceSession(add_model(),
+                                providers=["CPUExecutionProvider"])
+
+
+def test_a_subclass_may_have_a_constructor_of_its_own():
+    class Session(limber.InferenceSession):
+        def __init__(self, factor):
+            super().__init__(add_model())
+            self.factor = factor
+    assert len(Session(3).get_inputs()) == 2

@@ -1,0 +1,127 @@
+"""Threads: of Python on one session, of Limber in a pool, and forks."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import limber
+from conftest import negate_model, slow_model
+
+
+def own_threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_one_session_serves_many_threads_at_mixed_shapes(models):
+    model = limber.load(models / "ocr-cls.onnx")
+    rng = np.random.default_rng(1)
+    inputs = [rng.standard_normal((1 + i % 3, 3, 48, 8 + i)).astype("f")
+              for i in range(6)]
+    want = [model(x) for x in inputs]
+
+    def work(i):
+        return all(np.array_equal(model(inputs[(i + k) % 6]),
+                                  want[(i + k) % 6]) for k in range(6))
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(16)))
+
+
+def test_the_interpreter_goes_on_during_a_run():
+    model = limber.load(slow_model(2000))
+    x = np.eye(64, dtype=np.float32)
+    start = time.perf_counter()
+    model(x)
+    alone = time.perf_counter() - start
+    runner = threading.Thread(target=model, args=(x,))
+    longest, last = 0, time.perf_counter()
+    runner.start()
+    while runner.is_alive():
+        time.sleep(0)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    runner.join()
+    assert alone > 0.02, "too fast to tell"
+    assert longest < alone / 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_session_may_have_threads_of_its_own(count):
+    limber.load(negate_model())([1])  # the shared pool is there
+    before = own_threads()
+    options = limber.SessionOptions()
+    options.intra_op_num_threads = count
+    session = limber.InferenceSession(slow_model(50), options)
+    session.run(None, {"x": np.eye(64, dtype=np.float32)})
+    assert own_threads() - before == count - 1
+    del session
+    assert own_threads() == before
+
+
+def test_sessions_share_the_default_pool():
+    limber.load(slow_model(2))(np.eye(64, dtype=np.float32))
+    before = own_threads()
+    models = [limber.load(slow_model(2)) for _ in range(5)]
+    for model in models:
+        model(np.eye(64, dtype=np.float32))
+    assert own_threads() == before
+
+
+def test_results_do_not_depend_on_the_number_of_threads(models):
+    x = np.random.default_rng(1).standard_normal((2, 3, 48, 60)).astype("f")
+    path = models / "ocr-cls.onnx"
+    assert np.array_equal(limber.load(path, threads=1)(x),
+                          limber.load(path, threads=4)(x))
+
+
+CODE = """
+import limber, numpy as np, os, sys, logging
+sys.path.insert(0, sys.argv[1])
+from conftest import slow_model
+model = limber.load(slow_model(50))
+x = np.eye(64, dtype=np.float32)
+model(x)
+{}
+"""
+
+
+def run_code(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format(code), os.path.dirname(__file__)],
+        capture_output=True, text=True, timeout=60,
+        env=os.environ | environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_a_forked_child_can_run():
+    out, _ = run_code("""
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(model(x), x) else 1)
+print(os.waitpid(child, 0)[1])
+""", LIMBER_THREADS="2")
+    assert out == "0\n"
+
+
+def test_the_environment_sets_threads_and_log():
+    out, err = run_code("print(len(os.listdir('/proc/self/task')))",
+                        LIMBER_THREADS="3", LIMBER_LOG="info",
+                        OPENBLAS_NUM_THREADS="1")
+    assert out == "3\n"
+    assert "runtime with 3 threads" in err
+
+
+def test_a_bad_environment_is_one_warning():
+    _, err = run_code("limber.load(slow_model(2), threads=2)",
+                      LIMBER_THREADS="many", LIMBER_LOG="loud")
+    assert err.splitlines() == [
+        "limber: warning: LIMBER_LOG=loud is ignored: it must be error, warn, "
+        "info or debug",
+        "limber: warning: LIMBER_THREADS=many is ignored: it must be a number "
+        "from 1 to 1024"]
