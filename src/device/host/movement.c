@@ -223,15 +223,22 @@ static lb_status block_size(const lb_host_call *c, const lb_tensor *small,
   return LB_OK;
 }
 
+// Which channels are neighbours: CRD has the pixels of a block together, DCR
+// the depths of a pixel.
+static lb_status block_mode(const lb_host_call *c, bool *crd) {
+  const char *mode = lb_attr_str(c->node, "mode", "DCR");
+  *crd = strcmp(mode, "CRD") == 0;
+  if (*crd || strcmp(mode, "DCR") == 0) return LB_OK;
+  return lb_error(LB_INVALID, "mode '%s' is not DCR or CRD", mode);
+}
+
 lb_status lb_host_DepthToSpace(lb_host_call *c) {
   const lb_tensor *x = &c->in[0], *y = &c->out[0];
-  const char *mode = lb_attr_str(c->node, "mode", "DCR");
   int64_t b;
+  bool crd;
   LB_TRY(block_size(c, y, x, &b));
-  if (strcmp(mode, "DCR") != 0 && strcmp(mode, "CRD") != 0)
-    return lb_error(LB_INVALID, "mode '%s' is not DCR or CRD", mode);
+  LB_TRY(block_mode(c, &crd));
   if (lb_tensor_count(y) == 0) return LB_OK;
-  bool crd = mode[0] == 'C';
   int64_t depth = y->dims[1], last = crd ? 1 : depth;
   move_blocks(c, (block_axis[]){{0, x->dims[0], 1},
                                 {1, depth, crd ? b * b : 1},
@@ -245,12 +252,15 @@ lb_status lb_host_DepthToSpace(lb_host_call *c) {
 lb_status lb_host_SpaceToDepth(lb_host_call *c) {
   const lb_tensor *x = &c->in[0], *y = &c->out[0];
   int64_t b;
+  bool crd;
   LB_TRY(block_size(c, x, y, &b));
+  LB_TRY(block_mode(c, &crd));
   if (lb_tensor_count(y) == 0) return LB_OK;
+  block_axis depth = {1, x->dims[1], 1}, row = {2, b, 1}, column = {3, b, 1};
   move_blocks(c, (block_axis[]){{0, x->dims[0], 1},
-                                {2, b, 1},
-                                {3, b, 1},
-                                {1, x->dims[1], 1},
+                                crd ? depth : row,
+                                crd ? row : column,
+                                crd ? column : depth,
                                 {2, y->dims[2], b},
                                 {3, y->dims[3], b}});
   return LB_OK;

@@ -204,21 +204,21 @@ static void center_one(test_case *t) {
 static void blocks_one(test_case *t) {
   int64_t n = case_dim(t), c = case_int(t, 1, 4), h = case_dim(t), b;
   int64_t w = case_dim(t);
-  int mode = (int)case_int(t, 0, 2);  // DCR, CRD, SpaceToDepth
+  bool to_depth = case_int(t, 0, 1), crd = case_int(t, 0, 1);
   b = case_int(t, 1, 3);
   int64_t deep[] = {n, c * b * b, h, w}, wide[] = {n, c, h * b, w * b};
   case_begin(t, LB_OP_DepthToSpace);
   case_attr_int(t, "blocksize", b);
-  if (mode == 1) case_attr_str(t, "mode", "CRD");
-  case_in(t, case_random(t, case_dtype(t), 4, mode == 2 ? wide : deep));
-  t->out[0] = case_dense(t, t->in[0].dtype, 4, mode == 2 ? deep : wide);
-  lb_host_fn *fn = mode == 2 ? lb_host_SpaceToDepth : lb_host_DepthToSpace;
+  if (crd) case_attr_str(t, "mode", "CRD");
+  case_in(t, case_random(t, case_dtype(t), 4, to_depth ? wide : deep));
+  t->out[0] = case_dense(t, t->in[0].dtype, 4, to_depth ? deep : wide);
+  lb_host_fn *fn = to_depth ? lb_host_SpaceToDepth : lb_host_DepthToSpace;
   CASE_CHECK(t, case_run(t, fn) == LB_CODE_OK);
-  const lb_tensor *pixels = mode == 2 ? &t->in[0] : &t->out[0];
-  const lb_tensor *channels = mode == 2 ? &t->out[0] : &t->in[0];
+  const lb_tensor *pixels = to_depth ? &t->in[0] : &t->out[0];
+  const lb_tensor *channels = to_depth ? &t->out[0] : &t->in[0];
   CASE_EACH(pixels, i) {
     int64_t block = i[2] % b * b + i[3] % b;
-    int64_t ch = mode == 1 ? i[1] * b * b + block : block * c + i[1];
+    int64_t ch = crd ? i[1] * b * b + block : block * c + i[1];
     int64_t at[] = {i[0], ch, i[2] / b, i[3] / b};
     CASE_SAME(t, pixels, i, channels, at);
   }
