@@ -141,6 +141,18 @@ static lb_status node_error(const lb_node *n, const char *fmt, ...) {
                   text);
 }
 
+// What controls a body is one element of dtype t, as far as is known.
+static lb_status check_control(const lb_node *n, const lb_value *v, lb_dtype t,
+                               const char *what) {
+  if (!v) return LB_OK;
+  const lb_vinfo *x = &v->info;
+  bool one = x->rank <= 1;
+  if (x->rank == 1) one = !lb_rule_differ(x->dims[0], lb_dim_const(1));
+  if (x->dtype == t && one) return LB_OK;
+  return node_error(n, "%s must be a single element of %s", what,
+                    lb_dtype_name(t));
+}
+
 static bool same_known(const lb_vinfo *a, const lb_vinfo *b) {
   if (!a->known || !b->known || a->n_known != b->n_known) return false;
   for (int i = 0; i < a->n_known; i++)
@@ -214,6 +226,7 @@ static lb_status infer_if(walk *w, lb_node *n) {
   bool runs[2] = {false, false};
   lb_status why = LB_OK;
   if (n->n_regions != 2) return lb_error(LB_INTERNAL, "If has two regions");
+  LB_TRY(check_control(n, n->in[0], LB_BOOL, "the condition"));
   for (int r = 0; r < 2; r++) {
     lb_status st = walk_branch(w, n, n->regions[r], &runs[r], &why);
     if (!lb_failed(st)) continue;
@@ -327,12 +340,15 @@ static lb_status infer_loop(walk *w, lb_node *n) {
   if (body->n_params != 2 + x.n + n->n_captures || body->n_results < 1 + x.n ||
       n->n_out > body->n_results - 1)
     return lb_error(LB_INTERNAL, "Loop '%s' does not match its body", n->name);
+  LB_TRY(check_control(n, n->in[0], LB_I64, "the trip count"));
+  LB_TRY(check_control(n, n->in[1], LB_BOOL, "the condition"));
   x.params = body->params + 2;
   x.results = body->results + 1;
   body->params[0]->info = (lb_vinfo){.dtype = LB_I64, .rank = 0};
   body->params[1]->info = (lb_vinfo){.dtype = LB_BOOL, .rank = 0};
   bind_captures(n, body);
   LB_TRY(settle(w, &x, n->in + 2));
+  LB_TRY(check_control(n, body->results[0], LB_BOOL, "the body's condition"));
   for (uint32_t o = 0; o < n->n_out; o++) {
     if (o < x.n) {
       LB_TRY(yield(w, &x, o, n->out[o]));

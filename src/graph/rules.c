@@ -125,6 +125,7 @@ lb_status lb_rule_rank(const lb_infer *c, int i, int lo, int hi) {
 }
 
 lb_status lb_rule_axis(const lb_infer *c, int64_t axis, int rank, int *out) {
+  *out = 0;
   if (axis < -rank || axis >= rank)
     return lb_infer_error(c, "axis %lld is out of range for rank %d",
                           (long long)axis, rank);
@@ -132,14 +133,18 @@ lb_status lb_rule_axis(const lb_infer *c, int64_t axis, int rank, int *out) {
   return LB_OK;
 }
 
+int lb_rule_axes_in(const lb_infer *c, int i, lb_dim *out) {
+  int n = lb_infer_ints(c, i, out, LB_MAX_RANK);
+  for (int k = 0; k < n; k++)
+    if (!lb_dim_is_const(out[k])) return -1;
+  return n;
+}
+
 lb_status lb_rule_axes(const lb_infer *c, const lb_dim *axes, int n, int rank,
                        bool *marked) {
   for (int i = 0; i < rank; i++) marked[i] = false;
   for (int i = 0; i < n; i++) {
     int axis;
-    if (!lb_dim_is_const(axes[i]))
-      return lb_infer_error(c, "axes depend on input sizes (%s)",
-                            lb_rule_dim(c, axes[i]));
     LB_TRY(lb_rule_axis(c, axes[i].k, rank, &axis));
     if (marked[axis]) return lb_infer_error(c, "axis %d is named twice", axis);
     marked[axis] = true;

@@ -71,7 +71,9 @@ lb_status lb_rule_type_attr(const lb_infer *c, const char *name, lb_dtype dflt,
 lb_status lb_rule_rank(const lb_infer *c, int i, int lo, int hi);
 // axis in [-rank, rank) to [0, rank).
 lb_status lb_rule_axis(const lb_infer *c, int64_t axis, int rank, int *out);
-// Marks axes out of n; -1, repeated and symbolic axes are errors.
+// Axes in input i, all constant: count, or -1 if not known.
+int lb_rule_axes_in(const lb_infer *c, int i, lb_dim *out);
+// Marks n constant axes; repeated ones are errors.
 lb_status lb_rule_axes(const lb_infer *c, const lb_dim *axes, int n, int rank,
                        bool *marked);
 // True if no values of the symbols make them equal.

@@ -152,7 +152,8 @@ static lb_status check_scale(const lb_infer *c) {
   if (s->rank >= 0)
     LB_TRY(lb_rule_expect(c, 2, "zero point", s->rank, s->dims));
   if (x->rank < 0 || s->rank <= 0) return LB_OK;
-  if (s->rank == 1 && lb_dim_is(s->dims[0], 1)) return LB_OK;
+  bool one = s->rank == 1 && !lb_rule_differ(s->dims[0], lb_dim_const(1));
+  if (one) return LB_OK;
   int axis;
   LB_TRY(lb_rule_axis(c, lb_attr_int(c->node, "axis", 1), x->rank ? x->rank : 1,
                       &axis));

@@ -84,7 +84,7 @@ lb_status lb_shape_pad(lb_infer *c) {
   lb_rule_type(c, 0, x->dtype);
   if (x->rank < 0) return LB_OK;
   lb_dim pads[2 * LB_MAX_RANK], list[LB_MAX_RANK], dims[LB_MAX_RANK];
-  int axes[LB_MAX_RANK], n, count = lb_infer_ints(c, 3, list, LB_MAX_RANK);
+  int axes[LB_MAX_RANK], n, count = lb_rule_axes_in(c, 3, list);
   LB_TRY(
       read_axes(c, lb_rule_has(c, 3) ? list : NULL, count, x->rank, axes, &n));
   int n_pads = lb_infer_ints(c, 1, pads, 2 * LB_MAX_RANK);

@@ -45,7 +45,7 @@ lb_status lb_shape_reduce(lb_infer *c) {
   LB_TRY(lb_rule_takes(c, 1, LB_BIT(I64)));
   lb_rule_type(c, 0, x->dtype);
   lb_dim axes[LB_MAX_RANK];
-  int n = lb_rule_has(c, 1) ? lb_infer_ints(c, 1, axes, LB_MAX_RANK) : 0;
+  int n = lb_rule_has(c, 1) ? lb_rule_axes_in(c, 1, axes) : 0;
   if (x->rank < 0) {
     bool scalar = n == 0 && !idle && !keep;
     if (scalar) lb_rule_set(c, 0, x->dtype, 0, NULL);

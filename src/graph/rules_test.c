@@ -595,6 +595,20 @@ static void if_joins_its_branches(void **state) {
       "If 'If_0': branches yield float32 and int64; they must agree");
 }
 
+static void what_controls_a_body_is_one_element(void **state) {
+  (void)state;
+  fails(
+      "in c float32[]\nin x float32[b]\ny = If(c,x)\nthen(p)\ngives p\n"
+      "else(p)\ngives p\nout y\n",
+      "If 'If_0': the condition must be a single element of bool");
+  fails(
+      "in x float32[b]\nin m int64[2]\nu = Loop(m,_,x)\nbody(i,c,p)\n"
+      "gives c p\nout u\n",
+      "Loop 'Loop_0': the trip count must be a single element of int64");
+  fails("in x float32[b]\nu = Loop(5,_,x)\nbody(i,c,p)\ngives i p\nout u\n",
+        "Loop 'Loop_0': the body's condition must be a single element of bool");
+}
+
 // A Squeeze that cannot run is never reached when its guard holds.
 static void a_branch_that_cannot_run_is_no_failure(void **state) {
   (void)state;
@@ -671,6 +685,7 @@ int main(void) {
       cmocka_unit_test(created_sizes_come_from_contents),
       cmocka_unit_test(data_dependent_outputs_have_no_rank_at_planning),
       cmocka_unit_test(if_joins_its_branches),
+      cmocka_unit_test(what_controls_a_body_is_one_element),
       cmocka_unit_test(a_branch_that_cannot_run_is_no_failure),
       cmocka_unit_test(loop_widens_what_changes),
       cmocka_unit_test(scan_takes_slices_and_stacks_them),

@@ -165,7 +165,7 @@ lb_status lb_shape_squeeze(lb_infer *c) {
   lb_rule_type(c, 0, x->dtype);
   bool gone[LB_MAX_RANK], all = !lb_rule_has(c, 1);
   lb_dim axes[LB_MAX_RANK], dims[LB_MAX_RANK];
-  int n = all ? 0 : lb_infer_ints(c, 1, axes, LB_MAX_RANK), rank = 0;
+  int n = all ? 0 : lb_rule_axes_in(c, 1, axes), rank = 0;
   if (x->rank < 0) return LB_OK;
   if (n < 0) {
     int length = lb_rule_length(c, 1);
@@ -186,12 +186,12 @@ lb_status lb_shape_unsqueeze(lb_infer *c) {
   LB_TRY(lb_rule_takes(c, 1, LB_BIT(I64)));
   lb_rule_type(c, 0, x->dtype);
   lb_dim axes[LB_MAX_RANK], dims[LB_MAX_RANK];
-  int n = lb_infer_ints(c, 1, axes, LB_MAX_RANK);
+  int n = lb_rule_axes_in(c, 1, axes);
   if (n < 0) n = lb_rule_length(c, 1);
   if (x->rank < 0 || n < 0) return LB_OK;
   LB_TRY(lb_rule_max_rank(c, n > LB_MAX_RANK ? n : x->rank + n));
   int rank = x->rank + n;
-  if (lb_infer_ints(c, 1, axes, LB_MAX_RANK) < 0)
+  if (lb_rule_axes_in(c, 1, axes) < 0)
     return lb_rule_unknown(c, 0, x->dtype, rank);
   bool fresh[LB_MAX_RANK];
   LB_TRY(lb_rule_axes(c, axes, n, rank, fresh));
@@ -334,7 +334,7 @@ static lb_status slice_axes(const lb_infer *c, int n, slice *s) {
   bool seen[LB_MAX_RANK];
   for (int i = 0; i < n; i++) axes[i] = lb_dim_const(i);
   if (lb_rule_has(c, 3)) {
-    int given = lb_infer_ints(c, 3, axes, LB_MAX_RANK);
+    int given = lb_rule_axes_in(c, 3, axes);
     if (given < 0) return s->n = -1, LB_OK;
     if (given != n) return lb_infer_error(c, "%d axes for %d starts", given, n);
   }
