@@ -27,7 +27,8 @@ static inline void NAME(save)(S *c, int64_t w, V lo, V hi) {
     memcpy(c, t, (size_t)w * sizeof(T));
 }
 
-#define SPLAT(x) ((V){0} + (x))
+// Less zero, not plus: -0 must stay what it is.
+#define SPLAT(x) ((x) - (V){0})
 #define STEP(r)                            \
   do {                                     \
     V x_ = SPLAT((T)a[(r)*row + k * col]); \
