@@ -370,9 +370,15 @@ static void causal_task(void *user, int64_t begin, int64_t end, int worker) {
   }
 }
 
-static lb_status causal_optional(lb_host_call *c, int i, const lb_f32 **out) {
+static lb_status causal_optional(lb_host_call *c, int i, int64_t count,
+                                 const lb_f32 **out) {
   lb_tensor t = {0};
-  if (lb_host_given(c, i)) LB_TRY(lb_host_dense(c, &c->in[i], LB_F32, &t));
+  if (lb_host_given(c, i)) {
+    if (lb_tensor_count(&c->in[i]) != count)
+      return lb_error(LB_INVALID, "input %d has %lld elements, not %lld", i,
+                      (long long)lb_tensor_count(&c->in[i]), (long long)count);
+    LB_TRY(lb_host_dense(c, &c->in[i], LB_F32, &t));
+  }
   *out = t.data;
   return LB_OK;
 }
@@ -398,9 +404,13 @@ lb_status lb_host_CausalConvWithState(lb_host_call *c) {
   };
   if (!v.silu && strcmp(act, "none"))
     return lb_error(LB_INVALID, "activation '%s' is not known", act);
-  if (v.taps < 1) return lb_error(LB_INVALID, "a kernel of no taps");
-  LB_TRY(causal_optional(c, 2, &v.bias));
-  LB_TRY(causal_optional(c, 3, &v.past));
+  int64_t past;
+  if (v.taps < 1 || weights.dims[0] != v.channels || weights.dims[1] != 1 ||
+      __builtin_mul_overflow(x.dims[0] * v.channels, v.taps - 1, &past))
+    return lb_error(LB_INVALID, "the weights must be [%lld, 1, taps]",
+                    (long long)v.channels);
+  LB_TRY(causal_optional(c, 2, v.channels, &v.bias));
+  LB_TRY(causal_optional(c, 3, past, &v.past));
   lb_pool_for(c->pool, x.dims[0] * x.dims[1], 16, causal_task, &v);
   LB_TRY(lb_work_done(c, 0, &y));
   return wanted ? lb_work_done(c, 1, &state) : LB_OK;

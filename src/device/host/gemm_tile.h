@@ -105,7 +105,7 @@ static void NAME(panel)(const lb_gemm *g, int64_t i0, int64_t i1, int64_t k0,
     S *c = (S *)g->c + i * g->c_row + j0 + j;
     for (; i + 4 <= i1; i += 4, a += 4 * g->a_row, c += 4 * g->c_row)
       NAME(rows4)
-      (a, g->a_row, g->a_col, kn, panel + j, k0 == 0, c, g->c_row, w);
+    (a, g->a_row, g->a_col, kn, panel + j, k0 == 0, c, g->c_row, w);
     for (; i < i1; i++, a += g->a_row, c += g->c_row)
       NAME(rows1)(a, g->a_col, kn, panel + j, k0 == 0, c, w);
   }

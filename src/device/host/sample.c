@@ -172,8 +172,10 @@ lb_status lb_host_GridSample(lb_host_call *c) {
   LB_TRY(grid_modes(c, &g));
   if (lb_tensor_count(out) == 0) return LB_OK;
   if (g.n < 1 || c->in[1].rank != in->rank ||
-      c->in[1].dims[in->rank - 1] != g.n)
-    return lb_error(LB_INVALID, "the grid must have %d coordinates a point",
+      c->in[1].dims[in->rank - 1] != g.n || c->in[1].dims[0] != in->dims[0])
+    return lb_error(LB_INVALID,
+                    "the grid must have %d coordinates a point "
+                    "and one part an image",
                     g.n);
   memcpy(g.dims, in->dims + 2, (size_t)g.n * sizeof *g.dims);
   g.plane = lb_product(g.n, g.dims);
