@@ -16,7 +16,7 @@ static fixture begin(void) {
 }
 
 static void build(fixture *f, const lb_tensor *in, const bool *wanted) {
-  ok(lb_program_init(&f->program, f->g));
+  ok(lb_program_init(&f->program, f->g, 0));
   ok(lb_plan_first(&f->program, f->g->main, in, wanted, &f->plan));
 }
 

@@ -133,8 +133,10 @@ static lb_status infer(lb_planner *p, const lb_node *n,
   return lb_infer_node(&c);
 }
 
-static lb_status tensor_of(const lb_node *n, const lb_vinfo *info,
-                           lb_tensor *out) {
+// A value past the limit is refused even where it would be a view of less:
+// whatever reads it would walk all of it.
+static lb_status tensor_of(const lb_planner *p, const lb_node *n,
+                           const lb_vinfo *info, lb_tensor *out) {
   *out = (lb_tensor){.dtype = info->dtype, .rank = info->rank};
   bool known = info->rank >= 0 && info->dtype != LB_NONE;
   for (int i = 0; known && i < info->rank; i++) {
@@ -146,6 +148,13 @@ static lb_status tensor_of(const lb_node *n, const lb_vinfo *info,
     return lb_error(LB_INTERNAL, "%s: its shape rule left a dim open",
                     lb_node_label(n, label, sizeof label));
   lb_tensor_dense(out);
+  size_t limit = p->prog->limit;
+  if (limit && lb_tensor_bytes(out) > limit)
+    return lb_error(LB_OOM,
+                    "%s: an output of %zu bytes is over the memory limit of "
+                    "%zu",
+                    lb_node_label(n, label, sizeof label), lb_tensor_bytes(out),
+                    limit);
   return LB_OK;
 }
 
@@ -263,7 +272,7 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
     return emit_dynamic(p, step, out_info);
   }
   for (uint32_t i = 0; i < n->n_out; i++)
-    if (n->out[i]) LB_TRY(tensor_of(n, &out_info[i], &out[i]));
+    if (n->out[i]) LB_TRY(tensor_of(p, n, &out_info[i], &out[i]));
   if (is_computable(n, in, out)) return compute_now(p, n, in, out);
   bool done;
   LB_TRY(try_view(p, n, in, in_info, out, &done));

@@ -90,13 +90,13 @@ static void visit(walk *w, const lb_region *r, bool seed) {
   }
 }
 
-lb_status lb_program_init(lb_program *p, const lb_graph *g) {
+lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit) {
   size_t n = g->n_values ? g->n_values : 1;
   walk w = {.deciding = calloc(n, sizeof(*w.deciding)),
             .stack = calloc(n, sizeof(*w.stack)),
             .owner = calloc(n, sizeof(*w.owner)),
             .slot = calloc(n, sizeof(*w.slot))};
-  *p = (lb_program){.graph = g, .deciding = w.deciding};
+  *p = (lb_program){.graph = g, .deciding = w.deciding, .limit = limit};
   bool ok = w.deciding && w.stack && w.owner && w.slot;
   if (ok) {
     visit(&w, g->main, false);

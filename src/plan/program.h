@@ -19,9 +19,10 @@ typedef enum lb_deciding {
 typedef struct lb_program {
   const lb_graph *graph;  // borrowed
   uint8_t *deciding;      // owned; by value id: lb_deciding
+  size_t limit;           // bytes of one value, views too; 0: none
 } lb_program;
 
-lb_status lb_program_init(lb_program *p, const lb_graph *g);
+lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit);
 void lb_program_fini(lb_program *p);
 
 // True if the contents of this region parameter belong into a signature when

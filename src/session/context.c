@@ -9,7 +9,8 @@ lb_status lb_context_new(const lb_alloc *alloc, size_t limit,
   lb_context *c = *out = calloc(1, sizeof *c);
   if (!c) return lb_oom();
   c->alloc = alloc;
-  c->limit = limit;
+  c->own_budget.limit = limit;
+  c->budget = &c->own_budget;
   lb_arena_init(&c->scratch, 16 << 10);
   lb_arena_init(&c->keys, 4 << 10);
   return LB_OK;
@@ -30,17 +31,19 @@ void lb_context_free(lb_context *c) {
 }
 
 lb_status lb_context_inner(lb_context *c, lb_context **out) {
-  if (!c->inner) LB_TRY(lb_context_new(c->alloc, c->limit, &c->inner));
+  if (!c->inner) LB_TRY(lb_context_new(c->alloc, 0, &c->inner));
+  c->inner->budget = c->budget;
   *out = c->inner;
   return LB_OK;
 }
 
-static lb_status check_limit(const lb_context *c, size_t arena, size_t own) {
-  if (!c->limit || (arena <= c->limit && own <= c->limit - arena)) return LB_OK;
+lb_status lb_budget_check(const lb_budget *b, size_t bytes) {
+  size_t used = b->kept + b->outputs;
+  if (!b->limit || (used <= b->limit && bytes <= b->limit - used)) return LB_OK;
   return lb_error(LB_OOM,
-                  "this run needs %zu bytes for values, more than the memory "
-                  "limit of %zu",
-                  arena + own, c->limit);
+                  "this run has %zu bytes of values and needs %zu more, over "
+                  "the memory limit of %zu",
+                  used, bytes, b->limit);
 }
 
 static lb_status no_memory(size_t bytes) {
@@ -49,12 +52,13 @@ static lb_status no_memory(size_t bytes) {
 }
 
 lb_status lb_context_arena(lb_context *c, size_t bytes) {
-  LB_TRY(check_limit(c, bytes, c->own_bytes));
   if (bytes <= c->arena_cap) return LB_OK;
+  LB_TRY(lb_budget_check(c->budget, bytes - c->arena_cap));
   void *p = lb_alloc_get(c->alloc, bytes);
   if (!p) return no_memory(bytes);
   if (c->arena) memcpy(p, c->arena, c->arena_cap);
   lb_alloc_put(c->alloc, c->arena);
+  c->budget->kept += bytes - c->arena_cap;
   c->arena = p;
   c->arena_cap = bytes;
   return LB_OK;
@@ -77,12 +81,12 @@ lb_status lb_context_own(lb_context *c, uint32_t i, const lb_tensor *t,
   void *data = o->tensor.data;
   if (!data || bytes > o->cap) {
     size_t cap = bytes > SIZE_MAX - spare ? bytes : bytes + spare;
-    LB_TRY(check_limit(c, c->arena_cap, c->own_bytes - o->cap + cap));
+    LB_TRY(lb_budget_check(c->budget, cap - o->cap));
     void *p = lb_alloc_get(c->alloc, cap);
     if (!p) return no_memory(cap);
     if (data) memcpy(p, data, old < bytes ? old : bytes);
     lb_alloc_put(c->alloc, data);
-    c->own_bytes += cap - o->cap;
+    c->budget->kept += cap - o->cap;
     o->cap = cap;
     data = p;
   }

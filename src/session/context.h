@@ -14,16 +14,23 @@ typedef struct lb_own {  // a buffer sized while running
   size_t cap;
 } lb_own;
 
+// Bytes that one run takes for values, bodies of loops included.
+typedef struct lb_budget {
+  size_t limit;    // 0: none
+  size_t kept;     // arenas and own buffers; they stay for the next run
+  size_t outputs;  // handed to the caller when the run ends
+} lb_budget;
+
 typedef struct lb_context {
   struct lb_context *next;   // in the free list
   struct lb_context *inner;  // owned; NULL until a body runs
   const lb_alloc *alloc;     // borrowed
-  size_t limit;              // bytes for arena and own buffers; 0: none
-  void *arena;               // owned
+  lb_budget *budget;         // the outermost context's
+  lb_budget own_budget;
+  void *arena;  // owned
   size_t arena_cap;
   lb_own *own;  // owned, with their data
   uint32_t n_own;
-  size_t own_bytes;
   uint64_t seed;     // for random operators; grows with each step
   lb_arena scratch;  // emptied after each step
   lb_arena keys;     // signatures and facts; emptied after each run
@@ -32,6 +39,9 @@ typedef struct lb_context {
 lb_status lb_context_new(const lb_alloc *alloc, size_t limit, lb_context **out);
 void lb_context_free(lb_context *c);  // NULL is fine; inner ones too
 lb_status lb_context_inner(lb_context *c, lb_context **out);
+
+// LB_OOM if `bytes` more would exceed the limit.
+lb_status lb_budget_check(const lb_budget *b, size_t bytes);
 
 // At least `bytes` of arena; what is there moves along.
 lb_status lb_context_arena(lb_context *c, size_t bytes);

@@ -55,8 +55,10 @@ static lb_status begin(turns *t) {
 
 static void end(turns *t) {
   for (int k = 0; k < 2; k++)
-    for (uint32_t i = 0; t->sets[k] && i < t->body->n_results; i++)
+    for (uint32_t i = 0; t->sets[k] && i < t->body->n_results; i++) {
+      t->c->budget->outputs -= t->sets[k][i].cap;
       lb_output_free(t->s, &t->sets[k][i]);
+    }
   t->c->seed = t->inner ? t->inner->seed : t->c->seed;
 }
 

@@ -136,7 +136,7 @@ static lb_status run_stage(frame *f, const lb_plan *plan) {
   LB_TRY(lb_context_arena(f->c, plan->arena_bytes));
   LB_TRY(lb_context_owns(f->c, plan->n_own));
   for (uint32_t i = 0; i < plan->n_binds; i++)
-    LB_TRY(lb_output_hold(f->s, &f->out[plan->binds[i].result],
+    LB_TRY(lb_output_hold(f->s, f->c->budget, &f->out[plan->binds[i].result],
                           &plan->binds[i].tensor));
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     lb_status st = run_step(f, &plan->steps[i]);
@@ -216,15 +216,17 @@ lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
   return st;
 }
 
-lb_status lb_output_hold(const lb_session *s, lb_output *o,
+lb_status lb_output_hold(const lb_session *s, lb_budget *b, lb_output *o,
                          const lb_tensor *t) {
   size_t bytes = lb_tensor_bytes(t);
   bool mine = !o->data || o->owned;
   if (mine && (!o->data || bytes > o->cap)) {
+    LB_TRY(lb_budget_check(b, bytes - o->cap));
     void *p = lb_alloc_get(s->options.alloc, bytes);
     if (!p)
       return lb_error(LB_OOM, "out of memory: %zu bytes for an output", bytes);
     lb_alloc_put(s->options.alloc, o->data);
+    b->outputs += bytes - o->cap;
     *o = (lb_output){.wanted = true, .owned = true, .data = p, .cap = bytes};
   }
   char dims[128];

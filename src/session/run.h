@@ -28,6 +28,7 @@ lb_status lb_run_loop(lb_session *s, lb_context *c, const lb_step *step,
                       const lb_tensor *in);
 
 // Makes `o` hold a tensor like t, with memory for it.
-lb_status lb_output_hold(const lb_session *s, lb_output *o, const lb_tensor *t);
+lb_status lb_output_hold(const lb_session *s, lb_budget *b, lb_output *o,
+                         const lb_tensor *t);
 
 #endif

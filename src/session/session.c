@@ -18,7 +18,7 @@ static lb_status prepare(lb_session *s) {
   LB_TRY(lb_graph_optimize(s->graph, &passes));
   LB_TRY(lb_infer_graph(s->graph));
   LB_TRY(lb_graph_verify(s->graph));
-  return lb_program_init(&s->program, s->graph);
+  return lb_program_init(&s->program, s->graph, s->options.memory_limit);
 }
 
 lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
@@ -71,6 +71,7 @@ static lb_status take_context(lb_session *s, lb_context **out) {
   if (!c)
     LB_TRY(lb_context_new(s->options.alloc, s->options.memory_limit, out));
   (*out)->seed = seed << 32;
+  (*out)->budget->outputs = 0;
   return LB_OK;
 }
 
@@ -107,8 +108,7 @@ void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
   out->runs = s->runs;
   for (const lb_context *c = s->idle; c; c = c->next) {
     out->contexts++;
-    for (const lb_context *i = c; i; i = i->inner)
-      out->arena_bytes += i->arena_cap + i->own_bytes;
+    out->arena_bytes += c->budget->kept;
   }
   pthread_mutex_unlock(&s->lock);
   pthread_mutex_lock(&s->plans.lock);

@@ -9,7 +9,7 @@
 
 #define TAIL 32
 #define MAX_INPUTS 16
-#define MAX_BYTES (1 << 16)
+#define MAX_BYTES (1 << 14)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__asan_default_options(void);
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size < TAIL) return 0;
   source s = {data + size - TAIL, TAIL, 0};
   limber_session_options options = LIMBER_SESSION_OPTIONS_INIT;
-  options.memory_limit = 16 << 20;
+  options.memory_limit = 128 << 10;
   options.loop_limit = 20;
   limber_session *session;
   if (limber_session_open_memory(runtime, data, size, &options,
