@@ -1,0 +1,333 @@
+// api/api_test.c -- the public functions, as a program would use them.
+#include <limber/limber.h>
+#include <pthread.h>
+
+#include "onnx/model_test.h"
+
+// -- a model: sum = x + y, twice = sum + sum, all float32[n,3]
+// -----------------
+
+static pb add_model(const char *declared) {
+  pb g = {0};
+  pb_msg(&g, 1, pb_node("Add", "first", "x,y", "sum"));
+  pb_msg(&g, 1, pb_node("Add", "second", "sum,sum", "twice"));
+  pb_str(&g, 2, "adds");
+  pb_msg(&g, 11, pb_value("x", T_FLOAT, "n,3"));
+  pb_msg(&g, 11, pb_value("y", T_FLOAT, "n,3"));
+  pb_msg(&g, 12, pb_value("sum", T_FLOAT, declared));
+  pb_msg(&g, 12, pb_value("twice", T_FLOAT, "n,3"));
+  return pb_model(g, 17);
+}
+
+typedef struct fixture {
+  pb model;
+  limber_runtime *runtime;
+  limber_session *session;
+  char log[1024];
+  int live, most;  // tensors of the allocator
+} fixture;
+
+static void keep_line(void *user, int level, const char *line) {
+  fixture *f = user;
+  size_t n = strlen(f->log);
+  snprintf(f->log + n, sizeof f->log - n, "%d %s\n", level, line);
+}
+
+static void *count_alloc(void *user, size_t size, size_t align) {
+  fixture *f = user;
+  void *p = NULL;
+  if (posix_memalign(&p, align, size)) return NULL;
+  if (++f->live > f->most) f->most = f->live;
+  return p;
+}
+
+static void count_free(void *user, void *p) {
+  ((fixture *)user)->live--;
+  free(p);
+}
+
+static int open_declared(void **state, const char *declared) {
+  fixture *f = calloc(1, sizeof *f);
+  *state = f;
+  f->model = add_model(declared);
+  limber_allocator memory = {count_alloc, count_free, f};
+  limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
+  o.threads = 2;
+  o.log = keep_line;
+  o.log_user = f;
+  o.log_level = LIMBER_LOG_WARN;
+  o.allocator = &memory;
+  return limber_runtime_create(&o, &f->runtime) ||
+         limber_session_open_memory(f->runtime, f->model.b.data, f->model.b.len,
+                                    NULL, &f->session);
+}
+
+static int set_up(void **state) { return open_declared(state, "n,3"); }
+static int set_up_wrong(void **state) { return open_declared(state, "5,3"); }
+
+static int tear_down(void **state) {
+  fixture *f = *state;
+  limber_session_close(f->session);
+  assert_int_equal(f->live, 0);
+  limber_runtime_destroy(f->runtime);
+  lb_strbuf_fini(&f->model.b);
+  free(f);
+  return 0;
+}
+
+static float ones[6] = {1, 1, 1, 1, 1, 1};
+
+static limber_tensor input(const char *name, int64_t n) {
+  return (limber_tensor){.name = name,
+                         .dtype = LIMBER_F32,
+                         .rank = 2,
+                         .dims = {n, 3},
+                         .data = ones,
+                         .bytes = sizeof ones};
+}
+
+static void refused(limber_status got, limber_status want,
+                    const char *message) {
+  assert_int_equal(got, want);
+  assert_string_equal(limber_last_error(), message);
+}
+
+// -- running -----------------------------------------------------------------
+
+static void inputs_and_outputs_are_found_by_name_or_position(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
+  limber_tensor named[2] = {input("y", 2), input("x", 2)};
+  limber_tensor out[2] = {{.name = "twice"}, {.name = "sum"}}, first = {0};
+  assert_int_equal(limber_session_run(f->session, in, 2, out, 2), LIMBER_OK);
+  assert_true(((float *)out[0].data)[5] == 4);
+  assert_true(((float *)out[1].data)[5] == 2);
+  assert_int_equal(limber_session_run(f->session, named, 2, &first, 1),
+                   LIMBER_OK);
+  assert_true(((float *)first.data)[0] == 2);
+  assert_int_equal(first.rank, 2);
+  assert_int_equal(first.dims[0], 2);
+  assert_int_equal(first.bytes, 24);
+  limber_tensor_free(&out[0]);
+  limber_tensor_free(&out[1]);
+  limber_tensor_free(&first);
+  limber_tensor_free(&first);  // once more does nothing
+}
+
+static void outputs_land_in_the_callers_memory(void **state) {
+  fixture *f = *state;
+  float room[8] = {0};
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
+  limber_tensor out = {.name = "sum", .data = room, .bytes = sizeof room};
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  assert_ptr_equal(out.data, room);
+  assert_null(out.owner);
+  assert_int_equal(out.bytes, 24);
+  assert_true(room[5] == 2 && room[6] == 0);
+  out.bytes = 23;
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1),
+                   LIMBER_INVALID);
+  assert_non_null(strstr(limber_last_error(), "24 bytes"));
+  limber_tensor_free(&out);  // not Limber's: nothing happens
+}
+
+static void outputs_outlive_the_session(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input(NULL, 1), input(NULL, 1)}, out = {0};
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  limber_session_close(f->session);
+  f->session = NULL;
+  assert_true(((float *)out.data)[2] == 2);
+  assert_true(f->most > 0);
+  limber_tensor_free(&out);
+}
+
+static void inputs_without_elements_need_no_memory(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input(NULL, 0), input(NULL, 0)}, out = {0};
+  in[0].data = in[1].data = NULL;
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  assert_int_equal(out.dims[0], 0);
+  assert_int_equal(out.dims[1], 3);
+  limber_tensor_free(&out);
+}
+
+// -- mistakes ----------------------------------------------------------------
+
+static void wrong_inputs_are_told_exactly(void **state) {
+  limber_session *s = ((fixture *)*state)->session;
+  limber_tensor out = {0};
+  limber_tensor in[3] = {input("x", 2), input("x", 2), input(NULL, 2)};
+  refused(limber_session_run(s, in, 1, &out, 1), LIMBER_INVALID,
+          "missing input 'y' (float32[n,3])");
+  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+          "input 'x' was given twice");
+  in[1] = input("y", 2);
+  refused(limber_session_run(s, in, 3, &out, 1), LIMBER_INVALID,
+          "input 2 was given by position, but the model has only 2");
+  in[1] = input("z", 2);
+  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+          "the model has no input 'z'; its inputs are 'x', 'y'");
+  in[1] = input("y", 2);
+  in[1].bytes = 23;
+  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+          "input 'y': float32[2,3] takes 24 bytes, data has 23");
+  in[1].data = NULL;
+  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+          "input 'y': data is NULL, and dims ask for 24 bytes");
+  in[1] = input("y", 2);
+  in[1].rank = 13;
+  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+          "input 'y': rank 13 is not in 0 to 12");
+  in[1] = input("y", 2);
+  in[1].dtype = (limber_dtype)99;
+  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+          "input 'y': 99 is not a dtype");
+  in[1] = input("y", -2);
+  assert_int_equal(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID);
+  in[1] = input("y", INT64_MAX);
+  assert_int_equal(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID);
+}
+
+static void wrong_outputs_are_told_exactly(void **state) {
+  limber_session *s = ((fixture *)*state)->session;
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
+  limber_tensor out[3] = {{.name = "z"}};
+  refused(limber_session_run(s, in, 2, out, 1), LIMBER_INVALID,
+          "the model has no output 'z'; its outputs are 'sum', 'twice'");
+  out[0].name = out[1].name = "sum";
+  refused(limber_session_run(s, in, 2, out, 2), LIMBER_INVALID,
+          "output 'sum' was asked for twice");
+  refused(limber_session_run(s, in, 2, out, 3), LIMBER_INVALID,
+          "the model has 2 outputs, 3 were asked for");
+}
+
+static void bad_options_are_refused(void **state) {
+  (void)state;
+  limber_runtime *r;
+  limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
+  o.threads = -1;
+  refused(limber_runtime_create(&o, &r), LIMBER_INVALID,
+          "threads: -1 is not in 0 to 1024");
+  assert_null(r);
+  o = (limber_runtime_options){0};
+  assert_int_equal(limber_runtime_create(&o, &r), LIMBER_INVALID);
+  limber_session *s;
+  limber_session_options how = LIMBER_SESSION_OPTIONS_INIT;
+  how.optimize = 7;
+  assert_int_equal(limber_session_open_memory(NULL, "", 0, &how, &s),
+                   LIMBER_INVALID);
+  assert_null(s);
+}
+
+static void what_is_no_model_is_refused(void **state) {
+  (void)state;
+  limber_session *s;
+  limber_survey *survey;
+  assert_int_equal(limber_session_open_memory(NULL, NULL, 0, NULL, &s),
+                   LIMBER_INVALID);
+  assert_int_equal(limber_session_open(NULL, "/none.onnx", NULL, &s),
+                   LIMBER_IO);
+  assert_non_null(strstr(limber_last_error(), "/none.onnx"));
+  assert_int_equal(limber_survey_open("/none.onnx", &survey), LIMBER_IO);
+  assert_null(survey);
+}
+
+static void *fail_elsewhere(void *text) {
+  limber_session *s;
+  strcpy(text, limber_last_error());
+  limber_session_open(NULL, "/elsewhere.onnx", NULL, &s);
+  return NULL;
+}
+
+static void each_thread_has_its_own_error(void **state) {
+  (void)state;
+  limber_session *s;
+  pthread_t other;
+  char before[4096];
+  limber_session_open(NULL, "/here.onnx", NULL, &s);
+  assert_int_equal(pthread_create(&other, NULL, fail_elsewhere, before), 0);
+  pthread_join(other, NULL);
+  assert_string_equal(before, "");
+  assert_non_null(strstr(limber_last_error(), "/here.onnx"));
+}
+
+// -- asking ------------------------------------------------------------------
+
+static void a_session_describes_its_model(void **state) {
+  fixture *f = *state;
+  const limber_value_info *infos;
+  assert_int_equal(limber_session_inputs(f->session, &infos), 2);
+  assert_string_equal(infos[1].name, "y");
+  assert_int_equal(infos[1].dtype, LIMBER_F32);
+  assert_int_equal(infos[1].rank, 2);
+  assert_string_equal(infos[1].dims[0], "n");
+  assert_string_equal(infos[1].dims[1], "3");
+  assert_int_equal(limber_session_outputs(f->session, &infos), 2);
+  assert_string_equal(infos[1].name, "twice");
+  limber_model_info m = {.size = sizeof m};
+  assert_int_equal(limber_session_model(f->session, &m), LIMBER_OK);
+  assert_string_equal(m.graph_name, "adds");
+  assert_int_equal(m.opset, 17);
+  assert_int_equal(m.nodes, 2);
+  char *text;
+  assert_int_equal(limber_session_dump(f->session, &text), LIMBER_OK);
+  assert_non_null(strstr(text, "Add"));
+  limber_string_free(text);
+}
+
+static void a_wrong_declared_dim_is_one_warning(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+    limber_tensor_free(&out);
+  }
+  assert_string_equal(f->log,
+                      "2 output 'sum': dim 0 is declared as 5, but is 2\n");
+}
+
+static void runs_and_plans_are_counted(void **state) {
+  fixture *f = *state;
+  for (int64_t n = 1; n <= 2; n++) {
+    for (int i = 0; i < 3; i++) {
+      limber_tensor in[2] = {input(NULL, n), input(NULL, n)}, out = {0};
+      assert_int_equal(limber_session_run(f->session, in, 2, &out, 1),
+                       LIMBER_OK);
+      limber_tensor_free(&out);
+    }
+  }
+  limber_stats s = {.size = sizeof s};
+  assert_int_equal(limber_session_stats(f->session, &s), LIMBER_OK);
+  assert_int_equal(s.runs, 6);
+  assert_int_equal(s.plans_built, 2);
+  s.size = 0;
+  assert_int_equal(limber_session_stats(f->session, &s), LIMBER_INVALID);
+}
+
+static void a_runtime_has_the_threads_asked_for(void **state) {
+  assert_int_equal(limber_runtime_threads(((fixture *)*state)->runtime), 2);
+  assert_true(limber_runtime_threads(NULL) >= 1);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(inputs_and_outputs_are_found_by_name_or_position),
+      TEST(outputs_land_in_the_callers_memory),
+      TEST(outputs_outlive_the_session),
+      TEST(inputs_without_elements_need_no_memory),
+      TEST(wrong_inputs_are_told_exactly),
+      TEST(wrong_outputs_are_told_exactly),
+      cmocka_unit_test(bad_options_are_refused),
+      cmocka_unit_test(what_is_no_model_is_refused),
+      cmocka_unit_test(each_thread_has_its_own_error),
+      TEST(a_session_describes_its_model),
+      cmocka_unit_test_setup_teardown(a_wrong_declared_dim_is_one_warning,
+                                      set_up_wrong, tear_down),
+      TEST(runs_and_plans_are_counted),
+      TEST(a_runtime_has_the_threads_asked_for),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
