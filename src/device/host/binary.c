@@ -199,15 +199,19 @@ LB_NUMBERS(TEST, LessOrEqual, x <= y)
 OPERATOR(LessOrEqual, LB_NUMBERS)
 
 #define WHERE(S)                                                           \
-  static void where_##S(const void *user, int64_t n, char *const *p,       \
-                        const int64_t *step) {                             \
+  static inline void where_##S##_at(const void *user, int64_t n,           \
+                                    char *const *p, const int64_t *step) { \
     (void)user;                                                            \
+    char *to = p[0];                                                       \
+    const char *given = p[1], *yes = p[2], *no = p[3];                     \
     for (int64_t i = 0; i < n; i++) {                                      \
-      const S x = *(const S *)(p[2] + i * step[2]);                        \
-      const S y = *(const S *)(p[3] + i * step[3]);                        \
-      *(S *)(p[0] + i * step[0]) = *(lb_u8 *)(p[1] + i * step[1]) ? x : y; \
+      const S x = *(const S *)(yes + i * step[2]);                         \
+      const S y = *(const S *)(no + i * step[3]);                          \
+      *(S *)(to + i * step[0]) =                                           \
+          *(const lb_u8 *)(given + i * step[1]) ? x : y;                   \
     }                                                                      \
-  }
+  }                                                                        \
+  LB_DENSE_ROW(where_##S, sizeof(S), 1, sizeof(S), sizeof(S))
 WHERE(lb_u8)
 WHERE(lb_u16)
 WHERE(lb_u32)
@@ -227,16 +231,19 @@ lb_status lb_host_Where(lb_host_call *c) {
 // -- any number of inputs ----------------------------------------------------
 
 // to = to op from. Halves come here as float.
-#define FOLD(id, S, T, load, store, Name, ...)                          \
-  ELEMENT(id, T, Name, T, __VA_ARGS__)                                  \
-  static void Name##_##id(const void *user, int64_t n, char *const *p,  \
-                          const int64_t *step) {                        \
-    (void)user;                                                         \
-    for (int64_t i = 0; i < n; i++) {                                   \
-      S *to = (S *)(p[0] + i * step[0]);                                \
-      *to = Name##_##id##_of(*to, *(const S *)(p[1] + i * step[1]), 0); \
-    }                                                                   \
-  }
+#define FOLD(id, S, T, load, store, Name, ...)                               \
+  ELEMENT(id, T, Name, T, __VA_ARGS__)                                       \
+  static inline void Name##_##id##_at(const void *user, int64_t n,           \
+                                      char *const *p, const int64_t *step) { \
+    (void)user;                                                              \
+    char *acc = p[0];                                                        \
+    const char *from = p[1];                                                 \
+    for (int64_t i = 0; i < n; i++) {                                        \
+      S *to = (S *)(acc + i * step[0]);                                      \
+      *to = Name##_##id##_of(*to, *(const S *)(from + i * step[1]), 0);      \
+    }                                                                        \
+  }                                                                          \
+  LB_DENSE_ROW(Name##_##id, sizeof(S), sizeof(S))
 
 #define WIDE_NUMBERS(X, ...)     \
   LB_WIDE_FLOATS(X, __VA_ARGS__) \

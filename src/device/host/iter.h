@@ -9,6 +9,8 @@
 #ifndef LB_DEVICE_HOST_ITER_H
 #define LB_DEVICE_HOST_ITER_H
 
+#include <string.h>
+
 #include "device/host/host.h"
 
 #define LB_ITER_MAX 6
@@ -27,6 +29,19 @@ typedef struct lb_iter {
 
 typedef void lb_row_fn(const void *user, int64_t n, char *const *p,
                        const int64_t *step);
+
+// Makes the row function `name` of `name_at`, an inline one of the same
+// parameters: once more for the steps given, so that the compiler may
+// vectorise the loop for these.
+#define LB_DENSE_ROW(name, ...)                                 \
+  static void name(const void *user, int64_t n, char *const *p, \
+                   const int64_t *step) {                       \
+    static const int64_t dense[] = {__VA_ARGS__};               \
+    if (memcmp(step, dense, sizeof dense) == 0)                 \
+      name##_at(user, n, p, dense);                             \
+    else                                                        \
+      name##_at(user, n, p, step);                              \
+  }
 
 // Operand 0 sets the dims; the others broadcast to them as in ONNX.
 void lb_iter_init(lb_iter *it, int n, const lb_tensor *const *operands);

@@ -198,20 +198,23 @@ typedef struct clip_args {
 } clip_args;
 
 // Where lo > hi, all becomes hi.
-#define CLIP(id, S, T, load, store, ...)                             \
-  static void clip_##id(const void *user, int64_t n, char *const *p, \
-                        const int64_t *step) {                       \
-    const clip_args *arg = user;                                     \
-    const T lo = arg->lo ? load(*(const S *)arg->lo) : 0;            \
-    const T hi = arg->hi ? load(*(const S *)arg->hi) : 0;            \
-    const bool low = arg->lo, high = arg->hi;                        \
-    for (int64_t i = 0; i < n; i++) {                                \
-      T x = load(*(const S *)(p[1] + i * step[1]));                  \
-      x = low && x < lo ? lo : x;                                    \
-      x = high && x > hi ? hi : x;                                   \
-      *(S *)(p[0] + i * step[0]) = store(x);                         \
-    }                                                                \
-  }
+#define CLIP(id, S, T, load, store, ...)                                   \
+  static inline void clip_##id##_at(const void *user, int64_t n,           \
+                                    char *const *p, const int64_t *step) { \
+    const clip_args *arg = user;                                           \
+    const T lo = arg->lo ? load(*(const S *)arg->lo) : 0;                  \
+    const T hi = arg->hi ? load(*(const S *)arg->hi) : 0;                  \
+    const bool low = arg->lo, high = arg->hi;                              \
+    const char *from = p[1];                                               \
+    char *to = p[0];                                                       \
+    for (int64_t i = 0; i < n; i++) {                                      \
+      T x = load(*(const S *)(from + i * step[1]));                        \
+      x = low && x < lo ? lo : x;                                          \
+      x = high && x > hi ? hi : x;                                         \
+      *(S *)(to + i * step[0]) = store(x);                                 \
+    }                                                                      \
+  }                                                                        \
+  LB_DENSE_ROW(clip_##id, sizeof(S), sizeof(S))
 LB_NUMBERS(CLIP, )
 
 static lb_status bound(const lb_host_call *c, uint32_t i, const void **out) {
