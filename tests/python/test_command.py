@@ -1,0 +1,157 @@
+"""The `limber` command: what it prints, and its exit codes."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import ROOT, add_model, make_model
+
+PROGRAM = ROOT / "build" / "limber"
+OK, BAD, USAGE, UNSUPPORTED = 0, 1, 2, 3
+
+
+def limber(*arguments, code=OK):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == OK else done.stderr
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "add.onnx"
+    path.write_bytes(add_model())
+    return path
+
+
+@pytest.fixture
+def strange(tmp_path):
+    """A model with an operator nobody has."""
+    path = tmp_path / "strange.onnx"
+    path.write_bytes(make_model(
+        [helper.make_node("Wonder", ["x"], ["y"]),
+         helper.make_node("Neg", ["y"], ["z"])],
+        {"x": (TensorProto.FLOAT, [1])},
+        {"z": (TensorProto.FLOAT, [1])}).SerializeToString())
+    return path
+
+
+RANDOM = ["--input", "a=random:f32[2,3]", "--input", "b=zeros:f32[2,3]"]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"],
+                                   ["inspect", "--help"]])
+def test_help_is_printed(words):
+    assert limber(*words).startswith("usage: limber")
+
+
+def test_version_is_printed():
+    assert limber("--version").startswith("limber 0.")
+
+
+@pytest.mark.parametrize("words", [
+    [], ["fly"], ["run"], ["inspect"], ["run", "a", "b"], ["run", "--wonder"],
+    ["run", "m", "--threads", "0"], ["run", "m", "--repeat", "x"],
+    ["run", "m", "--optimize", "maybe"], ["inspect", "m", "--wonder"]])
+def test_wrong_usage_is_exit_code_2(words):
+    limber(*words, code=USAGE)
+
+
+def test_a_wrong_input_form_is_exit_code_2(model):
+    assert "not of the form" in limber(
+        "run", model, "--input", "a=random:f32", code=USAGE)
+
+
+def test_run_prints_a_line_for_each_output(model):
+    lines = limber("run", model, *RANDOM).splitlines()
+    assert lines[0].startswith("sum  float32[2,3]  min ")
+    assert lines[1].startswith("twice  float32[2,3]  min ")
+    assert lines[2].startswith("load ")
+
+
+def test_run_prints_json(model):
+    found = json.loads(limber("run", model, *RANDOM, "--json", "--repeat", "3",
+                              "--threads", "2"))
+    assert [o["name"] for o in found["outputs"]] == ["sum", "twice"]
+    assert found["outputs"][0]["dims"] == [2, 3]
+    assert found["outputs"][1]["max"] == 2 * found["outputs"][0]["max"]
+    assert found["runs"] == 3 and found["threads"] == 2
+    assert 0 < found["best_ms"] <= found["first_ms"]
+
+
+def test_seeds_decide(model):
+    def run(seed):
+        text = limber("run", model, *RANDOM, "--json", "--seed", str(seed))
+        return json.loads(text)["outputs"]
+    assert run(1) == run(1) != run(2)
+
+
+def test_files_go_in_and_out(model, tmp_path):
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.save(tmp_path / "a.npy", a)
+    out = tmp_path / "out"
+    limber("run", model, "--input", f"a={tmp_path}/a.npy",
+           "--input", "b=zeros:f32[2,3]", "--output", out)
+    assert np.array_equal(np.load(out / "sum.npy"), a)
+    assert np.array_equal(np.load(out / "twice.npy"), 2 * a)
+
+
+def test_compare_finds_the_first_element_that_differs(model, tmp_path):
+    words = ["run", model, *RANDOM]
+    limber(*words, "--output", tmp_path)
+    assert "all outputs agree" in limber(*words, "--compare", tmp_path)
+    wrong = np.load(tmp_path / "twice.npy")
+    wrong[1, 2] += 1
+    np.save(tmp_path / "twice.npy", wrong)
+    text = limber(*words, "--compare", tmp_path, code=BAD)
+    assert "'twice'" in text and "1 of 6 elements differ, first [1,2]" in text
+
+
+def test_missing_inputs_are_suggested(model):
+    text = limber("run", model, "--input", "a=zeros:f32[1,3]", code=BAD)
+    assert "--input 'b=random:f32[1,3]'" in text
+    assert "'a=" not in text
+
+
+def test_bad_models_and_inputs_are_exit_code_1(model, tmp_path):
+    limber("run", tmp_path / "none.onnx", code=BAD)
+    limber("inspect", tmp_path / "none.onnx", code=BAD)
+    (tmp_path / "empty.onnx").touch()
+    limber("run", tmp_path / "empty.onnx", code=BAD)
+    limber("inspect", tmp_path / "empty.onnx", code=BAD)
+    limber("run", model, "--input", "a=none.npy", code=BAD)
+    text = limber("run", model, *RANDOM, "--input", "c=zeros:f32[1]", code=BAD)
+    assert "has no input 'c'" in text
+
+
+def test_inspect_shows_dims_and_operators(model):
+    text = limber("inspect", model)
+    assert "  a  float32[n,3]" in text and "  sum    float32[n,3]" in text
+    [row] = [line.split() for line in text.splitlines() if "Add" in line]
+    assert row == ["Add", "17", "2", "yes"]
+
+
+def test_inspect_prints_json(models):
+    found = json.loads(limber("inspect", models / "minilm.onnx", "--json"))
+    assert found["inputs"][0] == {"name": "input_ids", "dtype": "int64",
+                                  "dims": ["batch", "seq"]}
+    assert found["weight_bytes"] > 80_000_000 and found["supported"]
+    assert all(op["supported"] for op in found["operators"])
+
+
+def test_inspect_dumps_the_graph(model):
+    assert limber("inspect", model, "--dump").count("Add") == 3
+    found = json.loads(limber("inspect", model, "--dump", "--json"))
+    assert found["graph"].count("Add") == 2
+
+
+def test_what_is_not_supported_is_shown_with_exit_code_3(strange):
+    done = subprocess.run([PROGRAM, "inspect", strange, "--json"],
+                          capture_output=True, text=True)
+    assert done.returncode == UNSUPPORTED
+    found = json.loads(done.stdout)
+    assert [(op["name"], op["supported"]) for op in found["operators"]] == [
+        ("Wonder", False), ("Neg", True)]
+    assert "Wonder" in limber("run", strange, code=UNSUPPORTED)
