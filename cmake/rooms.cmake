@@ -1,10 +1,14 @@
-# lb_room(NAME FILES f.c ... [USES room ...] [LIBS lib ...])
+# lb_room(NAME FILES f.c ... [USES room ...] [LIBS lib ...] [UNDER folder ...])
 #   One room of the house: a static library room_NAME with its sources, all
-#   named explicitly. USES are the rooms it may include.
+#   named explicitly. USES are the rooms it may include. Includes are written
+#   from src/, and from the folders UNDER names.
 function(lb_room name)
-  cmake_parse_arguments(R "" "" "FILES;USES;LIBS" ${ARGN})
+  cmake_parse_arguments(R "" "" "FILES;USES;LIBS;UNDER" ${ARGN})
   add_library(room_${name} STATIC ${R_FILES})
-  target_include_directories(room_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  foreach(folder src ${R_UNDER})
+    target_include_directories(room_${name} PUBLIC
+      ${PROJECT_SOURCE_DIR}/${folder})
+  endforeach()
   foreach(use ${R_USES})
     target_link_libraries(room_${name} PUBLIC room_${use})
   endforeach()

@@ -1,0 +1,42 @@
+// kir/interp.h -- runs kernels as kir.h defines them, instruction by
+// instruction, on bounds-checked memory: the reference for machine code.
+#ifndef LB_KIR_INTERP_H
+#define LB_KIR_INTERP_H
+
+#include "kir/kir.h"
+
+// What a PARAM gets: memory if it is a pointer, else the bits of a scalar.
+typedef struct lb_karg {
+  void *data;  // borrowed; may be NULL if size is 0
+  size_t size;
+  uint64_t bits;
+} lb_karg;
+
+static inline lb_karg lb_karg_mem(const void *data, size_t size) {
+  return (lb_karg){.data = (void *)(uintptr_t)data, .size = size};
+}
+static inline lb_karg lb_karg_i64(int64_t x) {
+  return (lb_karg){.bits = (uint64_t)x};
+}
+lb_karg lb_karg_num(lb_dtype t, double x);
+
+typedef struct lb_klaunch {
+  const lb_karg *args;  // borrowed; one a PARAM
+  uint32_t n_args;
+  uint32_t groups[3];
+  uint64_t budget;  // instructions of all work items together
+} lb_klaunch;
+
+typedef struct lb_kinterp lb_kinterp;  // a decoded kernel; one thread at a time
+
+// Verifies first. `k` is borrowed and must outlive the interpreter.
+lb_status lb_kinterp_new(const lb_kernel *k, lb_kinterp **out);
+void lb_kinterp_free(lb_kinterp *m);  // NULL is fine
+
+// Runs all groups, one after the other. An access out of bounds or not as
+// aligned as stated, a step that is not positive and a barrier that not all
+// work items reach are LB_INVALID, naming the instruction; a budget that is
+// spent is LB_CANCELLED. Memory may have been written before.
+lb_status lb_kinterp_run(lb_kinterp *m, const lb_klaunch *l);
+
+#endif
