@@ -2,6 +2,11 @@
 
 Outputs of Softmax and Sigmoid on noise are nearly zero, so they alone would
 hide much: here each intermediate value is an output.
+
+One correction: ONNX Runtime's Sigmoid is an approximation that is good to about
+1e-7, not to a relative error (on ocr-det's logits of -45 to -12 its result is
+4 % off). Its own inputs and float64 give the reference there, and both must be
+within 1e-6 of each other.
 """
 
 import numpy as np
@@ -19,6 +24,7 @@ def test_every_intermediate_value_agrees(model):
     names = [output.name for output in theirs.get_outputs()]
     feeds = model.feeds(model.draws(3, seed=1)[2], seed=1)
     got, want = ours.run(names, feeds), theirs.run(names, feeds)
+    want = reference.with_exact_sigmoids(exposed, names, want, feeds)
     wrong = [line for name, a, b in zip(names, got, want)
              if (line := disagreement(name, a, b))]
     assert not wrong, f"{len(wrong)} of {len(names)} differ:\n" + \
