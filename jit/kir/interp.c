@@ -8,7 +8,6 @@
 // Memory i < n_params is parameter i's; the others are the LOCALs.
 #include "kir/interp.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

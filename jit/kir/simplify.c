@@ -25,7 +25,6 @@ typedef lb_status pass_fn(const lb_kernel *k, lb_kernel *out);
 
 typedef struct block {
   uint32_t open;   // LOOP or IF of the old kernel
-  uint32_t part;   // the same, or its ELSE
   uint32_t start;  // of the new kernel: values from here on end with it
   bool opened_up;  // its LOOP or IF, ELSE and END are left out
 } block;
@@ -179,7 +178,7 @@ static lb_kval rewrite_reg(rewriter *r, uint32_t i) {
 // -- rewrite: blocks ---------------------------------------------------------
 
 static void push_block(rewriter *r, uint32_t open, bool opened_up) {
-  r->blocks[r->depth++] = (block){open, open, r->out.k.n_insts, opened_up};
+  r->blocks[r->depth++] = (block){open, r->out.k.n_insts, opened_up};
 }
 
 // Values of the block are taken out of their chains, youngest first.
@@ -241,7 +240,6 @@ static uint32_t enter_else(rewriter *r, uint32_t i) {
   end_values(r, b->start, i);
   forget_set(r, b->open, i);
   emit(r, i);
-  b->part = i;
   b->start = r->out.k.n_insts;
   return i + 1;
 }
