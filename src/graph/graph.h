@@ -48,18 +48,18 @@ typedef struct lb_region lb_region;
 typedef struct lb_graph lb_graph;
 
 typedef struct lb_value {
-  uint32_t id;       // its place in graph->values
-  const char *name;  // for people; unique within its region
-  lb_vinfo info;     // info.data set: a constant
-  lb_node *producer;    // NULL: parameter or constant
-  uint32_t out_index;   // which output of the producer
-  lb_region *region;    // where it is defined; NULL: a constant
+  uint32_t id;         // its place in graph->values
+  const char *name;    // for people; unique within its region
+  lb_vinfo info;       // info.data set: a constant
+  lb_node *producer;   // NULL: parameter or constant
+  uint32_t out_index;  // which output of the producer
+  lb_region *region;   // where it is defined; NULL: a constant
 } lb_value;
 
 struct lb_node {
   uint32_t id;  // unique in the graph
   lb_op op;
-  const char *name;  // never ""; made from the operator if the model had none
+  const char *name;   // never ""; made from the operator if the model had none
   lb_region *region;  // where it stands
   lb_value **in;
   lb_value **out;
@@ -81,10 +81,10 @@ struct lb_region {
 
 struct lb_graph {
   lb_arena arena;
-  lb_symtab *syms;   // owned
+  lb_symtab *syms;  // owned
   lb_value **values;
   uint32_t n_values, cap_values, n_nodes;
-  lb_region *main;   // params: the model's inputs; results: its outputs
+  lb_region *main;  // params: the model's inputs; results: its outputs
   const char **output_names;  // one per result; may differ from the value's
 };
 
@@ -116,8 +116,7 @@ void lb_node_set_out(lb_node *n, uint32_t i, lb_value *v);
 // it points to is borrowed and must live as long as the graph.
 lb_status lb_node_add_attr(lb_graph *g, lb_node *n, lb_attr attr);
 // These replace an attribute of that name; `name` and `v` are copied.
-lb_status lb_node_set_int(lb_graph *g, lb_node *n, const char *name,
-                          int64_t v);
+lb_status lb_node_set_int(lb_graph *g, lb_node *n, const char *name, int64_t v);
 lb_status lb_node_set_float(lb_graph *g, lb_node *n, const char *name, float v);
 lb_status lb_node_set_str(lb_graph *g, lb_node *n, const char *name,
                           const char *v);

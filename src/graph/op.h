@@ -22,8 +22,8 @@ typedef enum lb_op_class {
   LB_CLASS_VIEW,       // same elements seen with other dims or strides
   LB_CLASS_CREATE,     // output from shapes or scalars alone
   LB_CLASS_RECURRENT,
-  LB_CLASS_SEARCH,     // sorting, selection, indices
-  LB_CLASS_CONTROL,    // has regions; the planner runs it, not a kernel
+  LB_CLASS_SEARCH,   // sorting, selection, indices
+  LB_CLASS_CONTROL,  // has regions; the planner runs it, not a kernel
 } lb_op_class;
 
 enum {

@@ -65,8 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   options.memory_limit = 128 << 10;
   options.loop_limit = 20;
   limber_session *session;
-  if (limber_session_open_memory(runtime, data, size, &options,
-                                 &session) != LIMBER_OK)
+  if (limber_session_open_memory(runtime, data, size, &options, &session) !=
+      LIMBER_OK)
     return 0;
   const limber_value_info *in, *out;
   size_t n_in = limber_session_inputs(session, &in);

@@ -79,7 +79,6 @@ lb_status lb_host_ints(lb_host_call *c, int i, const int64_t **out, int64_t *n);
 lb_status lb_host_scalar(lb_host_call *c, int i, double dflt, double *out);
 
 // axis in [-rank, rank) to [0, rank); anything else is LB_INVALID.
-lb_status lb_host_axis(const lb_host_call *c, int64_t axis, int rank,
-                       int *out);
+lb_status lb_host_axis(const lb_host_call *c, int64_t axis, int rank, int *out);
 
 #endif

@@ -38,9 +38,9 @@ static void loss_one(test_case *t) {
   t->out[0] = case_dense(t, dtype, how[0] == 'n' ? 2 : 0, y->dims);
   t->out[1] = case_dense(t, dtype, 3, t->in[0].dims);
   if (softmax) t->node.n_out = 2;
-  CASE_CHECK(t, case_run(t, softmax ? lb_host_SoftmaxCrossEntropyLoss
-                                    : lb_host_NegativeLogLikelihoodLoss) ==
-                    LB_CODE_OK);
+  lb_host_fn *fn = softmax ? lb_host_SoftmaxCrossEntropyLoss
+                           : lb_host_NegativeLogLikelihoodLoss;
+  CASE_CHECK(t, case_run(t, fn) == LB_CODE_OK);
   double sum = 0, weight = 0, tol = 100 * rounding(dtype);
   CASE_EACH(y, i) {
     int64_t at[LB_MAX_RANK] = {i[0], whole(y, i), i[1]};
@@ -54,6 +54,7 @@ static void loss_one(test_case *t) {
   if (how[0] != 'n') CASE_CHECK(t, near(number(&t->out[0], NULL), sum, tol));
   CASE_EACH(&t->out[1], k)
   if (softmax) CASE_CHECK(t, near(number(&t->out[1], k), log_prob(t, k), tol));
+  case_each_alone(t, fn);
 }
 CASE_TEST(losses_match_their_definition, 120, loss_one)
 

@@ -68,6 +68,7 @@ static void layer_one(test_case *t) {
     CASE_CHECK(t, near(number(&t->out[1], at), mean, 1e-5));
     CASE_CHECK(t, near(number(&t->out[2], at), inv, 1e-5));
   }
+  case_each_alone(t, fn);
 }
 CASE_TEST(layer_and_rms_norm_match_the_formula, 80, layer_one)
 
@@ -161,6 +162,7 @@ static void batch_one(test_case *t) {
     want = want * number(&t->in[1], c) + number(&t->in[2], c);
     CASE_CHECK(t, near(number(&t->out[0], o), want, tol));
   }
+  case_each_alone(t, lb_host_BatchNormalization);
 }
 CASE_TEST(batch_norm_uses_or_updates_the_statistics, 60, batch_one)
 

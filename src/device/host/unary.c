@@ -269,16 +269,17 @@ static double uniform(uint64_t seed, int64_t i) {
   }
 LB_FLOATS(DROP, )
 
-static lb_status drop(lb_host_call *c, double ratio, lb_u8 *mask) {
+static lb_status drop(lb_host_call *c, double ratio, const lb_tensor *y,
+                      lb_u8 *mask) {
   static lb_pool_fn *const fns[LB_DTYPE_COUNT] = {LB_FLOATS(ENTRY, drop, )};
-  lb_pool_fn *fn = fns[c->out[0].dtype];
-  if (!fn) return lb_host_bad_dtype(c, c->out[0].dtype);
+  lb_pool_fn *fn = fns[y->dtype];
+  if (!fn) return lb_host_bad_dtype(c, y->dtype);
   if (!(ratio >= 0 && ratio < 1))
     return lb_error(LB_INVALID, "ratio %g is not in [0, 1)", ratio);
-  drop_job job = {c->out[0].data, mask, ratio, c->seed};
+  drop_job job = {y->data, mask, ratio, c->seed};
   if (lb_attr_has(c->node, "seed"))
     job.seed = (uint64_t)lb_attr_int(c->node, "seed", 0);
-  lb_pool_for(c->pool, lb_tensor_count(&c->out[0]), LB_ITER_GRAIN, fn, &job);
+  lb_pool_for(c->pool, lb_tensor_count(y), LB_ITER_GRAIN, fn, &job);
   return LB_OK;
 }
 
@@ -288,8 +289,12 @@ lb_status lb_host_Dropout(lb_host_call *c) {
   LB_TRY(lb_host_scalar(c, 2, 0, &training));
   bool masked = c->node->n_out > 1 && c->out[1].dtype != LB_NONE;
   lb_u8 *mask = masked ? c->out[1].data : NULL;
-  lb_convert(c->pool, &c->in[0], &c->out[0]);
-  if (training != 0) return drop(c, ratio, mask);
+  const lb_tensor *x = &c->in[0];
+  lb_tensor y = c->out[0];
+  if (y.dtype == LB_NONE)  // the mask alone is wanted
+    LB_TRY(lb_host_temp(c, x->dtype, x->rank, x->dims, &y));
+  lb_convert(c->pool, x, &y);
+  if (training != 0) return drop(c, ratio, &y, mask);
   if (mask) memset(mask, 1, lb_tensor_bytes(&c->out[1]));
   return LB_OK;
 }

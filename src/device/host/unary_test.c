@@ -226,6 +226,7 @@ static void dropout_one(test_case *t) {
     kept += keep;
   }
   CASE_CHECK(t, training ? kept > 1400 && kept < 1600 : kept == n);
+  case_each_alone(t, lb_host_Dropout);
 }
 CASE_TEST(dropout_drops_in_training_only_and_scales_the_rest, 8, dropout_one)
 
