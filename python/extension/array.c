@@ -68,8 +68,11 @@ static bool fill(const array_struct *a, PyObject *array, limber_dtype wanted,
   return true;
 }
 
-// 1: filled; 0: no such array, no exception; -1: an exception.
-static int try_read(PyObject *value, limber_dtype wanted, limber_tensor *out) {
+// 1: filled, and *keep holds the memory; 0: no such array, no exception; -1: an
+// exception. numpy makes an array for each scalar that is asked for its struct,
+// and only the capsule keeps that alive.
+static int try_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
+                    PyObject **keep) {
   PyObject *capsule = PyObject_GetAttr(value, lb_python.array_struct);
   if (!capsule) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
@@ -83,23 +86,24 @@ static int try_read(PyObject *value, limber_dtype wanted, limber_tensor *out) {
   } else if (a->two == 2 && (a->flags & READABLE) == READABLE) {
     result = fill(a, value, wanted, out) ? 1 : -1;
   }
-  Py_DECREF(capsule);
+  *keep = capsule;
   return result;
 }
 
 bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
-                   PyObject **keep) {
+                   PyObject *keep[2]) {
   Py_INCREF(value);
-  *keep = value;
-  int done = try_read(value, wanted, out);
+  keep[0] = value;
+  int done = try_read(value, wanted, out, &keep[1]);
   if (done) return done > 0;
   PyObject *array =
       PyObject_CallFunction(lb_python.to_array, "Os", value,
                             wanted ? limber_dtype_name(wanted) : NULL);
   Py_DECREF(value);
-  *keep = array;
+  Py_CLEAR(keep[1]);
+  keep[0] = array;
   if (!array) return false;
-  done = try_read(array, wanted, out);
+  done = try_read(array, wanted, out, &keep[1]);
   return done > 0 || (done == 0 && refuse(array, "cannot be read"));
 }
 

@@ -32,10 +32,11 @@ PyObject *lb_text(const char *text);
 // -- array.c -----------------------------------------------------------------
 
 // Fills dtype, dims and data of `out` from anything numpy can read: an array,
-// or what can be made one of dtype `wanted`. *keep is what keeps the memory
-// alive; a new reference. False with an exception set.
+// or what can be made one of dtype `wanted`. `keep` (NULLs before) is what
+// keeps the memory alive; new references, on failure too. False with an
+// exception set.
 bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
-                   PyObject **keep);
+                   PyObject *keep[2]);
 
 // A numpy array that owns the tensor's memory; `runtime`, which may be NULL,
 // stays alive as long. Takes the tensor over, on failure too.

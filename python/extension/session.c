@@ -131,12 +131,13 @@ typedef struct call {
   limber_tensor *in, *out;
   PyObject **keep;  // n_kept
   size_t n_in, n_out, n_kept;
+  size_t cap_in;
 } call;
 
 static bool call_init(call *c, size_t n_in, size_t n_out) {
   size_t tensors = (n_in + n_out) * sizeof *c->in;
   size_t kept = (2 * n_in + n_out) * sizeof *c->keep;
-  *c = (call){.in = PyMem_Calloc(1, tensors + kept + 1)};
+  *c = (call){.in = PyMem_Calloc(1, tensors + kept + 1), .cap_in = n_in};
   if (!c->in) {
     PyErr_NoMemory();
     return false;
@@ -209,9 +210,10 @@ static bool add_input(call *c, const session *s, size_t place,
   limber_tensor *t = &c->in[c->n_in++];
   const limber_value_info *info =
       place < s->n_inputs ? &s->inputs[place] : NULL;
+  PyObject **keep = &c->keep[c->n_kept];
+  c->n_kept += 2;
   t->name = info ? info->name : NULL;
-  return lb_array_read(value, info ? info->dtype : LIMBER_NONE, t,
-                       &c->keep[c->n_kept++]) ||
+  return lb_array_read(value, info ? info->dtype : LIMBER_NONE, t, keep) ||
          name_input(info ? info->name : "by position");
 }
 
@@ -219,6 +221,10 @@ static bool add_named_inputs(call *c, const session *s, PyObject *feeds) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
   while (feeds && PyDict_Next(feeds, &at, &name, &value)) {
+    if (c->n_in == c->cap_in) {  // reading a value runs code of its own
+      PyErr_SetString(PyExc_RuntimeError, "input_feed grew while it was read");
+      return false;
+    }
     Py_ssize_t place = place_of(s->input_index, name);
     if (place < 0 ? !add_foreign_input(c, name)
                   : !add_input(c, s, (size_t)place, value))

@@ -32,6 +32,14 @@ def add_model(dtype=TensorProto.FLOAT):
     ).SerializeToString()
 
 
+def sub_model():
+    """y = a - b, of scalars"""
+    scalar = (TensorProto.DOUBLE, [])
+    return make_model([helper.make_node("Sub", ["a", "b"], ["y"])],
+                      {"a": scalar, "b": scalar}, {"y": scalar},
+                      ).SerializeToString()
+
+
 def identity_model(dtype=TensorProto.FLOAT, dims=("n",)):
     """y = x"""
     return make_model([helper.make_node("Identity", ["x"], ["y"])],

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto
 
 import limber
-from conftest import add_model, identity_model, negate_model
+from conftest import add_model, identity_model, negate_model, sub_model
 
 DTYPES = {
     TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64,
@@ -160,3 +160,21 @@ def test_only_what_is_asked_for_comes_back():
     assert twice.tolist() == [[4] * 3]
     twice, total = model.run(["twice", "sum"], feeds)
     assert twice[0, 0] == 4 and total[0, 0] == 2
+
+
+def test_scalars_of_numpy_are_read_before_they_are_gone():
+    model = limber.load(sub_model())
+    for i in range(8):
+        assert model(np.float64(i), np.float64(100)) == i - 100
+
+
+def test_feeds_that_grow_while_they_are_read_are_refused():
+    feeds = {}
+
+    class Growing:
+        def __array__(self, *_, **__):
+            feeds.update({f"more{i}": 1.0 for i in range(100)})
+            return np.ones(())
+    feeds["a"] = Growing()
+    with pytest.raises(RuntimeError, match="grew"):
+        limber.load(sub_model()).run(None, feeds)
