@@ -2,7 +2,7 @@
 // strides.
 #include "plan/view.h"
 
-#include <assert.h>
+#include <string.h>
 
 #include "base/tensor.h"
 
@@ -66,16 +66,18 @@ static bool expand(const lb_tensor *from, lb_tensor *out) {
   return true;
 }
 
-// Element k of an integer vector; the rule has checked dtype and length.
+// Element k of an integer vector, itself perhaps a view; the rule has checked
+// dtype and length.
 static int64_t element(const lb_tensor *t, int64_t k) {
+  int64_t at = t->rank ? k * t->strides[0] : 0;
   const char *p = t->data;
   int64_t wide;
   int32_t narrow;
   if (t->dtype == LB_I64) {
-    __builtin_memcpy(&wide, p + k * 8, 8);
+    memcpy(&wide, p + at * 8, sizeof wide);
     return wide;
   }
-  __builtin_memcpy(&narrow, p + k * 4, 4);
+  memcpy(&narrow, p + at * 4, sizeof narrow);
   return narrow;
 }
 

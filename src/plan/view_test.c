@@ -99,10 +99,32 @@ static void a_slice_starts_where_onnx_says(void **state) {
   lb_graph_free(g);
 }
 
+// Split's sizes are Expand(2): one element in memory, seen as three.
+static void contents_that_are_views_are_walked_as_such(void **state) {
+  (void)state;
+  lb_graph *g;
+  ok(lb_graph_new(&g));
+  lb_node *n =
+      node(g->main, LB_OP_Split, "s", 2, (lb_value *[]){NULL, NULL}, 3);
+  int64_t two = 2, offset;
+  lb_tensor x = tensor(LB_F32, NULL, DIMS(6));
+  lb_tensor sizes = tensor(LB_I64, &two, DIMS(3));
+  sizes.strides[0] = 0;
+  lb_vinfo in[2] = {{0}};
+  in[1].data = &sizes;
+  for (uint32_t i = 0; i < 3; i++) {
+    lb_tensor o = tensor(LB_F32, NULL, DIMS(2));
+    assert_true(lb_view_try(n, in, &x, i, &o, &offset));
+    assert_int_equal(offset, 2 * i);
+  }
+  lb_graph_free(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_reshaped_view_keeps_the_order_of_elements),
       cmocka_unit_test(a_slice_starts_where_onnx_says),
+      cmocka_unit_test(contents_that_are_views_are_walked_as_such),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
