@@ -10,7 +10,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+// gcc has it for functions alone, so a dropped status is clang's to find.
+#ifdef __clang__
 #define LB_NODISCARD __attribute__((warn_unused_result))
+#else
+#define LB_NODISCARD
+#endif
 #define LB_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 // Codes say what the caller can do about it.
@@ -25,7 +30,7 @@ typedef enum lb_code {
   LB_INTERNAL,  // a bug of ours
 } lb_code;
 
-typedef struct lb_status {
+typedef struct LB_NODISCARD lb_status {
   struct lb_error *err;
 } lb_status;
 
