@@ -21,5 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   lb_status_drop(st);
   lb_model_fini(&m);
+  lb_survey survey;
+  lb_status_drop(lb_onnx_survey((lb_span){data, size}, &survey));
+  lb_survey_fini(&survey);
   return 0;
 }

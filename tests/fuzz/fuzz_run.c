@@ -1,7 +1,8 @@
 // tests/fuzz/fuzz_run.c -- any model at any small shapes: an error or a run.
 //
 // The last bytes choose dims and elements too (the seeds end with a field that
-// no reader knows, to give them room).
+// no reader knows, to give them room). Dims of one name get one size, and each
+// model runs at two sets of shapes, the second in memory left by the first.
 // Memory and turns of loops are limited, as a careful server would do.
 #include <limber/limber.h>
 #include <stdlib.h>
@@ -21,21 +22,29 @@ const char *__asan_default_options(void) {
 typedef struct source {  // bytes that decide, repeated when used up
   const uint8_t *data;
   size_t size, at;
+  int turn;
 } source;
 
 static uint8_t take(source *s) { return s->data[s->at++ % s->size]; }
 
+// The size of a dim: a number, or what its name draws in this turn.
+static int64_t size_of(const source *s, const char *dim) {
+  static const int64_t sizes[] = {1, 2, 3, 0, 4, 5, 7, 8, 9, 16};
+  char *end;
+  int64_t fixed = strtoll(dim, &end, 10);
+  if (end != dim && *end == 0) return fixed;
+  size_t hash = (size_t)s->turn;
+  for (; *dim; dim++) hash = hash * 31 + (uint8_t)*dim;
+  return sizes[(s->data[hash % s->size] + hash) % 10];
+}
+
 // False if the tensor would be too large to bother.
 static int fill(source *s, const limber_value_info *info, limber_tensor *t) {
-  static const int64_t sizes[] = {1, 2, 3, 0, 4, 5, 7, 8, 9, 16};
   *t = (limber_tensor){.name = info->name, .dtype = info->dtype};
   t->rank = info->rank < 0 ? take(s) % 4 : info->rank;
   size_t bytes = limber_dtype_size(info->dtype);
   for (int i = 0; i < t->rank; i++) {
-    char *end = NULL;
-    int64_t fixed = info->rank < 0 ? 0 : strtoll(info->dims[i], &end, 10);
-    int is_fixed = end && end != info->dims[i] && *end == 0;
-    t->dims[i] = is_fixed ? fixed : sizes[take(s) % 10];
+    t->dims[i] = info->rank < 0 ? take(s) % 5 : size_of(s, info->dims[i]);
     if (t->dims[i] < 0 || t->dims[i] > MAX_BYTES) return 0;
     bytes *= (size_t)t->dims[i];
     if (bytes > MAX_BYTES) return 0;
@@ -51,6 +60,19 @@ static int fill(source *s, const limber_value_info *info, limber_tensor *t) {
   return p != NULL;
 }
 
+static void run(limber_session *session, source *s) {
+  const limber_value_info *in, *out;
+  size_t n_in = limber_session_inputs(session, &in);
+  size_t n_out = limber_session_outputs(session, &out);
+  limber_tensor inputs[MAX_INPUTS] = {{0}}, outputs[MAX_INPUTS] = {{0}};
+  int ok = n_in <= MAX_INPUTS && n_out <= MAX_INPUTS;
+  for (size_t i = 0; ok && i < n_in; i++) ok = fill(s, &in[i], &inputs[i]);
+  if (ok &&
+      limber_session_run(session, inputs, n_in, outputs, n_out) == LIMBER_OK)
+    for (size_t i = 0; i < n_out; i++) limber_tensor_free(&outputs[i]);
+  for (size_t i = 0; i < MAX_INPUTS; i++) free(inputs[i].data);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static limber_runtime *runtime;
   if (!runtime) {
@@ -60,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (limber_runtime_create(&o, &runtime) != LIMBER_OK) abort();
   }
   if (size < TAIL) return 0;
-  source s = {data + size - TAIL, TAIL, 0};
+  source s = {.data = data + size - TAIL, .size = TAIL};
   limber_session_options options = LIMBER_SESSION_OPTIONS_INIT;
   options.memory_limit = 128 << 10;
   options.loop_limit = 20;
@@ -68,16 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (limber_session_open_memory(runtime, data, size, &options, &session) !=
       LIMBER_OK)
     return 0;
-  const limber_value_info *in, *out;
-  size_t n_in = limber_session_inputs(session, &in);
-  size_t n_out = limber_session_outputs(session, &out);
-  limber_tensor inputs[MAX_INPUTS] = {{0}}, outputs[MAX_INPUTS] = {{0}};
-  int ok = n_in <= MAX_INPUTS && n_out <= MAX_INPUTS;
-  for (size_t i = 0; ok && i < n_in; i++) ok = fill(&s, &in[i], &inputs[i]);
-  if (ok &&
-      limber_session_run(session, inputs, n_in, outputs, n_out) == LIMBER_OK)
-    for (size_t i = 0; i < n_out; i++) limber_tensor_free(&outputs[i]);
-  for (size_t i = 0; i < MAX_INPUTS; i++) free(inputs[i].data);
+  for (; s.turn < 2; s.turn++) run(session, &s);
   limber_session_close(session);
   return 0;
 }
