@@ -16,13 +16,24 @@ lb_status lb_context_new(const lb_alloc *alloc, size_t limit,
   return LB_OK;
 }
 
-void lb_context_free(lb_context *c) {
-  while (c) {
-    lb_context *inner = c->inner;
+void lb_context_trim(lb_context *c) {
+  for (; c; c = c->inner) {
     for (uint32_t i = 0; i < c->n_own; i++)
       lb_alloc_put(c->alloc, c->own[i].tensor.data);
     free(c->own);
+    c->own = NULL;
+    c->n_own = 0;
     lb_alloc_put(c->alloc, c->arena);
+    c->arena = NULL;
+    c->arena_cap = 0;
+    c->budget->kept = 0;
+  }
+}
+
+void lb_context_free(lb_context *c) {
+  if (c) lb_context_trim(c);
+  while (c) {
+    lb_context *inner = c->inner;
     lb_arena_fini(&c->scratch);
     lb_arena_fini(&c->keys);
     free(c);

@@ -1,7 +1,8 @@
 // session/context.h -- the memory of one run.
 //
-// A context serves one run at a time and keeps its memory for the next. A
-// body of Loop or Scan runs in the inner context.
+// A context serves one run at a time and keeps its memory for the next, unless
+// runs have a limit: then what a run may do must not depend on the ones before.
+// A body of Loop or Scan runs in the inner context.
 #ifndef LB_SESSION_CONTEXT_H
 #define LB_SESSION_CONTEXT_H
 
@@ -17,7 +18,7 @@ typedef struct lb_own {  // a buffer sized while running
 // Bytes that one run takes for values, bodies of loops included.
 typedef struct lb_budget {
   size_t limit;    // 0: none
-  size_t kept;     // arenas and own buffers; they stay for the next run
+  size_t kept;     // arenas and own buffers, used by this run or not
   size_t outputs;  // handed to the caller when the run ends
 } lb_budget;
 
@@ -38,6 +39,7 @@ typedef struct lb_context {
 
 lb_status lb_context_new(const lb_alloc *alloc, size_t limit, lb_context **out);
 void lb_context_free(lb_context *c);  // NULL is fine; inner ones too
+void lb_context_trim(lb_context *c);  // gives back all memory; inner ones too
 lb_status lb_context_inner(lb_context *c, lb_context **out);
 
 // LB_OOM if `bytes` more would exceed the limit.

@@ -76,6 +76,7 @@ static lb_status take_context(lb_session *s, lb_context **out) {
 }
 
 static void give_context(lb_session *s, lb_context *c) {
+  if (s->options.memory_limit) lb_context_trim(c);
   pthread_mutex_lock(&s->lock);
   c->next = s->idle;
   s->idle = c;
