@@ -119,7 +119,9 @@ typedef struct limber_tensor {
                  // limber_tensor_free returns it
   size_t bytes;  // input: size of data, 0: just what dims say; output: capacity
                  // of data if given, then what the result takes
-  limber_runtime *owner;  // set by Limber on what it allocated; else NULL
+  // Set by Limber on what it allocated; else NULL. An output that still has
+  // memory of Limber's from an earlier run is written there, if it fits.
+  limber_runtime *owner;
 } limber_tensor;
 
 LIMBER_API void limber_tensor_free(limber_tensor *tensor);
@@ -203,8 +205,7 @@ LIMBER_API limber_status limber_session_dump(limber_session *session,
                                              char **out);
 LIMBER_API void limber_string_free(char *text);
 
-// -- a model's operators, whether Limber can run it or not
-// ---------------------
+// -- a model's operators, whether Limber can run it or not --------------------
 
 typedef struct limber_op_count {
   const char *domain, *name;

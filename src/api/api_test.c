@@ -4,8 +4,7 @@
 
 #include "onnx/model_test.h"
 
-// -- a model: sum = x + y, twice = sum + sum, all float32[n,3]
-// -----------------
+// -- a model: sum = x + y, twice = sum + sum, all float32[n,3] ----------------
 
 static pb add_model(const char *declared) {
   pb g = {0};
@@ -129,6 +128,33 @@ static void outputs_land_in_the_callers_memory(void **state) {
                    LIMBER_INVALID);
   assert_non_null(strstr(limber_last_error(), "24 bytes"));
   limber_tensor_free(&out);  // not Limber's: nothing happens
+}
+
+static void an_output_that_is_used_again_is_freed_once(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  void *data = out.data;
+  in[0].dims[0] = in[1].dims[0] = 1;
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  assert_ptr_equal(out.data, data);
+  assert_ptr_equal(out.owner, f->runtime);
+  limber_tensor_free(&out);  // tear_down counts what is left
+}
+
+static void bytes_of_an_output_without_data_mean_nothing(void **state) {
+  fixture *f = *state;
+  limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
+  limber_session *s;
+  o.memory_limit = 1 << 20;
+  assert_int_equal(limber_session_open_memory(f->runtime, f->model.b.data,
+                                              f->model.b.len, &o, &s),
+                   LIMBER_OK);
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {.bytes = 99};
+  assert_int_equal(limber_session_run(s, in, 2, &out, 1), LIMBER_OK);
+  assert_int_equal(out.bytes, 24);
+  limber_tensor_free(&out);
+  limber_session_close(s);
 }
 
 static void outputs_outlive_the_session(void **state) {
@@ -316,6 +342,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(inputs_and_outputs_are_found_by_name_or_position),
       TEST(outputs_land_in_the_callers_memory),
+      TEST(an_output_that_is_used_again_is_freed_once),
+      TEST(bytes_of_an_output_without_data_mean_nothing),
       TEST(outputs_outlive_the_session),
       TEST(inputs_without_elements_need_no_memory),
       TEST(wrong_inputs_are_told_exactly),

@@ -139,8 +139,8 @@ static lb_status take_outputs(request *q, const limber_tensor *outputs,
       return lb_error(LB_INVALID, "output '%s' was asked for twice",
                       ports->infos[k].name);
     q->where[i] = (uint32_t)k;
-    q->out[k] = (lb_output){
-        .wanted = true, .data = outputs[i].data, .cap = outputs[i].bytes};
+    q->out[k] = (lb_output){.wanted = true, .data = outputs[i].data};
+    if (outputs[i].data) q->out[k].cap = outputs[i].bytes;
   }
   return LB_OK;
 }
@@ -154,7 +154,8 @@ static void give_outputs(const request *q, limber_tensor *outputs, size_t n) {
     memcpy(to->dims, from->tensor.dims, (size_t)to->rank * sizeof *to->dims);
     to->data = from->data;
     to->bytes = lb_tensor_bytes(&from->tensor);
-    to->owner = from->owned ? q->s->runtime : NULL;
+    // Memory that Limber gave in an earlier run stays Limber's to free.
+    if (from->owned) to->owner = q->s->runtime;
   }
 }
 
