@@ -1,0 +1,24 @@
+// spec/pack.h -- the right side of a matrix product as kernels like to read it.
+//
+// b of K x N becomes panels of 16 columns, [N/16][K][16]; columns past N are
+// zero. Elements of any size: pure movement.
+#ifndef LB_SPEC_PACK_H
+#define LB_SPEC_PACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct lb_matrix {
+  const void *data;                // borrowed
+  int64_t rows, cols;              // K, N
+  int64_t row_stride, col_stride;  // in elements, any sign
+  size_t elem;                     // bytes of an element
+} lb_matrix;
+
+// Bytes of the packed matrix; false if they do not fit a size_t.
+bool lb_pack_size(const lb_matrix *b, size_t *out);
+// `to` has lb_pack_size bytes, and does not overlap b.
+void lb_pack_b(const lb_matrix *b, void *to);
+
+#endif

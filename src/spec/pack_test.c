@@ -1,0 +1,56 @@
+// spec/pack_test.c
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "spec/pack.h"
+
+// Element (k, n) has the value k * 64 + n + 1.
+static void check(int64_t rows, int64_t cols, bool transposed) {
+  int64_t rs = transposed ? 1 : cols + 3, cs = transposed ? rows + 2 : 1;
+  size_t cells = (size_t)((rows + 2) * (cols + 3)), bytes;
+  uint16_t *b = calloc(cells, sizeof *b);
+  for (int64_t k = 0; k < rows; k++)
+    for (int64_t n = 0; n < cols; n++)
+      b[k * rs + n * cs] = (uint16_t)(k * 64 + n + 1);
+  lb_matrix m = {b, rows, cols, rs, cs, sizeof *b};
+  assert_true(lb_pack_size(&m, &bytes));
+  int64_t panels = (cols + 15) / 16;
+  assert_int_equal(bytes, panels * rows * 32);
+  uint16_t *to = malloc(bytes + 1);
+  lb_pack_b(&m, to);
+  for (int64_t i = 0; i < panels * rows * 16; i++) {
+    int64_t n = i / (rows * 16) * 16 + i % 16, k = i / 16 % rows;
+    assert_int_equal(to[i], n < cols ? k * 64 + n + 1 : 0);
+  }
+  free(b), free(to);
+}
+
+static void panels_hold_their_columns_and_zeros(void **state) {
+  (void)state;
+  static const int64_t sizes[] = {0, 1, 2, 15, 16, 17, 33};
+  for (int i = 0; i < 7; i++)
+    for (int j = 0; j < 7; j++) {
+      check(sizes[i], sizes[j], false);
+      check(sizes[i], sizes[j], true);
+    }
+}
+
+static void sizes_that_overflow_are_refused(void **state) {
+  (void)state;
+  size_t bytes;
+  assert_false(lb_pack_size(
+      &(lb_matrix){NULL, INT64_MAX / 2, INT64_MAX / 2, 1, 1, 4}, &bytes));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(panels_hold_their_columns_and_zeros),
+      cmocka_unit_test(sizes_that_overflow_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

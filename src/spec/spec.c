@@ -1,0 +1,88 @@
+// spec/spec.c -- specs as bytes, as text, as arguments and as keys.
+#include "spec/spec.h"
+
+#include <string.h>
+
+size_t lb_spec_bytes(const lb_spec *s) {
+  return offsetof(lb_spec, nodes) + s->n_nodes * sizeof *s->nodes;
+}
+
+bool lb_spec_equal(const lb_spec *a, const lb_spec *b) {
+  return a->n_nodes == b->n_nodes && memcmp(a, b, lb_spec_bytes(a)) == 0;
+}
+
+static uint8_t input_varies(const lb_spec *s, uint8_t input) {
+  switch (s->in[input].layout) {
+    case LB_LAYOUT_ONE: return 0;
+    case LB_LAYOUT_ROWS: return LB_VARIES_ROWS;
+    case LB_LAYOUT_COLS: return LB_VARIES_COLS;
+    default: return LB_VARIES_ROWS | LB_VARIES_COLS;
+  }
+}
+
+void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]) {
+  for (int i = 0; i < s->n_nodes; i++) {
+    const lb_snode *n = &s->nodes[i];
+    out[i] = 0;
+    for (int j = 0; j < n->n_src; j++) out[i] |= out[n->src[j]];
+    if (n->op == LB_S_INPUT) out[i] = input_varies(s, n->arg);
+    if (n->op == LB_S_ACC) out[i] = LB_VARIES_ROWS | LB_VARIES_COLS;
+    if (lb_sop_infos[n->op].rule == LB_SR_REDUCE) out[i] &= LB_VARIES_ROWS;
+  }
+}
+
+// -- text --------------------------------------------------------------------
+
+static const char *const form_names[] = {"map", "rows", "matmul"};
+static const char *const layout_names[] = {"full", "cols",    "rows",
+                                           "one",  "strided", "packed"};
+
+static void print_node(const lb_spec *s, int i, lb_strbuf *out) {
+  const lb_snode *n = &s->nodes[i];
+  lb_strbuf_printf(out, " %%%d=%s.%s", i, lb_sop_infos[n->op].name,
+                   lb_dtype_name(n->dtype));
+  if (n->op == LB_S_INPUT)
+    lb_strbuf_printf(out, ".%s", layout_names[s->in[n->arg].layout]);
+  for (int j = 0; j < n->n_src; j++)
+    lb_strbuf_printf(out, "%s%%%u", j ? "," : "(", n->src[j]);
+  if (n->n_src) lb_strbuf_putc(out, ')');
+}
+
+// rows %0=input.float32.full %1=rsum.float32(%0) -> %1.rows
+void lb_spec_print(const lb_spec *s, lb_strbuf *out) {
+  lb_strbuf_puts(out, form_names[s->form]);
+  for (int i = 0; i < s->n_nodes; i++) print_node(s, i, out);
+  lb_strbuf_puts(out, " ->");
+  for (int i = 0; i < s->n_out; i++)
+    lb_strbuf_printf(out, " %%%u.%s", s->out[i].node,
+                     layout_names[s->out[i].layout]);
+}
+
+// -- arguments and keys ------------------------------------------------------
+
+lb_sargs lb_spec_args(const lb_spec *s) {
+  lb_sargs a = {.out = 0, .in = s->n_out};
+  a.dims = (uint8_t)(a.in + s->n_in);
+  a.out_strides = (uint8_t)(a.dims + (s->form == LB_FORM_MATMUL ? 3 : 2));
+  a.in_strides = (uint8_t)(a.out_strides + 2 * s->n_out);
+  a.scalars = (uint8_t)(a.in_strides + 2 * s->n_in);
+  a.count = (uint8_t)(a.scalars + s->n_scalars);
+  return a;
+}
+
+lb_hash128 lb_spec_key(const lb_spec *s, const lb_facts *f, const char *target,
+                       uint64_t generator) {
+  struct {
+    lb_spec spec;
+    lb_facts facts;
+    uint32_t zero;
+    lb_hash128 target;
+    uint64_t generator;
+  } all;
+  memset(&all, 0, sizeof all);
+  memcpy(&all.spec, s, lb_spec_bytes(s));
+  all.facts = *f;
+  all.target = lb_hash_wide(target, strlen(target));
+  all.generator = generator;
+  return lb_hash_wide(&all, sizeof all);
+}

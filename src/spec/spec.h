@@ -1,0 +1,212 @@
+// spec/spec.h -- what a kernel computes, with no sizes in it.
+//
+// A spec is a small DAG of operations in a *form*: the loops around it. Sizes,
+// strides and scalars are arguments of the kernel, always all of them, so any
+// kernel of a spec can replace another between two steps. Shared by the library
+// and the worker; plain bytes, comparable and hashable.
+//
+// Forms, over a space of rows x cols (deeper loops run around the kernel):
+//   MAP     each output element from the input elements at its place
+//   ROWS    the same, and reductions along a row (RSUM, ...): softmax, norms
+//   MATMUL  rows M, cols N: ACC is the sum over k of a[m,k] * b[k,n], then as
+//           in MAP on each element of the product. Input 0 is a, input 1 is b;
+//           no node reads them but ACC, in whose dtype they are multiplied.
+//
+// (1) Nodes stand in dependency order: sources are earlier nodes. INPUT nodes
+//     come first, one for each input in order of their numbers, then SCALAR
+//     nodes likewise. ACC is in MATMUL alone, reductions in ROWS alone, where
+//     there is at least one.
+// (2) Equal meaning as far as it is cheap to see gives equal bytes: unused
+//     bytes are zero, equal nodes are one, dead nodes are gone, sources of
+//     commutative operations are ordered. Nodes are ordered by depth, then by
+//     their bytes.
+// (3) dtypes are those of src/base/dtype.h. Arithmetic happens in the node's
+//     dtype; CAST changes it. float16 and bfloat16 are storage: they are read,
+//     cast and written.
+//
+// Results are the same bits whoever computes them, mathematical functions
+// aside:
+// (4) A reduction has 64 lanes: element j of a row belongs to lane j % 64, a
+//     lane combines its elements in order (x0, then op(x0, x1), ...), and
+//     lane i is combined with lane i + n/2 for n = 64, 32, ..., 2. Lanes
+//     without an element do not take part. An empty row gives 0, 1, -inf (or
+//     the least integer), inf (or the greatest).
+// (5) A sum of products begins with a[m,0] * b[0,n]; each further product is
+//     added in the order of k, in floats by one fused operation. K = 0 gives 0.
+//
+// An output may be the very memory of an input that lies the same way; else
+// outputs overlap nothing.
+#ifndef LB_SPEC_SPEC_H
+#define LB_SPEC_SPEC_H
+
+#include "base/dtype.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/strbuf.h"
+
+#define LB_SPEC_MAX_NODES 48
+#define LB_SPEC_MAX_IN 12
+#define LB_SPEC_MAX_OUT 4
+#define LB_SPEC_MAX_SCALARS 8
+#define LB_SPEC_LANES 64  // of a reduction
+#define LB_PACK_COLS 16   // of a panel of PACKED
+
+typedef enum lb_form {
+  LB_FORM_MAP,
+  LB_FORM_ROWS,
+  LB_FORM_MATMUL,
+  LB_FORM_COUNT,
+} lb_form;
+
+// How an operand lies over rows x cols (a over rows x k, b over k x cols).
+typedef enum lb_layout {
+  LB_LAYOUT_FULL,     // columns contiguous, rows at any stride
+  LB_LAYOUT_COLS,     // one row, the same for all: a bias. Inputs alone
+  LB_LAYOUT_ROWS,     // one element a row, at any stride
+  LB_LAYOUT_ONE,      // one element. Inputs alone
+  LB_LAYOUT_STRIDED,  // rows and columns at any stride
+  LB_LAYOUT_PACKED,   // MATMUL's b: [N/16][K][16], zero-padded: spec/pack.h
+  LB_LAYOUT_COUNT,
+} lb_layout;
+
+typedef enum lb_sop {
+#define LB_SOP(ID, ...) LB_S_##ID,
+#include "spec/sops.def"
+  LB_S_COUNT
+} lb_sop;
+
+typedef enum lb_srule {
+  LB_SR_LEAF,
+  LB_SR_SAME,     // sources and value have one dtype
+  LB_SR_COMPARE,  // sources have one dtype, the value is bool
+  LB_SR_SELECT,   // bool, then as SAME
+  LB_SR_CAST,     // any to any other
+  LB_SR_REDUCE,   // as SAME; along a row
+} lb_srule;
+
+typedef struct lb_sop_info {
+  const char *name;
+  uint8_t n_src;
+  uint8_t commutative;
+  uint8_t rule;    // lb_srule
+  uint8_t dtypes;  // verify.c
+} lb_sop_info;
+extern const lb_sop_info lb_sop_infos[LB_S_COUNT];
+
+typedef struct lb_snode {
+  uint8_t op;     // lb_sop
+  uint8_t dtype;  // of the value
+  uint8_t arg;    // INPUT, SCALAR: its number; else 0
+  uint8_t n_src;
+  uint8_t src[4];  // nodes
+} lb_snode;
+
+typedef struct lb_soperand {
+  uint8_t dtype;
+  uint8_t layout;  // lb_layout
+  uint8_t node;    // outputs: whose value; inputs: 0
+  uint8_t zero;
+} lb_soperand;
+
+typedef struct lb_spec {
+  uint8_t form;
+  uint8_t n_nodes, n_in, n_out, n_scalars;
+  uint8_t zero[3];
+  lb_soperand in[LB_SPEC_MAX_IN];
+  lb_soperand out[LB_SPEC_MAX_OUT];
+  lb_snode nodes[LB_SPEC_MAX_NODES];
+} lb_spec;
+_Static_assert(sizeof(lb_spec) == 8 + 4 * 16 + 8 * 48, "no padding: hashed");
+
+// -- building: the first mistake is kept, and finish tells it
+
+typedef struct lb_spec_builder {
+  lb_spec spec;     // nodes in order of the calls
+  lb_status error;  // owned
+} lb_spec_builder;
+
+#define LB_SPEC_NO_NODE UINT8_MAX  // what a call that fails returns
+
+void lb_spec_begin(lb_spec_builder *b, lb_form form);
+// Each returns a node. Inputs and scalars get numbers in order of the calls.
+uint8_t lb_spec_input(lb_spec_builder *b, lb_dtype t, lb_layout layout);
+uint8_t lb_spec_scalar(lb_spec_builder *b, lb_dtype t);
+// `t` is the dtype of the value.
+uint8_t lb_spec_node(lb_spec_builder *b, lb_sop op, lb_dtype t,
+                     const uint8_t *src, uint8_t n);
+void lb_spec_output(lb_spec_builder *b, uint8_t node, lb_layout layout);
+// Brings the spec into canonical form (a ROWS without reductions is a MAP) and
+// verifies it. Numbers of inputs, scalars and outputs do not change.
+// LB_UNSUPPORTED when a limit is exceeded; the builder is empty afterwards.
+lb_status lb_spec_finish(lb_spec_builder *b, lb_spec *out);
+
+// LB_INVALID unless all that is said above holds. Any bytes may be given.
+lb_status lb_spec_verify(const lb_spec *s);
+size_t lb_spec_bytes(const lb_spec *s);  // used, from the start: what is hashed
+bool lb_spec_equal(const lb_spec *a, const lb_spec *b);
+void lb_spec_print(const lb_spec *s, lb_strbuf *out);  // one line, readable
+
+// Along which dims the value of each node changes: bits of lb_svaries.
+typedef enum lb_svaries { LB_VARIES_ROWS = 1, LB_VARIES_COLS = 2 } lb_svaries;
+void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]);
+
+// -- facts: what code takes for granted, and how it was told to be written
+
+typedef enum lb_sdim { LB_DIM_ROWS, LB_DIM_COLS, LB_DIM_K, LB_SDIMS } lb_sdim;
+
+typedef enum lb_sfact_kind {
+  LB_SFACT_NONE,
+  LB_ASSUME_MULTIPLE,  // the dim is a multiple of value
+  LB_ASSUME_EQUAL,     // the dim is value
+  LB_CHOOSE_TILE,      // that much of the dim at once
+  LB_SFACT_KINDS,
+} lb_sfact_kind;
+
+typedef struct lb_sfact {
+  uint8_t kind;  // lb_sfact_kind
+  uint8_t dim;   // lb_sdim
+  uint16_t value;
+} lb_sfact;
+
+#define LB_MAX_FACTS 9  // every kind of every dim
+
+typedef struct lb_facts {  // {0}: none. Sorted, one of a kind and dim
+  lb_sfact list[LB_MAX_FACTS];
+} lb_facts;
+
+// Adds or replaces. Multiples and tiles are not 0.
+void lb_facts_add(lb_facts *f, lb_sfact_kind kind, lb_sdim dim, uint16_t value);
+lb_status lb_facts_verify(const lb_facts *f);  // any bytes
+bool lb_facts_reusable(const lb_facts *f);  // nothing but divisibility assumed
+// True if every assumption holds at these sizes: rows, cols, k.
+bool lb_facts_hold(const lb_facts *f, const int64_t dims[LB_SDIMS]);
+// The value of a fact, or `dflt`.
+int lb_facts_get(const lb_facts *f, lb_sfact_kind kind, lb_sdim dim, int dflt);
+// True if the dim is sure to be a multiple of n.
+bool lb_facts_divides(const lb_facts *f, lb_sdim dim, int n);
+void lb_facts_print(const lb_facts *f, lb_strbuf *out);  // "cols%64 rows:6"
+
+// -- arguments: a kernel is void f(const uint64_t *args), a cell each of
+//   pointers of outputs, pointers of inputs,
+//   rows, cols, k (MATMUL alone),
+//   row stride and column stride in elements, of outputs, then of inputs,
+//   scalars (bits, in the low bytes).
+// PACKED has its panel stride in elements (K * 16) as row stride. Strides that
+// a layout does not have are not read.
+
+#define LB_SPEC_MAX_ARGS \
+  (3 * (LB_SPEC_MAX_IN + LB_SPEC_MAX_OUT) + LB_SDIMS + LB_SPEC_MAX_SCALARS)
+
+typedef struct lb_sargs {  // first cell of each
+  uint8_t out, in, dims, out_strides, in_strides, scalars, count;
+} lb_sargs;
+lb_sargs lb_spec_args(const lb_spec *s);
+
+// -- keys
+
+// Hash of spec, facts, target text and generator version: equal keys, same
+// code. Nothing of the host goes in.
+lb_hash128 lb_spec_key(const lb_spec *s, const lb_facts *f, const char *target,
+                       uint64_t generator);
+
+#endif

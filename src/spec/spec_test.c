@@ -1,0 +1,314 @@
+// spec/spec_test.c -- one way to write each spec, and nothing else accepted.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "spec/spec.h"
+
+static uint64_t seed = 88172645463325252u;
+
+static uint32_t draw(uint32_t n) {
+  seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+  return (uint32_t)(seed >> 33) % n;
+}
+
+static void assert_ok(lb_status st) {
+  if (!lb_failed(st)) return;
+  print_error("%s (%s)\n", lb_status_message(st), lb_status_where(st));
+  lb_status_drop(st);
+  fail();
+}
+
+static void assert_error(lb_status st, lb_code code, const char *part) {
+  assert_int_equal(lb_status_code(st), code);
+  if (!strstr(lb_status_message(st), part))
+    fail_msg("'%s' does not say '%s'", lb_status_message(st), part);
+  lb_status_drop(st);
+}
+
+static uint8_t unary(lb_spec_builder *b, lb_sop op, uint8_t x) {
+  return lb_spec_node(b, op, LB_F32, &x, 1);
+}
+
+static uint8_t binary(lb_spec_builder *b, lb_sop op, uint8_t x, uint8_t y) {
+  return lb_spec_node(b, op, LB_F32, (uint8_t[]){x, y}, 2);
+}
+
+static lb_spec softmax(void) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_ROWS);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  uint8_t top = unary(&b, LB_S_RMAX, x);
+  uint8_t e = unary(&b, LB_S_EXP, binary(&b, LB_S_SUB, x, top));
+  uint8_t y = binary(&b, LB_S_DIV, e, unary(&b, LB_S_RSUM, e));
+  lb_spec_output(&b, y, LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+// -- canonical form ----------------------------------------------------------
+
+typedef struct plan {  // of a DAG that can be built in many orders
+  lb_snode nodes[LB_SPEC_MAX_NODES];
+  int n, n_in;
+} plan;
+
+static plan random_plan(void) {
+  static const lb_sop ops[] = {LB_S_ADD, LB_S_SUB, LB_S_MUL, LB_S_MAX,
+                               LB_S_EXP, LB_S_FMA, LB_S_NEG};
+  plan p = {.n_in = 1 + (int)draw(4)};
+  p.n = p.n_in + 1 + (int)draw(20);
+  for (int i = p.n_in; i < p.n; i++) {
+    lb_snode *n = &p.nodes[i];
+    n->op = (uint8_t)ops[draw(sizeof ops / sizeof *ops)];
+    n->n_src = lb_sop_infos[n->op].n_src;
+    for (int j = 0; j < n->n_src; j++) n->src[j] = (uint8_t)draw((uint32_t)i);
+  }
+  return p;
+}
+
+static bool is_ready(const plan *p, int i, const uint8_t *at) {
+  for (int j = 0; j < p->nodes[i].n_src; j++)
+    if (at[p->nodes[i].src[j]] == LB_SPEC_NO_NODE) return false;
+  return at[i] == LB_SPEC_NO_NODE;
+}
+
+// Builds nodes in a random order, sources of commutative operations in any
+// order, and now and then a node twice or one that nobody needs.
+static lb_spec build_shuffled(const plan *p) {
+  lb_spec_builder b;
+  lb_spec s;
+  uint8_t at[LB_SPEC_MAX_NODES];
+  memset(at, LB_SPEC_NO_NODE, sizeof at);
+  lb_spec_begin(&b, LB_FORM_MAP);
+  for (int i = 0; i < p->n_in; i++)
+    at[i] = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  for (int left = p->n - p->n_in; left > 0;) {
+    int i = p->n_in + (int)draw((uint32_t)(p->n - p->n_in));
+    if (!is_ready(p, i, at)) continue;
+    const lb_snode *n = &p->nodes[i];
+    uint8_t src[4] = {0};
+    for (int j = 0; j < n->n_src; j++) src[j] = at[n->src[j]];
+    if (lb_sop_infos[n->op].commutative && draw(2)) {
+      uint8_t first = src[0];
+      src[0] = src[1], src[1] = first;
+    }
+    for (int twice = draw(8) == 0; twice >= 0; twice--)
+      at[i] = lb_spec_node(&b, n->op, LB_F32, src, n->n_src);
+    if (draw(8) == 0) unary(&b, LB_S_TANH, at[i]);
+    if (draw(8) == 0) at[i] = unary(&b, LB_S_CAST, at[i]);
+    left--;
+  }
+  lb_spec_output(&b, at[p->n - 1], LB_LAYOUT_FULL);
+  lb_spec_output(&b, at[p->n / 2], LB_LAYOUT_STRIDED);
+  assert_ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+static void order_of_building_does_not_show(void **state) {
+  (void)state;
+  for (int i = 0; i < 300; i++) {
+    plan p = random_plan();
+    lb_spec first = build_shuffled(&p);
+    for (int j = 0; j < 4; j++) {
+      lb_spec again = build_shuffled(&p);
+      assert_memory_equal(&first, &again, sizeof first);
+      assert_true(lb_spec_equal(&first, &again));
+    }
+  }
+}
+
+static void different_meaning_is_different_bytes(void **state) {
+  (void)state;
+  lb_spec specs[3];
+  for (int i = 0; i < 3; i++) {
+    lb_spec_builder b;
+    lb_spec_begin(&b, LB_FORM_MAP);
+    uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+    uint8_t y = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+    uint8_t z = i == 0   ? binary(&b, LB_S_SUB, x, y)
+                : i == 1 ? binary(&b, LB_S_SUB, y, x)
+                         : binary(&b, LB_S_ADD, y, x);
+    lb_spec_output(&b, z, LB_LAYOUT_FULL);
+    assert_ok(lb_spec_finish(&b, &specs[i]));
+  }
+  assert_false(lb_spec_equal(&specs[0], &specs[1]));
+  assert_false(lb_spec_equal(&specs[1], &specs[2]));
+}
+
+static void rows_without_reductions_are_a_map(void **state) {
+  (void)state;
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_ROWS);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  unary(&b, LB_S_RSUM, x);  // dead
+  lb_spec_output(&b, unary(&b, LB_S_EXP, x), LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(&b, &s));
+  assert_int_equal(s.form, LB_FORM_MAP);
+  assert_int_equal(s.n_nodes, 2);
+}
+
+// -- what is refused ---------------------------------------------------------
+
+static void finish_tells_the_first_mistake(void **state) {
+  (void)state;
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t h = lb_spec_input(&b, LB_F16, LB_LAYOUT_FULL);
+  uint8_t bad = binary(&b, LB_S_ADD, h, h);
+  assert_int_equal(bad, LB_SPEC_NO_NODE);
+  lb_spec_output(&b, bad, LB_LAYOUT_FULL);
+  assert_error(lb_spec_finish(&b, &s), LB_INVALID, "node 1, add");
+
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  for (int i = 0; i < LB_SPEC_MAX_NODES; i++) x = unary(&b, LB_S_NEG, x);
+  lb_spec_output(&b, x, LB_LAYOUT_FULL);
+  assert_error(lb_spec_finish(&b, &s), LB_UNSUPPORTED, "48 nodes");
+
+  lb_spec_begin(&b, LB_FORM_MAP);
+  for (int i = 0; i <= LB_SPEC_MAX_IN; i++)
+    x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  assert_error(lb_spec_finish(&b, &s), LB_UNSUPPORTED, "12 inputs");
+}
+
+static void forms_hold_what_belongs_to_them(void **state) {
+  (void)state;
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, unary(&b, LB_S_RSUM, x), LB_LAYOUT_ROWS);
+  assert_error(lb_spec_finish(&b, &s), LB_INVALID, "reductions");
+
+  lb_spec_begin(&b, LB_FORM_MAP);
+  x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, x, LB_LAYOUT_ROWS);
+  assert_error(lb_spec_finish(&b, &s), LB_INVALID, "output 0");
+
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
+  lb_spec_output(&b, binary(&b, LB_S_ADD, acc, x), LB_LAYOUT_FULL);
+  assert_error(lb_spec_finish(&b, &s), LB_INVALID, "factor");
+}
+
+// Every accepted spec prints and has its arguments within the array; those
+// that are refused only must not be read out of bounds.
+static void any_bytes_are_accepted_or_refused(void **state) {
+  (void)state;
+  int accepted = 0;
+  lb_spec base = softmax();
+  for (int i = 0; i < 20000; i++) {
+    lb_spec *s = malloc(sizeof *s);  // exactly: out of bounds is seen
+    *s = base;
+    uint32_t edits = i % 4 ? 1 + draw(3) : sizeof *s;
+    for (uint32_t j = 0; j < edits; j++)
+      ((uint8_t *)s)[draw(sizeof *s)] = (uint8_t)draw(j % 2 ? 8 : 256);
+    lb_status st = lb_spec_verify(s);
+    if (!lb_failed(st)) {
+      lb_strbuf text = {0};
+      lb_spec_print(s, &text);
+      assert_true(lb_spec_args(s).count <= LB_SPEC_MAX_ARGS);
+      lb_strbuf_fini(&text);
+      accepted++;
+    }
+    lb_status_drop(st);
+    free(s);
+  }
+  assert_true(accepted > 0);
+}
+
+// -- the rest ----------------------------------------------------------------
+
+static void a_spec_prints_as_one_line(void **state) {
+  (void)state;
+  lb_spec s = softmax();
+  lb_strbuf text = {0};
+  lb_spec_print(&s, &text);
+  assert_string_equal(
+      lb_strbuf_str(&text),
+      "rows %0=input.float32.full %1=rmax.float32(%0) %2=sub.float32(%0,%1) "
+      "%3=exp.float32(%2) %4=rsum.float32(%3) %5=div.float32(%3,%4) "
+      "-> %5.full");
+  lb_strbuf_fini(&text);
+}
+
+static void arguments_follow_each_other(void **state) {
+  (void)state;
+  lb_spec s = {.form = LB_FORM_MATMUL, .n_in = 3, .n_out = 2, .n_scalars = 4};
+  lb_sargs a = lb_spec_args(&s);
+  assert_int_equal(a.in, 2);
+  assert_int_equal(a.dims, 5);
+  assert_int_equal(a.out_strides, 8);
+  assert_int_equal(a.in_strides, 12);
+  assert_int_equal(a.scalars, 18);
+  assert_int_equal(a.count, 22);
+}
+
+static void facts_are_sorted_and_checked(void **state) {
+  (void)state;
+  lb_facts f = {0}, g = {0};
+  lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 6);
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 32);
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
+  lb_facts_add(&g, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
+  lb_facts_add(&g, LB_CHOOSE_TILE, LB_DIM_ROWS, 6);
+  assert_memory_equal(&f, &g, sizeof f);
+  assert_ok(lb_facts_verify(&f));
+  assert_true(lb_facts_reusable(&f));
+  assert_true(lb_facts_hold(&f, (int64_t[]){7, 128, 1}));
+  assert_false(lb_facts_hold(&f, (int64_t[]){7, 129, 1}));
+  assert_int_equal(lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 1), 6);
+  assert_int_equal(lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_COLS, 9), 9);
+  assert_true(lb_facts_divides(&f, LB_DIM_COLS, 16));
+  assert_false(lb_facts_divides(&f, LB_DIM_COLS, 48));
+  lb_strbuf text = {0};
+  lb_facts_print(&f, &text);
+  assert_string_equal(lb_strbuf_str(&text), "cols%64 rows:6");
+  lb_strbuf_fini(&text);
+  lb_facts_add(&f, LB_ASSUME_EQUAL, LB_DIM_K, 0);
+  assert_false(lb_facts_reusable(&f));
+  assert_ok(lb_facts_verify(&f));
+  f.list[0].kind = 9;
+  assert_error(lb_facts_verify(&f), LB_INVALID, "entry 0");
+}
+
+static void keys_tell_all_parts_apart(void **state) {
+  (void)state;
+  lb_spec s = softmax();
+  lb_facts none = {0}, some = {0};
+  lb_facts_add(&some, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 16);
+  lb_hash128 k = lb_spec_key(&s, &none, "x86-64-v3", 1);
+  lb_hash128 others[] = {lb_spec_key(&s, &some, "x86-64-v3", 1),
+                         lb_spec_key(&s, &none, "x86-64-v4", 1),
+                         lb_spec_key(&s, &none, "x86-64-v3", 2)};
+  lb_hash128 same = lb_spec_key(&s, &none, "x86-64-v3", 1);
+  assert_memory_equal(&k, &same, sizeof k);
+  for (int i = 0; i < 3; i++) assert_memory_not_equal(&k, &others[i], sizeof k);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(order_of_building_does_not_show),
+      cmocka_unit_test(different_meaning_is_different_bytes),
+      cmocka_unit_test(rows_without_reductions_are_a_map),
+      cmocka_unit_test(finish_tells_the_first_mistake),
+      cmocka_unit_test(forms_hold_what_belongs_to_them),
+      cmocka_unit_test(any_bytes_are_accepted_or_refused),
+      cmocka_unit_test(a_spec_prints_as_one_line),
+      cmocka_unit_test(arguments_follow_each_other),
+      cmocka_unit_test(facts_are_sorted_and_checked),
+      cmocka_unit_test(keys_tell_all_parts_apart),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,185 @@
+// spec/verify.c -- what must hold of a spec, over any bytes.
+#include <string.h>
+
+#include "spec/canon.h"
+
+enum {  // kinds of dtypes; those of sops.def
+  LB_SD_FLOAT = 1,
+  LB_SD_INT = 2,
+  LB_SD_BOOL = 4,
+  LB_SD_NUM = LB_SD_FLOAT | LB_SD_INT,
+  LB_SD_BITS = LB_SD_INT | LB_SD_BOOL,
+  LB_SD_ALL = LB_SD_NUM | LB_SD_BOOL,
+};
+
+const lb_sop_info lb_sop_infos[LB_S_COUNT] = {
+#define LB_SOP(ID, text, n_src, commutative, rule, dtypes) \
+  [LB_S_##ID] = {#text, n_src, commutative, LB_SR_##rule, LB_SD_##dtypes},
+#include "spec/sops.def"
+};
+
+// -- nodes -------------------------------------------------------------------
+
+static bool is_half(uint8_t t) { return t == LB_F16 || t == LB_BF16; }
+
+static unsigned kind_of(uint8_t t) {
+  if (t >= LB_DTYPE_COUNT || is_half(t)) return 0;
+  if (lb_dtype_is_float(t)) return LB_SD_FLOAT;
+  if (lb_dtype_is_integer(t)) return LB_SD_INT;
+  return t == LB_BOOL ? LB_SD_BOOL : 0;
+}
+
+static bool is_dtype(uint8_t t) { return t != LB_NONE && t < LB_DTYPE_COUNT; }
+
+static bool is_accumulator(uint8_t t) {
+  return (kind_of(t) & LB_SD_NUM) && lb_dtype_size(t) >= 4;
+}
+
+static const char *check_leaf(const lb_snode *n) {
+  switch (n->op) {
+    case LB_S_ACC:
+      return is_accumulator(n->dtype) ? NULL : "cannot sum in this dtype";
+    case LB_S_COLS:
+      return kind_of(n->dtype) & LB_SD_NUM ? NULL : "counts in numbers";
+    default: return is_dtype(n->dtype) ? NULL : "has no dtype";
+  }
+}
+
+static const char *check_types(const lb_snode *n, const uint8_t *src) {
+  const lb_sop_info *info = &lb_sop_infos[n->op];
+  if (info->rule == LB_SR_LEAF) return check_leaf(n);
+  if (info->rule == LB_SR_CAST) return is_dtype(n->dtype) ? NULL : "no dtype";
+  int first = 0;
+  if (info->rule == LB_SR_SELECT && src[first++] != LB_BOOL)
+    return "the condition must be bool";
+  for (int i = first; i < n->n_src; i++) {
+    if (!(kind_of(src[i]) & info->dtypes)) return "does not take this dtype";
+    if (src[i] != src[first]) return "sources differ in dtype";
+  }
+  uint8_t want = info->rule == LB_SR_COMPARE ? LB_BOOL : src[first];
+  return n->dtype == want ? NULL : "the value has another dtype";
+}
+
+const char *lb_snode_check(const lb_spec *s, const lb_snode *n) {
+  uint8_t dtypes[4];
+  if (n->op >= LB_S_COUNT) return "no such operation";
+  if (n->n_src != lb_sop_infos[n->op].n_src)
+    return "has another number of sources";
+  for (int i = 0; i < n->n_src; i++) {
+    if (n->src[i] >= s->n_nodes) return "a source is not there";
+    dtypes[i] = s->nodes[n->src[i]].dtype;
+  }
+  return check_types(n, dtypes);
+}
+
+// INPUT nodes come first, then SCALAR nodes, each in order of their numbers.
+static bool is_in_place(const lb_spec *s, uint8_t i) {
+  const lb_snode *n = &s->nodes[i];
+  if (i < s->n_in)
+    return n->op == LB_S_INPUT && n->arg == i && n->dtype == s->in[i].dtype;
+  if (i < s->n_in + s->n_scalars)
+    return n->op == LB_S_SCALAR && n->arg == i - s->n_in;
+  return n->op != LB_S_INPUT && n->op != LB_S_SCALAR;
+}
+
+// Each node is checked as the next one after those before it.
+static lb_status check_nodes(const lb_spec *s) {
+  lb_spec seen = *s;
+  for (uint8_t i = 0; i < s->n_nodes; i++) {
+    seen.n_nodes = i;
+    const char *wrong = lb_snode_check(&seen, &s->nodes[i]);
+    if (!wrong && !is_in_place(s, i)) wrong = "inputs and scalars come first";
+    if (wrong) return lb_error(LB_INVALID, "spec: node %u: %s", i, wrong);
+  }
+  return LB_OK;
+}
+
+// -- forms -------------------------------------------------------------------
+
+static bool has_layout(uint8_t layout, unsigned allowed) {
+  return layout < LB_LAYOUT_COUNT && (allowed >> layout & 1);
+}
+
+#define ALLOW(layout) (1u << LB_LAYOUT_##layout)
+#define ALLOW_ANY (ALLOW(FULL) | ALLOW(STRIDED))
+#define ALLOW_INPUT (ALLOW_ANY | ALLOW(COLS) | ALLOW(ROWS) | ALLOW(ONE))
+
+static lb_status check_inputs(const lb_spec *s) {
+  for (int i = 0; i < s->n_in; i++) {
+    unsigned allowed = ALLOW_INPUT;
+    if (s->form == LB_FORM_MATMUL && i < 2)
+      allowed = i == 0 ? ALLOW_ANY : ALLOW_ANY | ALLOW(PACKED);
+    if (!has_layout(s->in[i].layout, allowed))
+      return lb_error(LB_INVALID, "spec: input %d cannot lie like that", i);
+  }
+  return LB_OK;
+}
+
+static lb_status check_outputs(const lb_spec *s) {
+  uint8_t varies[LB_SPEC_MAX_NODES];
+  lb_spec_varies(s, varies);
+  if (s->n_out == 0) return lb_error(LB_INVALID, "spec: no output");
+  for (int i = 0; i < s->n_out; i++) {
+    const lb_soperand *o = &s->out[i];
+    bool rows =
+        s->form != LB_FORM_MATMUL && !(varies[o->node] & LB_VARIES_COLS);
+    if (!has_layout(o->layout, rows ? ALLOW_ANY | ALLOW(ROWS) : ALLOW_ANY))
+      return lb_error(LB_INVALID, "spec: output %d cannot lie like that", i);
+    if (o->dtype != s->nodes[o->node].dtype)
+      return lb_error(LB_INVALID, "spec: output %d has another dtype", i);
+  }
+  return LB_OK;
+}
+
+static bool reads_product_inputs(const lb_spec *s) {
+  for (int i = 0; i < s->n_nodes; i++)
+    for (int j = 0; j < s->nodes[i].n_src; j++)
+      if (s->nodes[i].src[j] < 2) return true;
+  for (int i = 0; i < s->n_out; i++)
+    if (s->out[i].node < 2) return true;
+  return false;
+}
+
+static lb_status check_form(const lb_spec *s) {
+  int sums = 0, reductions = 0;
+  for (int i = 0; i < s->n_nodes; i++) {
+    sums += s->nodes[i].op == LB_S_ACC;
+    reductions += lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE;
+  }
+  bool product = s->form == LB_FORM_MATMUL;
+  if (sums != product || (product && s->n_in < 2))
+    return lb_error(LB_INVALID,
+                    "spec: a matrix product has two inputs and "
+                    "one sum, other forms have none");
+  if ((reductions != 0) != (s->form == LB_FORM_ROWS))
+    return lb_error(LB_INVALID, "spec: reductions make the form 'rows'");
+  if (product && reads_product_inputs(s))
+    return lb_error(LB_INVALID, "spec: a node reads a factor of the product");
+  if (product && (s->in[0].dtype == LB_BOOL || s->in[1].dtype == LB_BOOL))
+    return lb_error(LB_INVALID, "spec: a factor is bool");
+  return LB_OK;
+}
+
+static lb_status check_counts(const lb_spec *s) {
+  if (s->form >= LB_FORM_COUNT || s->n_nodes > LB_SPEC_MAX_NODES ||
+      s->n_in > LB_SPEC_MAX_IN || s->n_out > LB_SPEC_MAX_OUT ||
+      s->n_scalars > LB_SPEC_MAX_SCALARS || s->n_in + s->n_scalars > s->n_nodes)
+    return lb_error(LB_INVALID, "spec: a count is out of range");
+  for (int i = 0; i < s->n_out; i++)
+    if (s->out[i].node >= s->n_nodes)
+      return lb_error(LB_INVALID, "spec: output %d of no node", i);
+  return LB_OK;
+}
+
+lb_status lb_spec_verify(const lb_spec *s) {
+  lb_spec canonical;
+  LB_TRY(check_counts(s));
+  LB_TRY(check_nodes(s));
+  LB_TRY(check_inputs(s));
+  LB_TRY(check_outputs(s));
+  LB_TRY(check_form(s));
+  lb_spec_canonical(s, &canonical);
+  if (memcmp(s, &canonical, sizeof canonical) != 0)
+    return lb_error(LB_INVALID, "spec: not in canonical form");
+  return LB_OK;
+}
