@@ -15,12 +15,13 @@ function(lb_room name)
   target_link_libraries(room_${name} PUBLIC ${R_LIBS})
 endfunction()
 
-# lb_test(NAME FILE f.c USES room ...): a cmocka program, run by ctest.
+# lb_test(NAME FILE f.c USES room ... [THREADS]): a cmocka program, run by
+#   ctest. THREADS: it runs under ThreadSanitizer too (target `thread_tests`).
 function(lb_test name)
   if(NOT LIMBER_TESTS)
     return()
   endif()
-  cmake_parse_arguments(T "" "FILE" "USES" ${ARGN})
+  cmake_parse_arguments(T "THREADS" "FILE" "USES" ${ARGN})
   add_executable(test_${name} ${T_FILE})
   set_target_properties(test_${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -29,8 +30,13 @@ function(lb_test name)
   endforeach()
   target_link_libraries(test_${name} PRIVATE cmocka m)
   add_test(NAME ${name} COMMAND test_${name})
+  if(T_THREADS)
+    set_tests_properties(${name} PROPERTIES LABELS threads)
+    add_dependencies(thread_tests test_${name})
+  endif()
 endfunction()
 
 if(LIMBER_TESTS)
   enable_testing()
+  add_custom_target(thread_tests)
 endif()
