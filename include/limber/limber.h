@@ -6,7 +6,8 @@
 // Handles are opaque; the one who creates destroys, and destroying NULL is
 // fine. Any thread may use any handle, except that a handle must not be used
 // while it is being destroyed, and a runtime outlives its sessions and the
-// tensors it allocated.
+// tensors it allocated. A forked child may use them as well: it starts threads
+// of its own.
 //
 // Option structs start with their own size, so that a program built against an
 // older header keeps working: fill it with sizeof, or start from the

@@ -15,8 +15,7 @@ struct lb_plans_entry {
 
 lb_status lb_plans_init(lb_plans *p, size_t budget) {
   *p = (lb_plans){.budget = budget};
-  if (pthread_mutex_init(&p->lock, NULL)) return lb_oom();
-  return LB_OK;
+  return lb_lock_init(&p->lock);
 }
 
 static void unlink_entry(lb_plans *p, entry *e) {
@@ -42,11 +41,11 @@ static void drop(lb_plans *p, entry *e) {
 void lb_plans_fini(lb_plans *p) {
   while (p->first) drop(p, p->first);
   lb_map_fini(&p->map);
-  pthread_mutex_destroy(&p->lock);
+  lb_lock_fini(&p->lock);
 }
 
 lb_plan *lb_plans_get(lb_plans *p, const void *key, size_t size) {
-  pthread_mutex_lock(&p->lock);
+  lb_lock_take(&p->lock);
   entry *e = lb_map_get(&p->map, key, size);
   lb_plan *plan = NULL;
   if (e) {
@@ -54,7 +53,7 @@ lb_plan *lb_plans_get(lb_plans *p, const void *key, size_t size) {
     push_front(p, e);
     plan = lb_plan_retain(e->plan);
   }
-  pthread_mutex_unlock(&p->lock);
+  lb_lock_give(&p->lock);
   return plan;
 }
 
@@ -82,7 +81,7 @@ static lb_status insert(lb_plans *p, const void *key, size_t size,
 lb_status lb_plans_put(lb_plans *p, const void *key, size_t size,
                        lb_plan **plan) {
   lb_status st = LB_OK;
-  pthread_mutex_lock(&p->lock);
+  lb_lock_take(&p->lock);
   entry *e = lb_map_get(&p->map, key, size);
   if (e) {
     lb_plan_release(*plan);
@@ -90,6 +89,6 @@ lb_status lb_plans_put(lb_plans *p, const void *key, size_t size,
   } else {
     st = insert(p, key, size, *plan);
   }
-  pthread_mutex_unlock(&p->lock);
+  lb_lock_give(&p->lock);
   return st;
 }

@@ -3,13 +3,12 @@
 #ifndef LB_SESSION_PLANS_H
 #define LB_SESSION_PLANS_H
 
-#include <pthread.h>
-
+#include "base/lock.h"
 #include "base/map.h"
 #include "plan/plan.h"
 
 typedef struct lb_plans {
-  pthread_mutex_t lock;
+  lb_lock lock;
   lb_map map;                           // signature -> struct entry
   struct lb_plans_entry *first, *last;  // most recent first
   size_t bytes, budget;

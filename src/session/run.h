@@ -13,7 +13,7 @@ struct lb_session {
   lb_program program;
   lb_plans plans;
   lb_session_options options;
-  pthread_mutex_t lock;  // of the fields below
+  lb_lock lock;  // of the fields below
   lb_context *idle;
   uint64_t runs;
 };

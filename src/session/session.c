@@ -30,13 +30,14 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
   s->options = *o;
   if (!s->options.plan_bytes) s->options.plan_bytes = DEFAULT_PLAN_BYTES;
   if (!s->options.loop_limit) s->options.loop_limit = DEFAULT_LOOP_LIMIT;
-  if (pthread_mutex_init(&s->lock, NULL)) {
-    free(s);
-    return lb_oom();
-  }
-  lb_status st = lb_plans_init(&s->plans, s->options.plan_bytes);
+  lb_status st = lb_lock_init(&s->lock);
   if (lb_failed(st)) {
-    pthread_mutex_destroy(&s->lock);
+    free(s);
+    return st;
+  }
+  st = lb_plans_init(&s->plans, s->options.plan_bytes);
+  if (lb_failed(st)) {
+    lb_lock_fini(&s->lock);
     free(s);
     return st;
   }
@@ -58,16 +59,16 @@ void lb_session_free(lb_session *s) {
   }
   lb_plans_fini(&s->plans);
   lb_program_fini(&s->program);
-  pthread_mutex_destroy(&s->lock);
+  lb_lock_fini(&s->lock);
   free(s);
 }
 
 static lb_status take_context(lb_session *s, lb_context **out) {
-  pthread_mutex_lock(&s->lock);
+  lb_lock_take(&s->lock);
   lb_context *c = *out = s->idle;
   if (c) s->idle = c->next;
   uint64_t seed = s->runs++;
-  pthread_mutex_unlock(&s->lock);
+  lb_lock_give(&s->lock);
   if (!c)
     LB_TRY(lb_context_new(s->options.alloc, s->options.memory_limit, out));
   (*out)->seed = seed << 32;
@@ -77,10 +78,10 @@ static lb_status take_context(lb_session *s, lb_context **out) {
 
 static void give_context(lb_session *s, lb_context *c) {
   if (s->options.memory_limit) lb_context_trim(c);
-  pthread_mutex_lock(&s->lock);
+  lb_lock_take(&s->lock);
   c->next = s->idle;
   s->idle = c;
-  pthread_mutex_unlock(&s->lock);
+  lb_lock_give(&s->lock);
 }
 
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
@@ -105,17 +106,17 @@ void lb_output_free(const lb_session *s, lb_output *o) {
 
 void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
   *out = (lb_session_stats){0};
-  pthread_mutex_lock(&s->lock);
+  lb_lock_take(&s->lock);
   out->runs = s->runs;
   for (const lb_context *c = s->idle; c; c = c->next) {
     out->contexts++;
     out->arena_bytes += c->budget->kept;
   }
-  pthread_mutex_unlock(&s->lock);
-  pthread_mutex_lock(&s->plans.lock);
+  lb_lock_give(&s->lock);
+  lb_lock_take(&s->plans.lock);
   out->plans = s->plans.map.count;
   out->plan_bytes = s->plans.bytes;
   out->plans_built = s->plans.built;
   out->plans_evicted = s->plans.evicted;
-  pthread_mutex_unlock(&s->plans.lock);
+  lb_lock_give(&s->plans.lock);
 }

@@ -109,6 +109,29 @@ print(os.waitpid(child, 0)[1])
     assert out == "0\n"
 
 
+def test_children_forked_while_others_run_can_run():
+    out, _ = run_code("""
+import multiprocessing, threading, warnings
+warnings.simplefilter("ignore")  # of Python, on forks with threads
+stop = threading.Event()
+def work():
+    while not stop.is_set():
+        model(x)
+def job(i):
+    return np.array_equal(model(x), x)
+threads = [threading.Thread(target=work) for _ in range(3)]
+for t in threads: t.start()
+context = multiprocessing.get_context("fork")
+for _ in range(10):
+    with context.Pool(4) as pool:
+        assert pool.map_async(job, range(8)).get(timeout=30) == [True] * 8
+stop.set()
+for t in threads: t.join()
+print("done")
+""", LIMBER_THREADS="2")
+    assert out == "done\n"
+
+
 def test_the_environment_sets_threads_and_log():
     out, err = run_code("print(len(os.listdir('/proc/self/task')))",
                         LIMBER_THREADS="3", LIMBER_LOG="info",

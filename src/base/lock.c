@@ -1,0 +1,44 @@
+// base/lock.c -- the list of locks, and what fork does with it.
+#include "base/lock.h"
+
+// Only fork itself knows when it happens; hence a list that hangs off no
+// object. Order: list_lock, then the locks; nobody else holds two.
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static lb_lock *locks;
+
+static void before_fork(void) {
+  pthread_mutex_lock(&list_lock);
+  for (lb_lock *l = locks; l; l = l->next) lb_lock_take(l);
+}
+
+static void after_fork(void) {
+  for (lb_lock *l = locks; l; l = l->next) lb_lock_give(l);
+  pthread_mutex_unlock(&list_lock);
+}
+
+static int atfork_error;
+
+static void watch_forks(void) {
+  atfork_error = pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+lb_status lb_lock_init(lb_lock *l) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+  if (atfork_error || pthread_mutex_init(&l->mutex, NULL)) return lb_oom();
+  pthread_mutex_lock(&list_lock);
+  l->prev = NULL;
+  l->next = locks;
+  if (locks) locks->prev = l;
+  locks = l;
+  pthread_mutex_unlock(&list_lock);
+  return LB_OK;
+}
+
+void lb_lock_fini(lb_lock *l) {
+  pthread_mutex_lock(&list_lock);
+  *(l->prev ? &l->prev->next : &locks) = l->next;
+  if (l->next) l->next->prev = l->prev;
+  pthread_mutex_unlock(&list_lock);
+  pthread_mutex_destroy(&l->mutex);
+}
