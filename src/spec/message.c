@@ -1,0 +1,163 @@
+// spec/message.c -- messages as bytes, and what must hold of those received.
+#include "spec/message.h"
+
+#include <string.h>
+
+#define MAGIC 0x54494a4cu  // "LJIT"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "structs are sent as they lie in memory");
+_Static_assert(sizeof(lb_message_head) == LB_HEAD_BYTES, "no padding");
+_Static_assert(sizeof(lb_request) ==
+                   sizeof(lb_spec) + sizeof(lb_facts) + LB_TARGET_TEXT,
+               "no padding");
+_Static_assert(sizeof(lb_object_info) == 32 + LB_ENTRY_TEXT + LB_TARGET_TEXT,
+               "no padding");
+
+typedef struct answer_body {
+  uint32_t code;
+  uint32_t size;  // of what follows
+  lb_object_info info;
+} answer_body;
+_Static_assert(LB_ANSWER_BYTES == LB_HEAD_BYTES + sizeof(answer_body),
+               "no padding");
+
+// -- heads -------------------------------------------------------------------
+
+static uint64_t sum_of(const lb_message_head *h, lb_span body, lb_span rest) {
+  uint64_t sum = lb_hash(h, offsetof(lb_message_head, sum));
+  sum = lb_hash_seeded(body.data, body.size, sum);
+  return rest.size ? lb_hash_seeded(rest.data, rest.size, sum) : sum;
+}
+
+// The sum goes over `body` and `rest` apart: those who write have them apart.
+static void write_head(lb_message_kind kind, uint64_t id, lb_span body,
+                       lb_span rest, uint8_t *out) {
+  lb_message_head h = {
+      .magic = MAGIC,
+      .version = LB_MESSAGE_VERSION,
+      .kind = (uint16_t)kind,
+      .size = (uint32_t)(body.size + rest.size),
+      .id = id,
+  };
+  h.sum = sum_of(&h, body, rest);
+  memcpy(out, &h, sizeof h);
+}
+
+static bool is_size_of(lb_message_kind kind, uint32_t size) {
+  if (kind == LB_MESSAGE_REQUEST) return size == sizeof(lb_request);
+  return size >= sizeof(answer_body) &&
+         size <= sizeof(answer_body) + LB_MAX_OBJECT;
+}
+
+lb_status lb_head_read(const uint8_t bytes[LB_HEAD_BYTES], lb_message_kind kind,
+                       lb_message_head *out) {
+  memcpy(out, bytes, sizeof *out);
+  if (out->magic != MAGIC)
+    return lb_error(LB_INVALID, "message: does not begin as one");
+  if (out->version != LB_MESSAGE_VERSION)
+    return lb_error(LB_INVALID,
+                    "message: of version %u, this side speaks %u: library and "
+                    "limber-jit must be of one build",
+                    out->version, LB_MESSAGE_VERSION);
+  if (out->kind != kind || out->zero != 0)
+    return lb_error(LB_INVALID, "message: not of the kind expected");
+  if (!is_size_of(kind, out->size))
+    return lb_error(LB_INVALID, "message: cannot have %u bytes", out->size);
+  return LB_OK;
+}
+
+static lb_status check_sum(const lb_message_head *h, lb_span body,
+                           lb_span rest) {
+  if (h->sum == sum_of(h, body, rest)) return LB_OK;
+  return lb_error(LB_INVALID, "message: broken, its checksum is wrong");
+}
+
+// True if it ends with a NUL, is printable before and zero behind.
+static bool is_text(const char *text, size_t size) {
+  size_t n = strnlen(text, size);
+  for (size_t i = 0; i < n; i++)
+    if (text[i] < ' ' || text[i] > '~') return false;
+  for (size_t i = n; i < size; i++)
+    if (text[i]) return false;
+  return n < size;
+}
+
+// -- requests ----------------------------------------------------------------
+
+lb_status lb_request_init(lb_request *r, const lb_spec *spec,
+                          const lb_facts *facts, const char *target) {
+  size_t n = strlen(target);
+  memset(r, 0, sizeof *r);
+  if (n >= sizeof r->target)
+    return lb_error(LB_INVALID, "request: a target of %zu characters", n);
+  memcpy(&r->spec, spec, lb_spec_bytes(spec));
+  r->facts = *facts;
+  memcpy(r->target, target, n);
+  return LB_OK;
+}
+
+void lb_request_write(const lb_request *r, uint64_t id,
+                      uint8_t out[LB_REQUEST_BYTES]) {
+  memcpy(out + LB_HEAD_BYTES, r, sizeof *r);
+  write_head(LB_MESSAGE_REQUEST, id, (lb_span){out + LB_HEAD_BYTES, sizeof *r},
+             (lb_span){0}, out);
+}
+
+lb_status lb_request_read(const lb_message_head *head, const uint8_t *body,
+                          lb_request *out) {
+  LB_TRY(check_sum(head, (lb_span){body, head->size}, (lb_span){0}));
+  memcpy(out, body, sizeof *out);
+  LB_TRY(lb_spec_verify(&out->spec));
+  LB_TRY(lb_facts_verify(&out->facts));
+  if (!is_text(out->target, sizeof out->target))
+    return lb_error(LB_INVALID, "request: the target is no text");
+  return LB_OK;
+}
+
+// -- answers -----------------------------------------------------------------
+
+void lb_answer_write(const lb_answer *a, uint64_t id,
+                     uint8_t out[LB_ANSWER_BYTES]) {
+  answer_body body = {
+      .code = (uint32_t)a->code,
+      .size = (uint32_t)a->bytes.size,
+      .info = a->info,
+  };
+  memcpy(out + LB_HEAD_BYTES, &body, sizeof body);
+  write_head(LB_MESSAGE_ANSWER, id, (lb_span){out + LB_HEAD_BYTES, sizeof body},
+             a->bytes, out);
+}
+
+static lb_status check_answer(const answer_body *b) {
+  static const lb_object_info none;
+  if (b->code > LB_INTERNAL)
+    return lb_error(LB_INVALID, "answer: no such code: %u", b->code);
+  if (b->code != LB_CODE_OK) {
+    if (b->size > LB_MAX_COMPLAINT || memcmp(&b->info, &none, sizeof none) != 0)
+      return lb_error(LB_INVALID, "answer: an error that is none");
+    return LB_OK;
+  }
+  if (b->size == 0) return lb_error(LB_INVALID, "answer: an empty object");
+  if (b->info.abi != LB_KERNEL_ABI)
+    return lb_error(LB_INVALID, "answer: ABI %u, this side calls %u",
+                    b->info.abi, LB_KERNEL_ABI);
+  if (!is_text(b->info.entry, sizeof b->info.entry) || !b->info.entry[0] ||
+      !is_text(b->info.target, sizeof b->info.target) || b->info.zero != 0)
+    return lb_error(LB_INVALID, "answer: entry or target is no text");
+  return LB_OK;
+}
+
+lb_status lb_answer_read(const lb_message_head *head, const uint8_t *body,
+                         lb_answer *out) {
+  answer_body b;
+  size_t size = head->size - sizeof b;
+  lb_span rest = {body + sizeof b, size};
+  LB_TRY(check_sum(head, (lb_span){body, sizeof b}, rest));
+  memcpy(&b, body, sizeof b);
+  if (b.size != size)
+    return lb_error(LB_INVALID, "answer: its sizes contradict each other");
+  LB_TRY(check_answer(&b));
+  *out = (lb_answer){.code = (lb_code)b.code, .info = b.info, .bytes = rest};
+  return LB_OK;
+}

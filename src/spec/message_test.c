@@ -1,0 +1,241 @@
+// spec/message_test.c -- what is written is read, and nothing else is.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "spec/message.h"
+
+static void assert_ok(lb_status st) {
+  if (!lb_failed(st)) return;
+  print_error("%s (%s)\n", lb_status_message(st), lb_status_where(st));
+  lb_status_drop(st);
+  fail();
+}
+
+static void assert_refused(lb_status st, const char *part) {
+  assert_int_equal(lb_status_code(st), LB_INVALID);
+  if (!strstr(lb_status_message(st), part)) {
+    print_error("wanted '%s', got '%s'\n", part, lb_status_message(st));
+    fail();
+  }
+  lb_status_drop(st);
+}
+
+static lb_request a_request(void) {
+  lb_spec_builder b;
+  lb_spec spec;
+  lb_request r;
+  lb_facts facts = {0};
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  uint8_t y = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t src[] = {x, y};
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_ADD, LB_F32, src, 2),
+                 LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(&b, &spec));
+  lb_facts_add(&facts, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 16);
+  assert_ok(lb_request_init(&r, &spec, &facts, "x86-64-v3"));
+  return r;
+}
+
+// Reads a request from all its bytes.
+static lb_status read_request(const uint8_t *bytes, lb_request *out) {
+  lb_message_head head;
+  LB_TRY(lb_head_read(bytes, LB_MESSAGE_REQUEST, &head));
+  return lb_request_read(&head, bytes + LB_HEAD_BYTES, out);
+}
+
+static void a_request_is_read_as_it_was_written(void **state) {
+  (void)state;
+  lb_request r = a_request(), got;
+  uint8_t bytes[LB_REQUEST_BYTES];
+  lb_message_head head;
+  lb_request_write(&r, 77, bytes);
+  assert_ok(lb_head_read(bytes, LB_MESSAGE_REQUEST, &head));
+  assert_int_equal(head.id, 77);
+  assert_int_equal(head.size, LB_REQUEST_BYTES - LB_HEAD_BYTES);
+  assert_ok(lb_request_read(&head, bytes + LB_HEAD_BYTES, &got));
+  assert_memory_equal(&got, &r, sizeof r);
+}
+
+static void no_bit_of_a_request_can_flip_unnoticed(void **state) {
+  (void)state;
+  lb_request r = a_request(), got;
+  uint8_t bytes[LB_REQUEST_BYTES];
+  lb_request_write(&r, 1, bytes);
+  for (size_t i = 0; i < 8 * sizeof bytes; i++) {
+    bytes[i / 8] ^= (uint8_t)(1u << i % 8);
+    lb_status st = read_request(bytes, &got);
+    assert_true(lb_failed(st));
+    lb_status_drop(st);
+    bytes[i / 8] ^= (uint8_t)(1u << i % 8);
+  }
+  assert_ok(read_request(bytes, &got));
+}
+
+static void a_sound_message_with_an_unsound_request_is_refused(void **state) {
+  (void)state;
+  lb_request r = a_request(), got;
+  uint8_t bytes[LB_REQUEST_BYTES];
+  r.spec.n_nodes = 200;
+  lb_request_write(&r, 1, bytes);
+  assert_refused(read_request(bytes, &got), "spec");
+  r = a_request();
+  r.facts.list[3].kind = 9;
+  lb_request_write(&r, 1, bytes);
+  assert_refused(read_request(bytes, &got), "facts");
+  r = a_request();
+  memset(r.target, 'x', sizeof r.target);
+  lb_request_write(&r, 1, bytes);
+  assert_refused(read_request(bytes, &got), "target");
+  r = a_request();
+  r.target[3] = '\n';
+  lb_request_write(&r, 1, bytes);
+  assert_refused(read_request(bytes, &got), "target");
+}
+
+static void a_target_that_does_not_fit_is_refused(void **state) {
+  (void)state;
+  lb_request r = a_request(), other;
+  char target[LB_TARGET_TEXT + 1] = {0};
+  memset(target, '+', LB_TARGET_TEXT);
+  assert_refused(lb_request_init(&other, &r.spec, &r.facts, target), "192");
+  target[LB_TARGET_TEXT - 1] = '\0';
+  assert_ok(lb_request_init(&other, &r.spec, &r.facts, target));
+}
+
+static void heads_of_another_version_kind_or_size_are_refused(void **state) {
+  (void)state;
+  lb_request r = a_request();
+  uint8_t bytes[LB_REQUEST_BYTES];
+  lb_message_head head, other;
+  lb_request_write(&r, 1, bytes);
+  memcpy(&head, bytes, sizeof head);
+
+  assert_refused(lb_head_read(bytes, LB_MESSAGE_ANSWER, &other), "kind");
+  head.version++;
+  memcpy(bytes, &head, sizeof head);
+  assert_refused(lb_head_read(bytes, LB_MESSAGE_REQUEST, &other), "version");
+  head.version--;
+  head.size = UINT32_MAX;
+  memcpy(bytes, &head, sizeof head);
+  assert_refused(lb_head_read(bytes, LB_MESSAGE_REQUEST, &other), "bytes");
+  head.kind = LB_MESSAGE_ANSWER;
+  memcpy(bytes, &head, sizeof head);
+  assert_refused(lb_head_read(bytes, LB_MESSAGE_ANSWER, &other), "bytes");
+}
+
+// -- answers -----------------------------------------------------------------
+
+static lb_answer an_object(void) {
+  lb_answer a = {
+      .info = {.abi = LB_KERNEL_ABI, .compile_us = 4000, .generator = 12},
+      .bytes = {(const uint8_t *)"\177ELF...", 7},
+  };
+  strcpy(a.info.entry, "limber_kernel");
+  strcpy(a.info.target, "x86-64-v4");
+  return a;
+}
+
+// All bytes of `a`; returns how many.
+static size_t write_answer(const lb_answer *a, uint8_t *bytes) {
+  lb_answer_write(a, 5, bytes);
+  if (a->bytes.size)
+    memcpy(bytes + LB_ANSWER_BYTES, a->bytes.data, a->bytes.size);
+  return LB_ANSWER_BYTES + a->bytes.size;
+}
+
+static lb_status read_answer(const uint8_t *bytes, size_t n, lb_answer *out) {
+  lb_message_head head;
+  LB_TRY(lb_head_read(bytes, LB_MESSAGE_ANSWER, &head));
+  if (head.size != n - LB_HEAD_BYTES)
+    return lb_error(LB_INVALID, "another size");
+  return lb_answer_read(&head, bytes + LB_HEAD_BYTES, out);
+}
+
+static void an_object_is_read_as_it_was_written(void **state) {
+  (void)state;
+  lb_answer a = an_object(), got;
+  uint8_t bytes[1024];
+  size_t n = write_answer(&a, bytes);
+  assert_ok(read_answer(bytes, n, &got));
+  assert_int_equal(got.code, LB_CODE_OK);
+  assert_memory_equal(&got.info, &a.info, sizeof a.info);
+  assert_int_equal(got.bytes.size, 7);
+  assert_memory_equal(got.bytes.data, "\177ELF...", 7);
+}
+
+static void an_error_is_read_with_its_message(void **state) {
+  (void)state;
+  lb_answer a = {.code = LB_UNSUPPORTED, .bytes = {(const uint8_t *)"why", 3}};
+  lb_answer got;
+  uint8_t bytes[1024];
+  size_t n = write_answer(&a, bytes);
+  assert_ok(read_answer(bytes, n, &got));
+  assert_int_equal(got.code, LB_UNSUPPORTED);
+  assert_memory_equal(got.bytes.data, "why", 3);
+}
+
+static void no_bit_of_an_answer_can_flip_unnoticed(void **state) {
+  (void)state;
+  lb_answer a = an_object(), got;
+  uint8_t bytes[1024];
+  size_t n = write_answer(&a, bytes);
+  for (size_t i = 0; i < 8 * n; i++) {
+    bytes[i / 8] ^= (uint8_t)(1u << i % 8);
+    lb_status st = read_answer(bytes, n, &got);
+    assert_true(lb_failed(st));
+    lb_status_drop(st);
+    bytes[i / 8] ^= (uint8_t)(1u << i % 8);
+  }
+}
+
+static void assert_answer_refused(const lb_answer *a, const char *part) {
+  static uint8_t bytes[2 * LB_MAX_COMPLAINT + LB_ANSWER_BYTES];
+  lb_answer got;
+  size_t n = write_answer(a, bytes);
+  assert_refused(read_answer(bytes, n, &got), part);
+}
+
+static void sound_messages_with_unsound_answers_are_refused(void **state) {
+  (void)state;
+  static uint8_t much[LB_MAX_COMPLAINT + 1];
+  lb_answer a = an_object();
+  a.info.abi++;
+  assert_answer_refused(&a, "ABI");
+  a = an_object();
+  a.bytes.size = 0;
+  assert_answer_refused(&a, "empty");
+  a = an_object();
+  memset(a.info.entry, 'e', sizeof a.info.entry);
+  assert_answer_refused(&a, "no text");
+  a = an_object();
+  a.info.entry[0] = '\0';
+  assert_answer_refused(&a, "no text");
+  a = an_object();
+  a.code = LB_IO;
+  assert_answer_refused(&a, "error that is none");
+  a = (lb_answer){.code = (lb_code)99};
+  assert_answer_refused(&a, "no such code");
+  a = (lb_answer){.code = LB_OOM, .bytes = {much, sizeof much}};
+  assert_answer_refused(&a, "error that is none");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_request_is_read_as_it_was_written),
+      cmocka_unit_test(no_bit_of_a_request_can_flip_unnoticed),
+      cmocka_unit_test(a_sound_message_with_an_unsound_request_is_refused),
+      cmocka_unit_test(a_target_that_does_not_fit_is_refused),
+      cmocka_unit_test(heads_of_another_version_kind_or_size_are_refused),
+      cmocka_unit_test(an_object_is_read_as_it_was_written),
+      cmocka_unit_test(an_error_is_read_with_its_message),
+      cmocka_unit_test(no_bit_of_an_answer_can_flip_unnoticed),
+      cmocka_unit_test(sound_messages_with_unsound_answers_are_refused),
+  };
+  return cmocka_run_group_tests_name("message", tests, NULL, NULL);
+}

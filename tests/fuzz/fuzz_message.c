@@ -1,0 +1,83 @@
+// tests/fuzz/fuzz_message.c -- any bytes as a message between the library and
+// limber-jit: an error, or what comes out the same when it is written again.
+//
+// The first byte chooses: bytes as they came, or in a message whose checksum
+// is right, so that what lies behind the checksum is met too.
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spec/message.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(int holds) {
+  if (!holds) abort();
+}
+
+static void read_request(const uint8_t *data, size_t size) {
+  lb_message_head head;
+  lb_request r;
+  uint8_t again[LB_REQUEST_BYTES];
+  if (size < LB_HEAD_BYTES) return;
+  lb_status st = lb_head_read(data, LB_MESSAGE_REQUEST, &head);
+  if (!lb_failed(st) && size - LB_HEAD_BYTES >= head.size) {
+    st = lb_request_read(&head, data + LB_HEAD_BYTES, &r);
+    if (!lb_failed(st)) {
+      lb_request_write(&r, head.id, again);
+      check(memcmp(again, data, sizeof again) == 0);
+    }
+  }
+  lb_status_drop(st);
+}
+
+static void read_answer(const uint8_t *data, size_t size) {
+  lb_message_head head;
+  lb_answer a;
+  uint8_t again[LB_ANSWER_BYTES];
+  if (size < LB_HEAD_BYTES) return;
+  lb_status st = lb_head_read(data, LB_MESSAGE_ANSWER, &head);
+  if (!lb_failed(st) && size - LB_HEAD_BYTES >= head.size) {
+    st = lb_answer_read(&head, data + LB_HEAD_BYTES, &a);
+    if (!lb_failed(st)) {
+      check(a.bytes.data + a.bytes.size == data + LB_HEAD_BYTES + head.size);
+      lb_answer_write(&a, head.id, again);
+      check(memcmp(again, data, sizeof again) == 0);
+    }
+  }
+  lb_status_drop(st);
+}
+
+static void read_sealed_request(const uint8_t *data, size_t size) {
+  lb_request r = {0};
+  uint8_t bytes[LB_REQUEST_BYTES];
+  memcpy(&r, data, size < sizeof r ? size : sizeof r);
+  lb_request_write(&r, 1, bytes);
+  read_request(bytes, sizeof bytes);
+}
+
+static void read_sealed_answer(const uint8_t *data, size_t size) {
+  lb_answer a = {0};
+  size_t n = size < sizeof a.info ? size : sizeof a.info;
+  if (size == 0) return;
+  memcpy(&a.info, data, n);
+  a.code = (lb_code)(data[0] % 16);
+  a.bytes = (lb_span){data + n, size - n};
+  uint8_t *bytes = malloc(LB_ANSWER_BYTES + a.bytes.size);
+  if (!bytes) return;
+  lb_answer_write(&a, 1, bytes);
+  if (a.bytes.size) memcpy(bytes + LB_ANSWER_BYTES, a.bytes.data, a.bytes.size);
+  read_answer(bytes, LB_ANSWER_BYTES + a.bytes.size);
+  free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  if (size == 0) return 0;
+  switch (data[0] % 4) {
+    case 0: read_request(data + 1, size - 1); break;
+    case 1: read_answer(data + 1, size - 1); break;
+    case 2: read_sealed_request(data + 1, size - 1); break;
+    default: read_sealed_answer(data + 1, size - 1); break;
+  }
+  return 0;
+}
