@@ -1,0 +1,430 @@
+// device/cpu/code.c -- memory that machine code runs from.
+//
+// Terms. An *arena* is one mapping for running and, while it is *open*, another
+// one of the same pages for writing. Its *blocks*, used and free, stand in a
+// list by address and cover it without a gap.
+//
+// (1) Arenas are written under the lock, and only while open. A SEALED arena is
+//     closed as soon as its only block is filled; fork closes the others.
+// (2) Two free blocks are never neighbours. A closed arena's free blocks are
+//     lost until it is empty, when it is unmapped.
+// (3) Lock order: codes_lock, then a code's lock.
+#include "device/cpu/code.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <linux/membarrier.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/ref.h"
+
+#define ARENA_BYTES ((size_t)256 << 10)
+#define TRAP 0xCC  // int3: what a freed block holds
+
+typedef struct lb_cpu_arena {
+  struct lb_cpu_arena *next;
+  uint8_t *run;         // owned mapping
+  uint8_t *write;       // owned mapping; NULL: closed
+  size_t size;          // whole pages
+  size_t used;          // bytes in used blocks
+  lb_cpu_block *first;  // owned, like all its blocks
+} arena;
+
+struct lb_cpu_code {
+  lb_ref ref;
+  pthread_mutex_t lock;  // guards what follows
+  lb_cpu_way way;
+  size_t budget;
+  lb_cpu_code_stats stats;
+  arena *arenas;      // owned
+  lb_cpu_code *next;  // among all codes; guarded by codes_lock
+};
+
+static size_t round_up(size_t n, size_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+// -- mappings ---------------------------------------------------------------
+
+static lb_status refused(const char *what) {
+  return lb_error(errno == ENOMEM ? LB_OOM : LB_DEVICE, "%s: %s", what,
+                  strerror(errno));
+}
+
+// A memfd of `size` bytes that are all there: a page that could not be had when
+// it is written would be a SIGBUS, a file past its limit a SIGXFSZ.
+static int open_memory(size_t size) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) {
+    errno = EFBIG;
+    return -1;
+  }
+  int fd = memfd_create("limber-code", MFD_CLOEXEC);
+  if (fd >= 0 && fallocate(fd, 0, 0, (off_t)size) != 0) {
+    int err = errno;
+    close(fd);
+    errno = err;
+    return -1;
+  }
+  return fd;
+}
+
+static lb_status map_shared(arena *a) {
+  int fd = open_memory(a->size);
+  if (fd < 0) return refused("cannot make a memfd");
+  lb_status st = LB_OK;
+  void *run = mmap(NULL, a->size, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+  if (run == MAP_FAILED) {
+    st = refused("cannot map a memfd to run from");
+    goto done;
+  }
+  void *write = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (write == MAP_FAILED) {
+    st = refused("cannot map a memfd to write to");
+    munmap(run, a->size);
+    goto done;
+  }
+  a->run = run;
+  a->write = write;
+
+done:  // the mappings keep the memory
+  close(fd);
+  return st;
+}
+
+// Until it is sealed, the mapping to run from is the one to write to.
+static lb_status map_private(arena *a) {
+  void *p = mmap(NULL, a->size, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return refused("cannot map private pages");
+  a->run = a->write = p;
+  return LB_OK;
+}
+
+static lb_status seal(arena *a) {
+  a->write = NULL;
+  if (mprotect(a->run, a->size, PROT_READ | PROT_EXEC) != 0)
+    return refused("cannot make private pages executable");
+  return LB_OK;
+}
+
+// For good; what is there can still be run.
+static void close_arena(arena *a) {
+  if (a->write && a->write != a->run) munmap(a->write, a->size);
+  a->write = NULL;
+}
+
+// -- blocks -----------------------------------------------------------------
+
+// Makes `b` `size` bytes long; the rest becomes a free block after it.
+static lb_status split(lb_cpu_block *b, size_t size) {
+  if (b->size == size) return LB_OK;
+  lb_cpu_block *rest = malloc(sizeof *rest);
+  if (!rest) return lb_oom();
+  *rest = (lb_cpu_block){.run = b->run + size,
+                         .size = b->size - size,
+                         .arena = b->arena,
+                         .prev = b,
+                         .next = b->next,
+                         .stale = b->stale};
+  if (rest->next) rest->next->prev = rest;
+  b->next = rest;
+  b->size = size;
+  return LB_OK;
+}
+
+// Adds the block after `b` to it.
+static void join_next(lb_cpu_block *b) {
+  lb_cpu_block *gone = b->next;
+  b->size += gone->size;
+  b->stale |= gone->stale;
+  b->next = gone->next;
+  if (b->next) b->next->prev = b;
+  free(gone);
+}
+
+// A pipeline may hold instructions fetched from the block's former contents:
+// all cores drop them before the new ones can be reached.
+static void forget_old_code(void) {
+  syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
+}
+
+static uint8_t *writable(const lb_cpu_block *b) {
+  return b->arena->write + (b->run - b->arena->run);
+}
+
+// -- arenas -----------------------------------------------------------------
+
+static void drop_arena(lb_cpu_code *c, arena *a) {
+  arena **at = &c->arenas;
+  while (*at != a) at = &(*at)->next;
+  *at = a->next;
+  close_arena(a);
+  munmap(a->run, a->size);
+  c->stats.mapped -= a->size;
+  while (a->first->next) join_next(a->first);
+  free(a->first);
+  free(a);
+}
+
+// Maps in the given way and adds the arena to the list, where addresses of
+// older arenas come first.
+static lb_status add_arena(lb_cpu_code *c, lb_cpu_way way, size_t size,
+                           arena **out) {
+  arena *a = calloc(1, sizeof *a);
+  lb_cpu_block *all = calloc(1, sizeof *all);
+  lb_status st = LB_OK;
+  if (!a || !all) {
+    st = lb_oom();
+    goto done;
+  }
+  a->size = size;
+  st = way == LB_CPU_SHARED ? map_shared(a) : map_private(a);
+  if (lb_failed(st)) goto done;
+  *all = (lb_cpu_block){.run = a->run, .size = size, .arena = a};
+  a->first = all;
+  arena **at = &c->arenas;
+  while (*at) at = &(*at)->next;
+  *at = a;
+  c->stats.mapped += size;
+  *out = a;
+  return LB_OK;
+
+done:
+  free(all);
+  free(a);
+  return st;
+}
+
+// A new arena for `size` bytes, within the budget. A way that works may fail
+// for once (no more file descriptors): then the other one serves.
+static lb_status grow(lb_cpu_code *c, size_t size, arena **out) {
+  bool shared = c->way == LB_CPU_SHARED;
+  size_t whole = round_up(size, page_bytes());
+  if (shared && whole < ARENA_BYTES) whole = ARENA_BYTES;
+  if (whole > c->budget - c->stats.mapped)
+    return lb_error(LB_OOM,
+                    "code memory: %zu bytes more than the %zu mapped would "
+                    "exceed the budget of %zu",
+                    whole, c->stats.mapped, c->budget);
+  if (shared) {
+    lb_status st = add_arena(c, LB_CPU_SHARED, whole, out);
+    if (!lb_failed(st)) return LB_OK;
+    lb_status_drop(st);
+  }
+  return add_arena(c, LB_CPU_SEALED, round_up(size, page_bytes()), out);
+}
+
+static lb_cpu_block *first_fit(arena *a, size_t size) {
+  if (!a->write || a->size - a->used < size) return NULL;
+  for (lb_cpu_block *b = a->first; b; b = b->next)
+    if (!b->used && b->size >= size) return b;
+  return NULL;
+}
+
+static lb_status take_block(lb_cpu_code *c, size_t size, lb_cpu_block **out) {
+  lb_cpu_block *b = NULL;
+  for (arena *a = c->arenas; a && !b; a = a->next) b = first_fit(a, size);
+  if (!b) {
+    arena *a;
+    LB_TRY(grow(c, size, &a));
+    b = a->first;
+  }
+  bool to_seal = b->arena->write == b->arena->run;
+  if (!to_seal) LB_TRY(split(b, size));
+  b->used = true;
+  b->arena->used += b->size;
+  c->stats.used += b->size;
+  c->stats.blocks++;
+  *out = b;
+  return LB_OK;
+}
+
+// One empty open arena stays, so that a kernel that comes and goes does not
+// map and unmap.
+static bool is_spare(const lb_cpu_code *c, const arena *a) {
+  if (!a->write || a->write == a->run || a->size != ARENA_BYTES) return false;
+  for (const arena *o = c->arenas; o; o = o->next)
+    if (o != a && o->write) return false;
+  return true;
+}
+
+static void give_block(lb_cpu_code *c, lb_cpu_block *b) {
+  arena *a = b->arena;
+  a->used -= b->size;
+  c->stats.used -= b->size;
+  c->stats.blocks--;
+  b->used = false;
+  b->stale = true;
+  if (a->write) memset(writable(b), TRAP, b->size);
+  if (b->next && !b->next->used) join_next(b);
+  if (b->prev && !b->prev->used) join_next(b->prev);
+  if (a->used == 0 && !is_spare(c, a)) drop_arena(c, a);
+}
+
+static lb_status fill_block(lb_cpu_block *b, lb_cpu_fill *fill, void *user) {
+  arena *a = b->arena;
+  LB_TRY(fill(user, writable(b), b->run));
+  if (a->write == a->run) LB_TRY(seal(a));
+  if (b->stale) forget_old_code();
+  return LB_OK;
+}
+
+lb_status lb_cpu_code_add(lb_cpu_code *code, size_t size, lb_cpu_fill *fill,
+                          void *user, lb_cpu_block **out) {
+  assert(size > 0);
+  *out = NULL;
+  if (size > code->budget)
+    return lb_error(LB_OOM,
+                    "code memory: %zu bytes exceed the budget of %zu bytes",
+                    size, code->budget);
+  lb_cpu_block *b = NULL;
+  pthread_mutex_lock(&code->lock);
+  lb_status st = take_block(code, round_up(size, LB_CPU_ALIGN), &b);
+  if (!lb_failed(st)) st = fill_block(b, fill, user);
+  if (lb_failed(st) && b) {
+    give_block(code, b);
+    b = NULL;
+  }
+  pthread_mutex_unlock(&code->lock);
+  *out = b;
+  return st;
+}
+
+void lb_cpu_code_free(lb_cpu_code *code, lb_cpu_block *block) {
+  if (!block) return;
+  pthread_mutex_lock(&code->lock);
+  give_block(code, block);
+  pthread_mutex_unlock(&code->lock);
+}
+
+lb_cpu_code_stats lb_cpu_code_count(lb_cpu_code *code) {
+  pthread_mutex_lock(&code->lock);
+  lb_cpu_code_stats stats = code->stats;
+  stats.way = code->way;
+  pthread_mutex_unlock(&code->lock);
+  return stats;
+}
+
+// -- fork -------------------------------------------------------------------
+
+// Only fork itself knows when it happens; hence this list, the one thing here
+// that is not an object's.
+static pthread_mutex_t codes_lock = PTHREAD_MUTEX_INITIALIZER;
+static lb_cpu_code *codes;
+
+// Held through the fork, so that no block is half written or half listed.
+static void before_fork(void) {
+  pthread_mutex_lock(&codes_lock);
+  for (lb_cpu_code *c = codes; c; c = c->next) {
+    pthread_mutex_lock(&c->lock);
+    for (arena *a = c->arenas; a; a = a->next) close_arena(a);
+  }
+}
+
+static void after_fork(void) {
+  for (lb_cpu_code *c = codes; c; c = c->next) pthread_mutex_unlock(&c->lock);
+  pthread_mutex_unlock(&codes_lock);
+}
+
+static int atfork_error;
+
+static void watch_forks(void) {
+  atfork_error = pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void list_add(lb_cpu_code *c) {
+  pthread_mutex_lock(&codes_lock);
+  c->next = codes;
+  codes = c;
+  pthread_mutex_unlock(&codes_lock);
+}
+
+static void list_remove(lb_cpu_code *c) {
+  pthread_mutex_lock(&codes_lock);
+  lb_cpu_code **at = &codes;
+  while (*at != c) at = &(*at)->next;
+  *at = c->next;
+  pthread_mutex_unlock(&codes_lock);
+}
+
+// -- the whole --------------------------------------------------------------
+
+static lb_status try_sealed(lb_cpu_code *c) {
+  arena *a;
+  LB_TRY(add_arena(c, LB_CPU_SEALED, page_bytes(), &a));
+  lb_status st = seal(a);
+  drop_arena(c, a);
+  return st;
+}
+
+// Tries the ways by using them. What SHARED tries is its first arena.
+static lb_status find_way(lb_cpu_code *c, lb_cpu_way most) {
+  arena *a;
+  lb_status shared = LB_OK, sealed = LB_OK;
+  if (most == LB_CPU_SHARED) {
+    shared = add_arena(c, LB_CPU_SHARED, ARENA_BYTES, &a);
+    if (!lb_failed(shared)) c->way = LB_CPU_SHARED;
+  }
+  if (!c->way && most != LB_CPU_NONE) {
+    sealed = try_sealed(c);
+    if (!lb_failed(sealed)) c->way = LB_CPU_SEALED;
+  }
+  lb_status st = LB_OK;
+  if (!c->way)
+    st = lb_error(
+        LB_DEVICE,
+        "the system refuses executable memory (%s; %s), so no kernel "
+        "can be loaded",
+        lb_failed(shared) ? lb_status_message(shared) : "no memfd",
+        lb_failed(sealed) ? lb_status_message(sealed) : "no private pages");
+  lb_status_drop(shared);
+  lb_status_drop(sealed);
+  return st;
+}
+
+lb_status lb_cpu_code_create(size_t budget, lb_cpu_way most,
+                             lb_cpu_code **out) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  *out = NULL;
+  pthread_once(&once, watch_forks);
+  if (atfork_error) return lb_oom();
+  lb_cpu_code *c = calloc(1, sizeof *c);
+  if (!c) return lb_oom();
+  lb_ref_init(&c->ref);
+  pthread_mutex_init(&c->lock, NULL);
+  c->budget = budget > ARENA_BYTES ? budget : ARENA_BYTES;
+  if (c->budget > PTRDIFF_MAX) c->budget = PTRDIFF_MAX;  // sums do not wrap
+  syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
+          0, 0);
+  list_add(c);
+  pthread_mutex_lock(&c->lock);
+  lb_status st = find_way(c, most);
+  pthread_mutex_unlock(&c->lock);
+  if (lb_failed(st)) {
+    lb_cpu_code_release(c);
+    return st;
+  }
+  *out = c;
+  return LB_OK;
+}
+
+void lb_cpu_code_retain(lb_cpu_code *code) { lb_ref_retain(&code->ref); }
+
+void lb_cpu_code_release(lb_cpu_code *code) {
+  if (!code || !lb_ref_release(&code->ref)) return;
+  list_remove(code);
+  while (code->arenas) drop_arena(code, code->arenas);
+  pthread_mutex_destroy(&code->lock);
+  free(code);
+}

@@ -1,0 +1,198 @@
+// device/cpu/isa.c -- which instructions kernels may use here.
+#include "device/cpu/isa.h"
+
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+enum { EAX, EBX, ECX, EDX };
+
+// Bits of xcr0: the registers that the system saves and restores.
+#define STATE_NONE UINT64_C(0)
+#define STATE_AVX UINT64_C(0x6)
+#define STATE_AVX512 UINT64_C(0xE6)
+#define STATE_AMX UINT64_C(0x60000)
+
+typedef struct feature {
+  const char *name;
+  lb_isa_level level;
+  uint32_t leaf, sub;
+  int reg, bit;
+  uint64_t state;
+} feature;
+
+static const feature needs[] = {
+#define LB_ISA_NEED(NAME, LEVEL, LEAF, SUB, REG, BIT, STATE) \
+  {NAME, LB_ISA_##LEVEL, LEAF, SUB, REG, BIT, STATE_##STATE},
+#define LB_ISA_EXTRA(...)
+#include "device/cpu/isa.def"
+};
+
+static const feature extras[LB_ISA_EXTRAS] = {
+#define LB_ISA_NEED(...)
+#define LB_ISA_EXTRA(ID, NAME, LEVEL, LEAF, SUB, REG, BIT, STATE) \
+  [LB_ISA_##ID] = {NAME, LB_ISA_##LEVEL, LEAF, SUB, REG, BIT, STATE_##STATE},
+#include "device/cpu/isa.def"
+};
+
+static const char *const level_names[LB_ISA_LEVELS] = {
+    [LB_ISA_V1] = "x86-64-v1",
+    [LB_ISA_V2] = "x86-64-v2",
+    [LB_ISA_V3] = "x86-64-v3",
+    [LB_ISA_V4] = "x86-64-v4",
+};
+
+const char *lb_isa_level_name(lb_isa_level level) { return level_names[level]; }
+
+// -- asking the processor ---------------------------------------------------
+
+// A leaf past the last one would answer with another leaf's contents.
+static void read_leaf(const lb_cpuid *id, uint32_t leaf, uint32_t sub,
+                      uint32_t out[4]) {
+  id->read(id, leaf & 0x80000000, 0, out);
+  uint32_t last = out[EAX];
+  memset(out, 0, 4 * sizeof *out);
+  if (leaf <= last) id->read(id, leaf, sub, out);
+}
+
+static bool has_feature(const lb_cpuid *id, const feature *f, uint64_t xcr0) {
+  uint32_t regs[4];
+  read_leaf(id, f->leaf, f->sub, regs);
+  return regs[f->reg] >> f->bit & 1 && (xcr0 & f->state) == f->state;
+}
+
+lb_isa lb_isa_of(const lb_cpuid *id) {
+  uint32_t regs[4];
+  read_leaf(id, 1, 0, regs);
+  bool readable = regs[ECX] >> 27 & 1;  // OSXSAVE
+  uint64_t xcr0 = readable ? id->xcr0(id) : 0;
+  lb_isa isa = {.level = LB_ISA_V4};
+  for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
+    if (isa.level >= needs[i].level && !has_feature(id, &needs[i], xcr0))
+      isa.level = needs[i].level - 1;
+  for (int i = 0; i < LB_ISA_EXTRAS; i++)
+    if (isa.level >= extras[i].level && has_feature(id, &extras[i], xcr0))
+      isa.extras |= UINT32_C(1) << i;
+  return isa;
+}
+
+// Intel tells of caches in leaf 4, AMD in another of the same form.
+static uint32_t cache_leaf(const lb_cpuid *id) {
+  uint32_t regs[4];
+  read_leaf(id, 0x80000001, 0, regs);
+  bool amd = regs[ECX] >> 22 & 1;
+  return amd ? 0x8000001D : 4;
+}
+
+lb_isa_caches lb_isa_caches_of(const lb_cpuid *id) {
+  enum { END = 0, DATA = 1, UNIFIED = 3 };
+  lb_isa_caches c = {0};
+  uint32_t leaf = cache_leaf(id);
+  for (uint32_t i = 0; i < 16; i++) {
+    uint32_t r[4];
+    read_leaf(id, leaf, i, r);
+    uint32_t type = r[EAX] & 31, level = r[EAX] >> 5 & 7;
+    size_t ways = (r[EBX] >> 22) + 1, parts = (r[EBX] >> 12 & 1023) + 1;
+    size_t line = (r[EBX] & 4095) + 1, sets = (size_t)r[ECX] + 1;
+    if (type == END) break;
+    if (type != DATA && type != UNIFIED) continue;
+    size_t bytes = ways * parts * line * sets;
+    if (level == 1) c.l1d = bytes;
+    if (level == 2) c.l2 = bytes;
+    if (level == 3) c.l3 = bytes;
+  }
+  return c;
+}
+
+static void host_read(const lb_cpuid *self, uint32_t leaf, uint32_t sub,
+                      uint32_t out[4]) {
+  (void)self;
+#if defined(__x86_64__)
+  __cpuid_count(leaf, sub, out[EAX], out[EBX], out[ECX], out[EDX]);
+#else
+  (void)leaf, (void)sub;
+  memset(out, 0, 4 * sizeof *out);
+#endif
+}
+
+static uint64_t host_xcr0(const lb_cpuid *self) {
+  (void)self;
+  uint32_t low = 0, high = 0;
+#if defined(__x86_64__)
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+#endif
+  return (uint64_t)high << 32 | low;
+}
+
+static const lb_cpuid host = {.read = host_read, .xcr0 = host_xcr0};
+
+lb_isa lb_isa_host(void) { return lb_isa_of(&host); }
+
+lb_isa_caches lb_isa_host_caches(void) { return lb_isa_caches_of(&host); }
+
+// -- text -------------------------------------------------------------------
+
+static bool is_word(const char *text, size_t len, const char *word) {
+  return strlen(word) == len && memcmp(text, word, len) == 0;
+}
+
+static lb_status unknown_name(const char *text, size_t len) {
+  lb_strbuf known = {0};
+  for (int i = 0; i < LB_ISA_LEVELS; i++)
+    lb_strbuf_printf(&known, "%s, ", level_names[i]);
+  lb_strbuf_puts(&known, "and after a '+' ");
+  for (int i = 0; i < LB_ISA_EXTRAS; i++)
+    lb_strbuf_printf(&known, "%s%s", i ? ", " : "", extras[i].name);
+  lb_status st =
+      lb_error(LB_INVALID,
+               "unknown instruction set '%.*s'; known are native, "
+               "%s",
+               (int)(len < 64 ? len : 64), text, lb_strbuf_str(&known));
+  lb_strbuf_fini(&known);
+  return st;
+}
+
+static lb_status find_level(const char *text, size_t len, lb_isa_level *out) {
+  for (int i = 0; i < LB_ISA_LEVELS; i++) {
+    *out = (lb_isa_level)i;
+    if (is_word(text, len, level_names[i])) return LB_OK;
+  }
+  return unknown_name(text, len);
+}
+
+static lb_status find_extra(const char *text, size_t len, lb_isa_level level,
+                            uint32_t *out) {
+  for (int i = 0; i < LB_ISA_EXTRAS; i++) {
+    if (!is_word(text, len, extras[i].name)) continue;
+    if (extras[i].level > level)
+      return lb_error(LB_INVALID, "instruction set: %s needs %s, not %s",
+                      extras[i].name, level_names[extras[i].level],
+                      level_names[level]);
+    *out |= UINT32_C(1) << i;
+    return LB_OK;
+  }
+  return unknown_name(text, len);
+}
+
+lb_status lb_isa_restrict(lb_isa *isa, const char *text) {
+  if (strcmp(text, "native") == 0) return LB_OK;
+  lb_isa_level level;
+  uint32_t wanted = 0;
+  size_t len = strcspn(text, "+");
+  LB_TRY(find_level(text, len, &level));
+  for (const char *p = text + len; *p; p += len) {
+    len = strcspn(++p, "+");
+    LB_TRY(find_extra(p, len, level, &wanted));
+  }
+  if (isa->level > level) isa->level = level;
+  isa->extras &= wanted;
+  return LB_OK;
+}
+
+void lb_isa_print(const lb_isa *isa, lb_strbuf *out) {
+  lb_strbuf_puts(out, level_names[isa->level]);
+  for (int i = 0; i < LB_ISA_EXTRAS; i++)
+    if (lb_isa_has(isa, (lb_isa_extra)i))
+      lb_strbuf_printf(out, "+%s", extras[i].name);
+}

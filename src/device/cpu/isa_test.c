@@ -1,0 +1,224 @@
+// device/cpu/isa_test.c -- levels and extras, of processors written down.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "device/cpu/isa.h"
+
+// What a processor answers; leaves that are not listed answer 0.
+typedef struct machine {
+  lb_cpuid id;
+  uint64_t xcr0;
+  struct {
+    uint32_t leaf, sub, regs[4];
+  } rows[16];
+} machine;
+
+static void machine_read(const lb_cpuid *self, uint32_t leaf, uint32_t sub,
+                         uint32_t out[4]) {
+  const machine *m = (const machine *)self;
+  memset(out, 0, 4 * sizeof *out);
+  for (size_t i = 0; i < sizeof m->rows / sizeof m->rows[0]; i++) {
+    if (m->rows[i].leaf != leaf || m->rows[i].sub != sub) continue;
+    memcpy(out, m->rows[i].regs, sizeof m->rows[i].regs);
+    break;
+  }
+}
+
+static uint64_t machine_xcr0(const lb_cpuid *self) {
+  return ((const machine *)self)->xcr0;
+}
+
+#define MACHINE \
+  { .read = machine_read, .xcr0 = machine_xcr0 }
+
+// As an EPYC of 2022 answers.
+static const machine zen4 = {
+    .id = MACHINE,
+    .xcr0 = 0x2E7,
+    .rows = {{0, 0, {0x10, 0, 0, 0}},
+             {1, 0, {0, 0, 0x7EFA320B, 0}},
+             {7, 0, {1, 0xF1BF97A9, 0x405FCE, 0x10000010}},
+             {7, 1, {0x20, 0, 0, 0}},
+             {0x80000000, 0, {0x80000028, 0, 0, 0}},
+             {0x80000001, 0, {0, 0, 0x75C237FF, 0}},
+             {0x8000001D, 0, {0x121, 0x1C0003F, 63, 0}},
+             {0x8000001D, 1, {0x122, 0x1C0003F, 63, 0}},
+             {0x8000001D, 2, {0x143, 0x1C0003F, 2047, 0}},
+             {0x8000001D, 3, {0x163, 0x3C0003F, 32767, 0}}}};
+
+// As a server with AMX answers.
+static const machine sapphire = {
+    .id = MACHINE,
+    .xcr0 = 0x602E7,
+    .rows = {{0, 0, {0x20, 0, 0, 0}},
+             {1, 0, {0, 0, 0x7FFEFBFF, 0}},
+             {4, 0, {0x121, 0x2C0003F, 63, 0}},
+             {4, 1, {0x122, 0x1C0003F, 63, 0}},
+             {4, 2, {0x143, 0x3C0003F, 2047, 0}},
+             {4, 3, {0x163, 0x4C0003F, 114687, 0}},
+             {7, 0, {1, 0xF3BFBFFB, 0xFB417FFE, 0xFFDD4432}},
+             {7, 1, {0x1C30, 0, 0, 0}},
+             {0x80000000, 0, {0x80000008, 0, 0, 0}},
+             {0x80000001, 0, {0, 0, 0x121, 0}}}};
+
+static const machine haswell = {.id = MACHINE,
+                                .xcr0 = 0x7,
+                                .rows = {{0, 0, {0xD, 0, 0, 0}},
+                                         {1, 0, {0, 0, 0x7FFAFBFF, 0}},
+                                         {7, 0, {0, 0x27AB, 0, 0}},
+                                         {0x80000000, 0, {0x80000008, 0, 0, 0}},
+                                         {0x80000001, 0, {0, 0, 0x21, 0}}}};
+
+static lb_isa isa_of(const machine *m) { return lb_isa_of(&m->id); }
+
+static void assert_prints(lb_isa isa, const char *text) {
+  lb_strbuf s = {0};
+  lb_isa_print(&isa, &s);
+  assert_string_equal(lb_strbuf_str(&s), text);
+  lb_strbuf_fini(&s);
+}
+
+static void processors_have_their_level_and_extras(void **state) {
+  (void)state;
+  assert_prints(isa_of(&zen4), "x86-64-v4+avx512vbmi+avx512vnni+avx512bf16");
+  assert_prints(isa_of(&sapphire),
+                "x86-64-v4+avxvnni+avx512vbmi+avx512vnni+avx512bf16+"
+                "avx512fp16+amx-tile+amx-int8+amx-bf16");
+  assert_prints(isa_of(&haswell), "x86-64-v3");
+  machine none = {.id = MACHINE};
+  assert_prints(isa_of(&none), "x86-64-v1");
+}
+
+static void registers_that_the_system_does_not_save_are_not_there(
+    void **state) {
+  (void)state;
+  machine m = sapphire;
+  m.xcr0 = 0x2E7;  // no tiles
+  assert_int_equal(isa_of(&m).level, LB_ISA_V4);
+  lb_isa isa = isa_of(&m);
+  assert_false(lb_isa_has(&isa, LB_ISA_AMX_TILE));
+  assert_true(lb_isa_has(&isa, LB_ISA_AVX512VNNI));
+  m.xcr0 = 0x27;  // opmasks, not the upper halves
+  assert_prints(isa_of(&m), "x86-64-v3+avxvnni");
+  m.xcr0 = 0x3;
+  assert_prints(isa_of(&m), "x86-64-v2");
+  m.xcr0 = 0x602E7;
+  m.rows[1].regs[2] &= ~(UINT32_C(1) << 27);  // xgetbv would trap
+  assert_prints(isa_of(&m), "x86-64-v2");
+}
+
+static void one_missing_feature_lowers_the_level(void **state) {
+  (void)state;
+  machine m = zen4;
+  m.rows[2].regs[1] &= ~(UINT32_C(1) << 31);  // avx512vl
+  assert_prints(isa_of(&m), "x86-64-v3");
+  m.rows[5].regs[2] &= ~(UINT32_C(1) << 5);  // lzcnt
+  assert_prints(isa_of(&m), "x86-64-v2");
+  m.rows[1].regs[2] &= ~(UINT32_C(1) << 23);  // popcnt
+  assert_prints(isa_of(&m), "x86-64-v1");
+}
+
+static void leaves_past_the_last_are_not_believed(void **state) {
+  (void)state;
+  machine m = zen4;
+  m.rows[0].regs[0] = 6;
+  assert_prints(isa_of(&m), "x86-64-v2");
+}
+
+static void caches_have_their_sizes(void **state) {
+  (void)state;
+  lb_isa_caches c = lb_isa_caches_of(&zen4.id);
+  assert_int_equal(c.l1d, 32 << 10);
+  assert_int_equal(c.l2, 1 << 20);
+  assert_int_equal(c.l3, 32 << 20);
+  c = lb_isa_caches_of(&sapphire.id);
+  assert_int_equal(c.l1d, 48 << 10);
+  assert_int_equal(c.l2, 2 << 20);
+  assert_int_equal(c.l3, 140 << 20);
+  c = lb_isa_caches_of(&haswell.id);
+  assert_int_equal(c.l1d + c.l2 + c.l3, 0);
+}
+
+static lb_isa restricted(const machine *m, const char *text) {
+  lb_isa isa = isa_of(m);
+  lb_status st = lb_isa_restrict(&isa, text);
+  if (lb_failed(st)) fail_msg("%s", lb_status_message(st));
+  return isa;
+}
+
+static void a_restriction_takes_away_and_never_adds(void **state) {
+  (void)state;
+  assert_prints(restricted(&zen4, "x86-64-v3"), "x86-64-v3");
+  assert_prints(restricted(&zen4, "x86-64-v1"), "x86-64-v1");
+  assert_prints(restricted(&zen4, "x86-64-v4"), "x86-64-v4");
+  assert_prints(restricted(&zen4, "x86-64-v4+avx512vnni+amx-tile"),
+                "x86-64-v4+avx512vnni");
+  assert_prints(restricted(&haswell, "x86-64-v4+avx512vnni"), "x86-64-v3");
+  assert_prints(restricted(&sapphire, "x86-64-v3+avxvnni"),
+                "x86-64-v3+avxvnni");
+  assert_prints(restricted(&haswell, "native"), "x86-64-v3");
+}
+
+static void unknown_names_are_errors_that_list_the_known(void **state) {
+  (void)state;
+  static const char *const wrong[] = {"",
+                                      "x86-64-v5",
+                                      "x86-64",
+                                      "avx2",
+                                      "X86-64-V3",
+                                      "x86-64-v4+",
+                                      "x86-64-v4+sse9",
+                                      "x86-64-v4++avx512vnni",
+                                      "native+avxvnni"};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    lb_isa isa = isa_of(&zen4), before = isa;
+    lb_status st = lb_isa_restrict(&isa, wrong[i]);
+    assert_int_equal(lb_status_code(st), LB_INVALID);
+    assert_non_null(strstr(lb_status_message(st), "x86-64-v3"));
+    assert_non_null(strstr(lb_status_message(st), "amx-bf16"));
+    assert_int_equal(isa.level, before.level);
+    assert_int_equal(isa.extras, before.extras);
+    lb_status_drop(st);
+  }
+  lb_isa isa = isa_of(&zen4);
+  lb_status st = lb_isa_restrict(&isa, "x86-64-v3+avx512vnni");
+  assert_int_equal(lb_status_code(st), LB_INVALID);
+  assert_non_null(strstr(lb_status_message(st), "needs x86-64-v4"));
+  lb_status_drop(st);
+}
+
+static void this_machine_agrees_with_the_compiler(void **state) {
+  (void)state;
+#if defined(__x86_64__)
+  lb_isa isa = lb_isa_host();
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+            __builtin_cpu_supports("bmi2");
+  bool v4 = v3 && __builtin_cpu_supports("avx512f") &&
+            __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512vl") &&
+            __builtin_cpu_supports("avx512dq");
+  assert_int_equal(isa.level >= LB_ISA_V3, v3);
+  assert_int_equal(isa.level >= LB_ISA_V4, v4);
+  assert_int_equal(lb_isa_has(&isa, LB_ISA_AVX512VNNI),
+                   v4 && __builtin_cpu_supports("avx512vnni"));
+#endif
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(processors_have_their_level_and_extras),
+      cmocka_unit_test(registers_that_the_system_does_not_save_are_not_there),
+      cmocka_unit_test(one_missing_feature_lowers_the_level),
+      cmocka_unit_test(leaves_past_the_last_are_not_believed),
+      cmocka_unit_test(caches_have_their_sizes),
+      cmocka_unit_test(a_restriction_takes_away_and_never_adds),
+      cmocka_unit_test(unknown_names_are_errors_that_list_the_known),
+      cmocka_unit_test(this_machine_agrees_with_the_compiler),
+  };
+  return cmocka_run_group_tests_name("isa", tests, NULL, NULL);
+}
