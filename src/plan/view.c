@@ -81,13 +81,12 @@ static int64_t element(const lb_tensor *t, int64_t k) {
   return narrow;
 }
 
-// First element taken along an axis of size dim, as ONNX clamps it.
+// First element taken along an axis of size dim. ONNX clamps a start before
+// the first element to it, also where the steps go down.
 static int64_t slice_start(int64_t start, int64_t dim, int64_t step) {
-  if (start < 0) start = start < -dim ? -1 : start + dim;
   int64_t top = step < 0 ? dim - 1 : dim;
-  if (start > top) start = top;
-  if (start < 0 && step > 0) start = 0;
-  return start;
+  if (start < 0) return start < -dim ? 0 : start + dim;
+  return start > top ? top : start;
 }
 
 static bool slice(const lb_vinfo *in, uint32_t n_in, const lb_tensor *from,

@@ -80,9 +80,10 @@ static void a_slice_starts_where_onnx_says(void **state) {
                     (lb_value *[]){NULL, NULL, NULL, NULL, NULL}, 1);
   struct {
     int64_t start, step, count, first;
-  } cases[] = {{2, 1, 3, 2},          {-2, 1, 2, 3},       {-9, 2, 3, 0},
-               {-1, -1, 5, 4},        {9, -2, 3, 4},       {-6, -1, 0, 0},
-               {INT64_MAX, -1, 5, 4}, {INT64_MIN, 1, 5, 0}};
+  } cases[] = {{2, 1, 3, 2},          {-2, 1, 2, 3},        {-9, 2, 3, 0},
+               {-1, -1, 5, 4},        {9, -2, 3, 4},        {-6, -1, 0, 0},
+               {INT64_MAX, -1, 5, 4}, {INT64_MIN, 1, 5, 0}, {-6, -1, 1, 0},
+               {INT64_MIN, -1, 1, 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     lb_tensor x = tensor(LB_F32, NULL, DIMS(5));
     lb_tensor start = tensor(LB_I64, &cases[i].start, DIMS(1));
