@@ -196,22 +196,9 @@ static lb_status dropout_ratio(lb_draft *d) {
   return LB_OK;
 }
 
-// Are scales known, and do they make nothing larger?
-static bool shrinks(const lb_tensor *t) {
-  bool smaller = false;
-  if (!t || t->dtype != LB_F32) return false;
-  for (int64_t i = 0; i < lb_tensor_count(t); i++) {
-    float v;
-    memcpy(&v, (const char *)t->data + (size_t)i * sizeof v, sizeof v);
-    if (!(v <= 1)) return false;
-    smaller |= v < 1;
-  }
-  return smaller;
-}
-
 // Upsample, and Resize as it was at first: no choices but the mode. Opset 10
-// does not say how positions are rounded; ONNX Runtime rounds up where it
-// makes an image smaller, else down.
+// does not say how positions are rounded; ONNX Runtime rounds up along an axis
+// that becomes smaller, else down.
 static lb_status old_resize(lb_draft *d) {
   lb_attr a;
   char text[256];
@@ -231,8 +218,7 @@ static lb_status old_resize(lb_draft *d) {
                 ? "linear"
                 : a.s);
   set_str(d, "coordinate_transformation_mode", "asymmetric");
-  set_str(d, "nearest_mode",
-          shrinks(lb_value_const(scales)) ? "ceil" : "floor");
+  set_str(d, "nearest_mode", "by_scale");
   return LB_OK;
 }
 

@@ -106,24 +106,14 @@ static void upsample_and_the_first_resize_are_resize(void **state) {
   pb_attr_str(&n, "mode", "linear");
   expect_form(n, 7, "x", "y",
               "y=Resize(x,_,[1,2]) mode=linear "
-              "coordinate_transformation_mode=asymmetric nearest_mode=floor "
+              "coordinate_transformation_mode=asymmetric nearest_mode=by_scale "
               "-> y");
   expect_form(pb_node("Resize", "u", "x,s", "y"), 10, "x,s", "y",
               "y=Resize(x,_,s) coordinate_transformation_mode=asymmetric "
-              "nearest_mode=floor -> y");
+              "nearest_mode=by_scale -> y");
   expect_form(pb_node("Upsample", "u", "x,s", "y"), 12, "x,s", "y",
               "y=Resize(x,_,s) coordinate_transformation_mode=asymmetric "
-              "nearest_mode=floor -> y");
-}
-
-static void the_first_resize_rounds_up_where_it_shrinks(void **state) {
-  (void)state;
-  pb g = pb_graph("x", pb_node("Resize", "r", "x,s", "y"), "y");
-  pb_msg(&g, 5, pb_floats("s", 2, (float[]){1, 0.5f}));
-  expect_graph(pb_model(g, 10),
-               "y=Resize(x,_,[1,0.5]) "
-               "coordinate_transformation_mode=asymmetric nearest_mode=ceil "
-               "-> y");
+              "nearest_mode=by_scale -> y");
 }
 
 static void empty_lists_of_resize_are_absent(void **state) {
@@ -213,7 +203,6 @@ int main(void) {
       cmocka_unit_test(clip_bounds_get_the_data_type_of_the_data),
       cmocka_unit_test(dropout_loses_its_ratio),
       cmocka_unit_test(upsample_and_the_first_resize_are_resize),
-      cmocka_unit_test(the_first_resize_rounds_up_where_it_shrinks),
       cmocka_unit_test(empty_lists_of_resize_are_absent),
       cmocka_unit_test(renamed_operators_and_modes),
       cmocka_unit_test(batch_norm_of_old_opsets),

@@ -32,7 +32,14 @@ typedef enum coord_mode {
 
 typedef enum filter { NEAREST, LINEAR, CUBIC } filter;
 
-typedef enum rounding { PREFER_FLOOR, PREFER_CEIL, FLOOR, CEIL } rounding;
+// BY_SCALE: up on an axis that becomes smaller, else down.
+typedef enum rounding {
+  PREFER_FLOOR,
+  PREFER_CEIL,
+  FLOOR,
+  CEIL,
+  BY_SCALE
+} rounding;
 
 typedef struct resize {
   coord_mode coord;
@@ -64,8 +71,12 @@ static lb_status read_modes(const lb_host_call *c, resize *r) {
                                        "tf_crop_and_resize",
                                        NULL};
   static const char *const filters[] = {"nearest", "linear", "cubic", NULL};
-  static const char *const roundings[] = {
-      "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
+  static const char *const roundings[] = {"round_prefer_floor",
+                                          "round_prefer_ceil",
+                                          "floor",
+                                          "ceil",
+                                          "by_scale",
+                                          NULL};
   int coord, kind, round;
   LB_TRY(choice(c, "coordinate_transformation_mode", "half_pixel", coords,
                 &coord));
@@ -178,13 +189,14 @@ static int64_t clamp(double x, int64_t n) {
   return x < (double)(n - 1) ? (int64_t)x : n - 1;
 }
 
-static int64_t nearest(rounding mode, float x, int64_t n) {
+static int64_t nearest(const resize *r, int d, float x, int64_t n) {
   float y = 0;
-  switch (mode) {
+  switch (r->rounding) {
     case PREFER_FLOOR: y = ceilf(x - 0.5f); break;
     case PREFER_CEIL: y = floorf(x + 0.5f); break;
     case FLOOR: y = floorf(x); break;
     case CEIL: y = ceilf(x); break;
+    case BY_SCALE: y = r->scale[d] < 1 ? ceilf(x) : floorf(x); break;
   }
   return clamp((double)y, n);
 }
@@ -236,7 +248,7 @@ static void fill_row(const resize *r, int d, table *t, int64_t o) {
   if (r->coord == TF_CROP_AND_RESIZE)
     t->outside[o] = !(x >= 0 && x <= (float)(t->in - 1));
   if (r->filter == NEAREST)
-    t->index[o] = nearest(r->rounding, x, t->in);
+    t->index[o] = nearest(r, d, x, t->in);
   else
     fill_weights(r, d, t, o, x);
 }

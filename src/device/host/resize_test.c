@@ -44,6 +44,8 @@ static void rows_come_out_as_by_hand(void **state) {
        {1, 2, 3, 4},
        {2, 4}},
       {"nearest", "asymmetric", "ceil", 2, 4, 0, {1, 2}, {1, 2, 2, 2}},
+      {"nearest", "asymmetric", "by_scale", 2, 3, 1.5, {1, 2}, {1, 1, 2}},
+      {"nearest", "asymmetric", "by_scale", 3, 2, 0.75, {1, 2, 3}, {1, 3}},
       {"linear", "half_pixel", "floor", 2, 4, 2, {0, 4}, {0, 1, 3, 4}},
       {"linear", "align_corners", "floor", 2, 3, 0, {0, 4}, {0, 2, 4}},
       {"linear", "asymmetric", "floor", 2, 4, 2, {0, 4}, {0, 2, 4, 4}},
