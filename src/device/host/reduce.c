@@ -198,8 +198,11 @@ LB_FLOATS(BLOCK_OF, ReduceL2, 0, x *x, a + x * x, sqrt(a))
 LB_INTS(BLOCK_OF, ReduceL2, 0, SQUARE, LB_WRAP(T, a, +, SQUARE), ROOT)
 OPERATOR(ReduceL2, LB_NUMBERS)
 
+// Logarithms of integers lose their fraction; that of no positive sum is 0.
+#define LOG (a > 0 ? log((double)a) : 0)
 LB_FLOATS(BLOCK_OF, ReduceLogSum, 0, x, a + x, log(a))
-OPERATOR(ReduceLogSum, LB_FLOATS)
+LB_INTS(BLOCK_OF, ReduceLogSum, 0, x, LB_WRAP(T, a, +, x), LOG)
+OPERATOR(ReduceLogSum, LB_NUMBERS)
 
 #define EVERYTHING(X, ...)   \
   LB_NUMBERS(X, __VA_ARGS__) \
@@ -234,7 +237,22 @@ OPERATOR(ReduceMin, EVERYTHING)
       ((S *)to)[j] = store(top[j] + log(acc[j]));                             \
   }
 LB_FLOATS(LOG_SUM_EXP, )
-OPERATOR(ReduceLogSumExp, LB_FLOATS)
+
+// Integers take the way through double and lose their fraction.
+lb_status lb_host_ReduceLogSumExp(lb_host_call *c) {
+  static block_fn *const fns[LB_DTYPE_COUNT] = {
+      LB_FLOATS(ENTRY, ReduceLogSumExp, )};
+  if (!lb_dtype_is_integer(c->in[0].dtype)) return run(c, fns);
+  lb_tensor in[2] = {{0}}, out;
+  lb_host_call wide = *c;
+  if (c->node->n_in > 1) in[1] = c->in[1];
+  LB_TRY(lb_host_dense(c, &c->in[0], LB_F64, &in[0]));
+  LB_TRY(lb_host_temp(c, LB_F64, c->out[0].rank, c->out[0].dims, &out));
+  wide.in = in, wide.out = &out;
+  LB_TRY(run(&wide, fns));
+  lb_convert(c->pool, &out, &c->out[0]);
+  return LB_OK;
+}
 
 // -- ArgMax, ArgMin ----------------------------------------------------------
 

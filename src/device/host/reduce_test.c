@@ -154,6 +154,9 @@ static void special_numbers_go_through(void **state) {
                    1000 + log(2), 1e-6));
   assert_true(REDUCED(ReduceL1, LB_I32, 1, -0x1p31) == -0x1p31);
   assert_true(REDUCED(ReduceMean, LB_I32, 2, -3, -4) == -3);
+  assert_true(REDUCED(ReduceLogSum, LB_I64, 2, 20, 1) == 3);
+  assert_true(REDUCED(ReduceLogSum, LB_I32, 2, 1, -1) == 0);
+  assert_true(REDUCED(ReduceLogSumExp, LB_I32, 3, 5, 5, 5) == 6);
   // In float: 60000 + 60000 is no float16.
   assert_true(REDUCED(ReduceMean, LB_F16, 2, 60000, 60000) == 60000);
 }
