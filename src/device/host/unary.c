@@ -3,6 +3,7 @@
 // An operator is one line: name, dtypes, attributes, and an expression of x
 // with the attributes a and b, written once for all its dtypes (tgmath picks
 // expf or exp). NaN goes through every comparison unchanged.
+#include <float.h>
 #include <string.h>
 #include <tgmath.h>
 
@@ -139,7 +140,8 @@ FLOAT_OP(Sigmoid, NONE, SIGMOID(x))
 FLOAT_OP(Softplus, NONE, SOFTPLUS(x))
 FLOAT_OP(Softsign, NONE, x / (1 + fabs(x)))
 FLOAT_OP(Swish, ALPHA(1), x *SIGMOID(a *x))
-FLOAT_OP(ThresholdedRelu, ALPHA(1), x > a ? x : x <= a ? 0 : x)
+// Not NaN's way on: what is not past the threshold is 0, as ONNX has it.
+FLOAT_OP(ThresholdedRelu, ALPHA(1), x > a ? x : 0)
 
 // erfc: no cancellation for negative x.
 LB_FLOATS(ROW, GeluErf, 0.5f * x * erfc(x * (T)-0.70710678118654752440))
@@ -156,7 +158,7 @@ lb_status lb_host_Gelu(lb_host_call *c) {
 }
 
 // Integers take the way through double: bias and lambd are no integers.
-LB_FLOATS(ROW, Shrink, x<-b ? x + a : x> b ? x - a : x == x ? 0 : x)
+LB_FLOATS(ROW, Shrink, x<-b ? x + a : x> b ? x - a : 0)
 lb_status lb_host_Shrink(lb_host_call *c) {
   static lb_row_fn *const rows[LB_DTYPE_COUNT] = {LB_FLOATS(ENTRY, Shrink, )};
   args bias_lambd = {attr(c, "bias", 0), attr(c, "lambd", 0.5f)};
@@ -217,8 +219,22 @@ typedef struct clip_args {
   LB_DENSE_ROW(clip_##id, sizeof(S), sizeof(S))
 LB_NUMBERS(CLIP, )
 
+// A bound that is left out is the last finite number: it holds back infinity.
+static const void *no_bound(lb_dtype dtype, bool upper) {
+  static const lb_f32 f32[] = {-FLT_MAX, FLT_MAX};
+  static const lb_f64 f64[] = {-DBL_MAX, DBL_MAX};
+  static const lb_half f16[] = {0xfbff, 0x7bff}, bf16[] = {0xff7f, 0x7f7f};
+  switch (dtype) {
+    case LB_F32: return &f32[upper];
+    case LB_F64: return &f64[upper];
+    case LB_F16: return &f16[upper];
+    case LB_BF16: return &bf16[upper];
+    default: return NULL;
+  }
+}
+
 static lb_status bound(const lb_host_call *c, uint32_t i, const void **out) {
-  *out = NULL;
+  *out = no_bound(c->in[0].dtype, i == 2);
   if (i >= c->node->n_in || c->in[i].dtype == LB_NONE) return LB_OK;
   if (c->in[i].dtype != c->in[0].dtype || lb_tensor_count(&c->in[i]) != 1)
     return lb_error(LB_INVALID, "input %u must be one %s", i,
