@@ -1,0 +1,117 @@
+// compile/fake_worker_test.c -- a worker for tests that does what its name
+// says: worker_test.c makes links to it.
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "spec/message.h"
+
+static const char *name;
+
+static bool is(const char *what) { return strcmp(name, what) == 0; }
+
+static void write_all(const void *p, size_t n) {
+  if (send(3, p, n, MSG_NOSIGNAL) != (ssize_t)n) _exit(9);
+}
+
+static void read_all(void *p, size_t n) {
+  if (n && recv(3, p, n, MSG_WAITALL) != (ssize_t)n) _exit(0);
+}
+
+static void answer(uint64_t id, const lb_answer *a, size_t leave_out) {
+  uint8_t head[LB_ANSWER_BYTES];
+  lb_answer_write(a, id, head);
+  write_all(head, sizeof head);
+  write_all(a->bytes.data, a->bytes.size - leave_out);
+}
+
+// The numbers of all open descriptors, in order.
+static size_t list_descriptors(char *out, size_t size) {
+  size_t n = 0;
+  for (int fd = 0; fd < 4096; fd++)
+    if (fcntl(fd, F_GETFD) >= 0)
+      n += (size_t)snprintf(out + n, size - n, "%d ", fd);
+  return n;
+}
+
+// True at every second start.
+static bool is_second_start(const char *path) {
+  char mark[4096];
+  snprintf(mark, sizeof mark, "%s.mark", path);
+  if (unlink(mark) == 0) return true;
+  int fd = open(mark, O_CREAT | O_WRONLY, 0600);
+  if (fd >= 0) close(fd);
+  return false;
+}
+
+static void misbehave_before_reading(const char *path) {
+  if (is("early")) _exit(3);
+  if (is("flaky") && !is_second_start(path)) _exit(4);
+}
+
+static void misbehave(uint64_t id) {
+  static uint8_t bytes[4096];
+  if (is("hang"))
+    for (;;) pause();
+  if (is("crash")) {
+    fprintf(stderr, "LLVM ERROR: no such\tthing\nsecond line\n");
+    abort();
+  }
+  if (is("garbage")) {
+    memset(bytes, 0xa5, sizeof bytes);
+    write_all(bytes, sizeof bytes);
+    for (;;) pause();
+  }
+  if (is("huge")) {
+    lb_answer a = {.code = LB_IO};
+    lb_answer_write(&a, id, bytes);
+    memset(bytes + 8, 0xff, 4);
+    write_all(bytes, LB_ANSWER_BYTES);
+  }
+  if (is("loud"))
+    for (int i = 0; i < 1000; i++) fprintf(stderr, "line %d of many\n", i);
+}
+
+static void serve(uint64_t id, const lb_request *r) {
+  char text[4096];
+  lb_answer a = {
+      .info = {.abi = LB_KERNEL_ABI, .generator = 42, .compile_us = 7},
+      .bytes = {(const uint8_t *)"\177ELF of a kernel", 16},
+  };
+  strcpy(a.info.entry, "limber_kernel");
+  strcpy(a.info.target, is("target") ? "x86-64-v4+amx-tile" : r->target);
+  if (is("refuse"))
+    a = (lb_answer){.code = LB_UNSUPPORTED,
+                    .bytes = {(const uint8_t *)"not\1this", 8}};
+  if (is("descriptors")) {
+    size_t n = list_descriptors(text, sizeof text);
+    a = (lb_answer){.code = LB_OOM, .bytes = {(const uint8_t *)text, n}};
+  }
+  answer(is("id") ? id + 1 : id, &a, is("half") || is("stuck") ? 3 : 0);
+  if (is("half")) _exit(0);
+  if (is("twice")) answer(id, &a, 0);
+}
+
+int main(int argc, char **argv) {
+  uint8_t bytes[LB_HEAD_BYTES];
+  uint8_t body[sizeof(lb_request)];
+  lb_message_head head;
+  lb_request r;
+  if (argc < 3 || strcmp(argv[1], "--fd") != 0) return 8;
+  name = strrchr(argv[0], '/') + 1;
+  misbehave_before_reading(argv[0]);
+  for (;;) {
+    read_all(bytes, sizeof bytes);
+    lb_status st = lb_head_read(bytes, LB_MESSAGE_REQUEST, &head);
+    if (!lb_failed(st)) {
+      read_all(body, head.size);
+      st = lb_request_read(&head, body, &r);
+    }
+    if (lb_failed(st)) return 7;
+    misbehave(head.id);
+    serve(head.id, &r);
+  }
+}

@@ -1,0 +1,198 @@
+// compile/process.c -- starting and ending a child without side effects on the
+// program that we are part of: no signal, no descriptor, no zombie of ours.
+#include "compile/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  FIRST_FREE = 10,    // our descriptors lie above those the child is given
+  WORDS_BYTES = 4096  // of what the child may say
+};
+
+extern char **environ;
+
+static void close_fd(int *fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+static void close_all(lb_process *p) {
+  close_fd(&p->socket);
+  close_fd(&p->words);
+  close_fd(&p->handle);
+}
+
+// The same file at a descriptor that no dup2 for the child overwrites.
+static int move_up(int fd) {
+  int up = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE);
+  close_fd(&fd);
+  return up;
+}
+
+// A small file in memory that cannot grow: whatever the child writes, it can
+// neither fill a disk nor wait for a reader. -1: not to be had.
+static int open_words(void) {
+  int fd = memfd_create("limber-jit", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return -1;
+  if (ftruncate(fd, WORDS_BYTES) != 0 ||
+      fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) != 0)
+    close_fd(&fd);
+  return move_up(fd);
+}
+
+static int set_files(posix_spawn_file_actions_t *a, int socket, int words) {
+  int err = posix_spawn_file_actions_addopen(a, 0, "/dev/null", O_RDONLY, 0);
+  if (!err)
+    err = posix_spawn_file_actions_addopen(a, 1, "/dev/null", O_WRONLY, 0);
+  if (!err && words >= 0)
+    err = posix_spawn_file_actions_adddup2(a, words, 2);
+  else if (!err)
+    err = posix_spawn_file_actions_addopen(a, 2, "/dev/null", O_WRONLY, 0);
+  if (!err)
+    err = posix_spawn_file_actions_adddup2(a, socket, LB_PROCESS_SOCKET);
+  if (!err)
+    err = posix_spawn_file_actions_addclosefrom_np(a, LB_PROCESS_SOCKET + 1);
+  return err;
+}
+
+static int set_signals(posix_spawnattr_t *attr) {
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  int err = posix_spawnattr_setsigmask(attr, &none);
+  if (!err) err = posix_spawnattr_setsigdefault(attr, &all);
+  if (!err) err = posix_spawnattr_setpgroup(attr, 0);
+  if (!err)
+    err = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK |
+                                             POSIX_SPAWN_SETSIGDEF |
+                                             POSIX_SPAWN_SETPGROUP);
+  return err;
+}
+
+static int spawn(char *const argv[], int socket, int words, pid_t *pid) {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attr;
+  int err = posix_spawn_file_actions_init(&files);
+  if (err) return err;
+  err = posix_spawnattr_init(&attr);
+  if (!err) {
+    err = set_files(&files, socket, words);
+    if (!err) err = set_signals(&attr);
+    if (!err) err = posix_spawn(pid, argv[0], &files, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+  }
+  posix_spawn_file_actions_destroy(&files);
+  return err;
+}
+
+lb_status lb_process_start(char *const argv[], lb_process *out) {
+  int pair[2] = {-1, -1};
+  lb_process p = {.handle = -1, .socket = -1, .words = open_words()};
+  lb_status st = LB_OK;
+  *out = (lb_process){0};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    st = lb_error(LB_IO, "no socket for %s: %s", argv[0], strerror(errno));
+    goto done;
+  }
+  p.socket = pair[0];
+  pair[1] = move_up(pair[1]);
+  int err = pair[1] < 0 ? errno : spawn(argv, pair[1], p.words, &p.pid);
+  if (err) {
+    st = lb_error(LB_IO, "cannot start '%s': %s", argv[0], strerror(err));
+    goto done;
+  }
+  p.handle = (int)syscall(SYS_pidfd_open, p.pid, 0);
+  if (p.handle >= 0) fcntl(p.handle, F_SETFD, FD_CLOEXEC);
+  *out = p;
+
+done:
+  close_fd(&pair[1]);
+  if (lb_failed(st)) close_all(&p);
+  return st;
+}
+
+void lb_process_forget(lb_process *p) {
+  if (p->pid) close_all(p);
+  *p = (lb_process){0};
+}
+
+// -- the end -----------------------------------------------------------------
+
+static void kill_it(const lb_process *p) {
+  if (p->handle >= 0)
+    syscall(SYS_pidfd_send_signal, p->handle, SIGKILL, NULL, 0);
+  else
+    kill(p->pid, SIGKILL);
+}
+
+// True once it has ended. Somebody else in this program may have waited for
+// it, or children may be reaped by themselves: then *status is -1.
+static bool reap(const lb_process *p, int flags, int *status) {
+  pid_t got;
+  do {
+    got = waitpid(p->pid, status, flags);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) *status = -1;
+  return got != 0;
+}
+
+static bool reap_within(const lb_process *p, int ms, int *status) {
+  if (p->handle >= 0) {
+    struct pollfd ended = {.fd = p->handle, .events = POLLIN};
+    poll(&ended, 1, ms);
+    return reap(p, WNOHANG, status);
+  }
+  for (int i = 0; i <= ms; i++) {
+    if (reap(p, WNOHANG, status)) return true;
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  return false;
+}
+
+static void tell_status(int status, bool killed, lb_strbuf *how) {
+  if (killed)
+    lb_strbuf_puts(how, "it was killed");
+  else if (status == -1)
+    lb_strbuf_puts(how, "it ended");
+  else if (WIFSIGNALED(status))
+    lb_strbuf_printf(how, "it crashed: %s", strsignal(WTERMSIG(status)));
+  else
+    lb_strbuf_printf(how, "it ended with code %d", WEXITSTATUS(status));
+}
+
+static void tell_words(int fd, lb_strbuf *how) {
+  char line[256];
+  ssize_t n = fd < 0 ? 0 : pread(fd, line, sizeof line, 0);
+  if (n <= 0 || !line[0] || line[0] == '\n') return;
+  lb_strbuf_puts(how, ", saying: ");
+  for (ssize_t i = 0; i < n && line[i] && line[i] != '\n'; i++)
+    lb_strbuf_putc(how, line[i] < ' ' || line[i] > '~' ? '?' : line[i]);
+}
+
+void lb_process_stop(lb_process *p, int grace_ms, lb_strbuf *how) {
+  int status = -1;
+  if (p->pid == 0) return;
+  // A child of fork may hold this socket too: closing it is not enough.
+  shutdown(p->socket, SHUT_RDWR);
+  bool killed = !reap_within(p, grace_ms, &status);
+  if (killed) {
+    kill_it(p);
+    reap(p, 0, &status);
+  }
+  if (how) {
+    tell_status(status, killed, how);
+    tell_words(p->words, how);
+  }
+  lb_process_forget(p);
+}

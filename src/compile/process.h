@@ -1,0 +1,39 @@
+// compile/process.h -- one child process, and the socket to it.
+//
+// The child has four descriptors: nothing to read on 0, nowhere to write on 1,
+// 2 to say why it fails (kept for us, to a limit), and on 3 its end of the
+// socket, which is a stream. It has a process group of its own, so that ^C in
+// a terminal is not sent to it, no blocked and no ignored signal.
+//
+// One thread at a time. The struct may not be used in a child of fork, but for
+// lb_process_forget.
+#ifndef LB_COMPILE_PROCESS_H
+#define LB_COMPILE_PROCESS_H
+
+#include <sys/types.h>
+
+#include "base/status.h"
+#include "base/strbuf.h"
+
+#define LB_PROCESS_SOCKET 3  // in the child
+
+typedef struct lb_process {
+  pid_t pid;   // 0: none, and nothing below means anything
+  int handle;  // a pidfd, or -1: pids are used again, these are not
+  int socket;  // ours; closes on exec
+  int words;   // what the child wrote to 2, or -1
+} lb_process;
+
+// argv[0] is the path of the program; no search. LB_IO names it and says what
+// is wrong with it. The process is left empty on failure.
+lb_status lb_process_start(char *const argv[], lb_process *out);
+
+// Closes the socket, waits `grace_ms` for the child to end by itself, else
+// kills it; waits for it, so that no zombie stays. Appends to `how`, unless it
+// is NULL, how it ended and the first line it wrote. Empty is fine.
+void lb_process_stop(lb_process *p, int grace_ms, lb_strbuf *how);
+
+// In a child of fork: closes our descriptors and leaves the process alone.
+void lb_process_forget(lb_process *p);
+
+#endif

@@ -1,0 +1,344 @@
+// compile/worker.c -- requests to `limber-jit` and what can go wrong with it.
+//
+// Terms. The worker *fails* when it cannot be started, ends, hangs or sends
+// what is no answer; its process is then ended. An answer that says that a
+// request cannot be compiled is no failure.
+//
+// (1) At most one request is under way. The stream is in step, or the process
+//     is ended.
+// (2) After n failures in a row nothing is started for pause * 2^(n-1), at
+//     most PAUSE_MAX. Pauses up to PATIENCE are waited out; while a longer one
+//     lasts, requests fail at once.
+// (3) A program that cannot be started costs little to try: no pause.
+#include "compile/worker.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compile/process.h"
+
+#define MS INT64_C(1000000)  // nanoseconds
+#define PATIENCE (1000 * MS)
+#define PAUSE_MAX (60000 * MS)
+
+enum {
+  PAUSE_MS = 50,
+  GRACE_MS = 200,  // for a process to end by itself once its socket is closed
+};
+
+struct lb_worker {
+  char *path;  // owned
+  lb_worker_options options;
+  lb_process process;
+  pid_t owner;  // who made the process and the event below
+  int cancel;   // an eventfd: readable once cancelled
+  uint64_t last_id;
+
+  // failures in a row
+  int failures;
+  int64_t rest_until;
+  char why[512];  // the last
+};
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000 * MS + t.tv_nsec;
+}
+
+// -- life --------------------------------------------------------------------
+
+lb_status lb_worker_new(const char *path, const lb_worker_options *options,
+                        lb_worker **out) {
+  *out = NULL;
+  lb_worker *w = calloc(1, sizeof *w);
+  if (!w) return lb_oom();
+  w->options = *options;
+  w->owner = getpid();
+  w->path = strdup(path);
+  w->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (!w->path || w->cancel < 0) {
+    int err = errno;
+    bool oom = !w->path;
+    lb_worker_free(w);
+    return oom ? lb_oom()
+               : lb_error(LB_IO, "no event for '%s': %s", path, strerror(err));
+  }
+  *out = w;
+  return LB_OK;
+}
+
+void lb_worker_free(lb_worker *w) {
+  if (!w) return;
+  if (w->owner == getpid())
+    lb_process_stop(&w->process, GRACE_MS, NULL);
+  else
+    lb_process_forget(&w->process);
+  if (w->cancel >= 0) close(w->cancel);
+  free(w->path);
+  free(w);
+}
+
+// After fork, process and event are the parent's: the child makes its own.
+static lb_status make_ours(lb_worker *w) {
+  if (w->owner == getpid()) return LB_OK;
+  lb_process_forget(&w->process);
+  int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (event < 0)
+    return lb_error(LB_IO, "no event for '%s': %s", w->path, strerror(errno));
+  close(w->cancel);
+  w->cancel = event;
+  w->owner = getpid();
+  return LB_OK;
+}
+
+void lb_worker_cancel(lb_worker *w) {
+  uint64_t one = 1;
+  if (w->owner != getpid()) return;  // a child of fork has nothing under way
+  ssize_t n = write(w->cancel, &one, sizeof one);
+  (void)n;  // full: it has been cancelled before
+}
+
+void lb_worker_rest(lb_worker *w) {
+  if (w->owner == getpid()) lb_process_stop(&w->process, GRACE_MS, NULL);
+}
+
+pid_t lb_worker_pid(const lb_worker *w) { return w->process.pid; }
+
+// -- waiting -----------------------------------------------------------------
+
+// Until the socket is ready for `events` (0: there is none to wait for), the
+// deadline has passed or the worker is cancelled.
+static lb_status wait_until(lb_worker *w, short events, int64_t deadline) {
+  struct pollfd fds[] = {
+      {.fd = w->cancel, .events = POLLIN},
+      {.fd = events ? w->process.socket : -1, .events = events},
+  };
+  for (;;) {
+    int64_t left = deadline - now();
+    struct timespec t = {.tv_sec = left > 0 ? left / (1000 * MS) : 0,
+                         .tv_nsec = left > 0 ? left % (1000 * MS) : 0};
+    int n = ppoll(fds, 2, &t, NULL);
+    if (n < 0 && errno != EINTR)
+      return lb_error(LB_IO, "cannot wait: %s", strerror(errno));
+    if (n > 0 && fds[0].revents)
+      return lb_error(LB_CANCELLED, "compiling was cancelled");
+    if (n > 0) return LB_OK;
+    if (n == 0 && events)
+      return lb_error(LB_CANCELLED, "it did not answer in time");
+    if (n == 0) return LB_OK;
+  }
+}
+
+// What recv and send gave when they did not do anything. LB_OK: try again.
+static lb_status judge(lb_worker *w, ssize_t n, short events,
+                       int64_t deadline) {
+  if (n == 0) return lb_error(LB_IO, "it closed the connection");
+  if (errno == EINTR) return LB_OK;
+  if (errno == EAGAIN || errno == EWOULDBLOCK)
+    return wait_until(w, events, deadline);
+  if (errno == EPIPE || errno == ECONNRESET)
+    return lb_error(LB_IO, "it closed the connection");
+  return lb_error(LB_IO, "the connection broke: %s", strerror(errno));
+}
+
+static lb_status send_all(lb_worker *w, const uint8_t *p, size_t n,
+                          int64_t deadline) {
+  while (n > 0) {
+    ssize_t sent = send(w->process.socket, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0)
+      p += sent, n -= (size_t)sent;
+    else
+      LB_TRY(judge(w, sent, POLLOUT, deadline));
+  }
+  return LB_OK;
+}
+
+static lb_status recv_all(lb_worker *w, uint8_t *p, size_t n,
+                          int64_t deadline) {
+  while (n > 0) {
+    ssize_t got = recv(w->process.socket, p, n, MSG_DONTWAIT);
+    if (got > 0)
+      p += got, n -= (size_t)got;
+    else
+      LB_TRY(judge(w, got, POLLIN, deadline));
+  }
+  return LB_OK;
+}
+
+// -- failures ----------------------------------------------------------------
+
+static lb_status wait_out_pause(lb_worker *w, int64_t deadline) {
+  int64_t left = w->rest_until - now();
+  if (w->failures == 0 || left <= 0) return LB_OK;
+  if (left > PATIENCE || w->rest_until > deadline)
+    return lb_error(LB_IO, "'%s' rests for %lld ms after %d failures: %s",
+                    w->path, (long long)(left / MS), w->failures, w->why);
+  return wait_until(w, 0, w->rest_until);
+}
+
+static void remember(lb_worker *w, lb_status st) {
+  int64_t pause = (w->options.pause_ms ? w->options.pause_ms : PAUSE_MS) * MS;
+  int doublings = w->failures < 20 ? w->failures : 20;
+  pause <<= doublings;
+  w->failures++;
+  w->rest_until = now() + (pause < PAUSE_MAX ? pause : PAUSE_MAX);
+  snprintf(w->why, sizeof w->why, "%s", lb_status_message(st));
+}
+
+// Ends the process over `st` and says so in it.
+static lb_status fail(lb_worker *w, lb_status st, int grace_ms) {
+  lb_strbuf how = {0};
+  lb_process_stop(&w->process, grace_ms, &how);
+  lb_code code = lb_status_code(st);
+  lb_status told = lb_error(code, "'%s': %s; %s", w->path,
+                            lb_status_message(st), lb_strbuf_str(&how));
+  lb_strbuf_fini(&how);
+  lb_status_drop(st);
+  return told;
+}
+
+static bool is_cancelled(const lb_worker *w) {
+  struct pollfd p = {.fd = w->cancel, .events = POLLIN};
+  return poll(&p, 1, 0) > 0;
+}
+
+// -- a request ---------------------------------------------------------------
+
+static lb_status start(lb_worker *w) {
+  char memory[16], *argv[8];
+  int n = 0;
+  if (w->process.pid) return LB_OK;
+  snprintf(memory, sizeof memory, "%u", w->options.memory_mb);
+  argv[n++] = w->path;
+  argv[n++] = "--fd";
+  argv[n++] = "3";
+  if (w->options.idle) argv[n++] = "--idle";
+  if (w->options.memory_mb) argv[n++] = "--memory", argv[n++] = memory;
+  argv[n] = NULL;
+  _Static_assert(LB_PROCESS_SOCKET == 3, "as the arguments say");
+  return lb_process_start(argv, &w->process);
+}
+
+// A process that ended while nobody looked, or that sends what nobody asked
+// for, is replaced before it is used.
+static void look_after(lb_worker *w) {
+  struct pollfd p = {.fd = w->process.socket, .events = POLLIN};
+  if (w->process.pid && poll(&p, 1, 0) != 0)
+    lb_process_stop(&w->process, 0, NULL);
+}
+
+// Sends the request and receives the bytes of an answer: *body is owned by the
+// caller in any case.
+static lb_status converse(lb_worker *w, const lb_request *request,
+                          int64_t deadline, lb_message_head *head,
+                          lb_blob *body) {
+  uint8_t bytes[LB_REQUEST_BYTES], begin[LB_HEAD_BYTES];
+  uint64_t id = ++w->last_id;
+  lb_request_write(request, id, bytes);
+  LB_TRY(send_all(w, bytes, sizeof bytes, deadline));
+  LB_TRY(recv_all(w, begin, sizeof begin, deadline));
+  LB_TRY(lb_head_read(begin, LB_MESSAGE_ANSWER, head));
+  if (head->id != id) return lb_error(LB_INVALID, "it answers another request");
+  body->data = malloc(head->size);
+  if (!body->data) return lb_oom();
+  body->size = head->size;
+  return recv_all(w, body->data, body->size, deadline);
+}
+
+static lb_status check_object(const lb_worker *w, const lb_request *request,
+                              const lb_object_info *info) {
+  if (w->options.generator && info->generator != w->options.generator)
+    return lb_error(LB_INVALID,
+                    "it is of another build: generator %016llx, wanted %016llx",
+                    (unsigned long long)info->generator,
+                    (unsigned long long)w->options.generator);
+  if (strcmp(info->target, request->target) != 0)
+    return lb_error(LB_INVALID, "it compiled for %s, asked for %s",
+                    info->target, request->target);
+  return LB_OK;
+}
+
+// From text that a process sent to text for people.
+static lb_status complaint(const lb_answer *a) {
+  lb_strbuf text = {0};
+  for (size_t i = 0; i < a->bytes.size; i++) {
+    char c = (char)a->bytes.data[i];
+    lb_strbuf_putc(&text, c == '\n' || (c >= ' ' && c <= '~') ? c : '?');
+  }
+  lb_status st = lb_error(a->code, "limber-jit: %s", lb_strbuf_str(&text));
+  lb_strbuf_fini(&text);
+  return st;
+}
+
+// The object is kept where it was received, moved to the front.
+static void take_object(const lb_answer *a, lb_blob *body, lb_blob *out) {
+  memmove(body->data, a->bytes.data, a->bytes.size);
+  *out = (lb_blob){body->data, a->bytes.size};
+  *body = (lb_blob){0};
+}
+
+// What it returns is a failure of the worker; *answer is what the worker says
+// of the request.
+static lb_status ask(lb_worker *w, const lb_request *request, int64_t deadline,
+                     lb_status *answer, lb_blob *out, lb_object_info *info) {
+  lb_message_head head;
+  lb_answer a;
+  lb_blob body = {0};
+  lb_status st = converse(w, request, deadline, &head, &body);
+  if (!lb_failed(st)) st = lb_answer_read(&head, body.data, &a);
+  if (lb_failed(st)) goto done;
+  if (a.code != LB_CODE_OK) {
+    *answer = complaint(&a);
+    goto done;
+  }
+  st = check_object(w, request, &a.info);
+  if (lb_failed(st)) goto done;
+  *info = a.info;
+  take_object(&a, &body, out);
+
+done:
+  lb_blob_fini(&body);
+  return st;
+}
+
+// The code for the caller: a request is not to blame for a bad answer.
+static lb_status blame_worker(lb_status st) {
+  if (lb_status_code(st) != LB_INVALID) return st;
+  lb_status told = lb_error(LB_IO, "a bad answer: %s", lb_status_message(st));
+  lb_status_drop(st);
+  return told;
+}
+
+lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
+                            int timeout_ms, lb_blob *out,
+                            lb_object_info *info) {
+  int64_t deadline = now() + timeout_ms * MS;
+  lb_status answer = LB_OK;
+  *out = (lb_blob){0};
+  *info = (lb_object_info){0};
+  LB_TRY(make_ours(w));
+  if (is_cancelled(w)) return lb_error(LB_CANCELLED, "compiling was cancelled");
+  look_after(w);
+  if (!w->process.pid) {
+    LB_TRY(wait_out_pause(w, deadline));
+    LB_TRY(start(w));
+  }
+  lb_status st = ask(w, request, deadline, &answer, out, info);
+  if (!lb_failed(st)) {
+    w->failures = 0;
+    return answer;
+  }
+  bool ended = lb_status_code(st) == LB_IO;
+  st = fail(w, blame_worker(st), ended ? GRACE_MS : 0);
+  if (!is_cancelled(w)) remember(w, st);
+  return st;
+}

@@ -1,0 +1,388 @@
+// compile/worker_test.c -- whatever the worker does, the library stays well.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/testdir.h"
+#include "compile/worker.h"
+
+#define LONG 20000  // ms, when it is not to be reached
+
+static testdir dir;
+
+static int make_folder(void **state) {
+  (void)state;
+  return testdir_init(&dir);
+}
+
+static int drop_folder(void **state) {
+  (void)state;
+  testdir_fini(&dir);
+  return 0;
+}
+
+// A handle on the fake worker that behaves like `name`.
+static lb_worker *worker_of(const char *name, lb_worker_options options) {
+  lb_worker *w;
+  symlink(FAKE_WORKER, testdir_at(&dir, name));
+  lb_status st = lb_worker_new(testdir_at(&dir, name), &options, &w);
+  assert_false(lb_failed(st));
+  return w;
+}
+
+static lb_request a_request(void) {
+  lb_spec_builder b;
+  lb_spec spec;
+  lb_request r;
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1), LB_LAYOUT_FULL);
+  assert_false(lb_failed(lb_spec_finish(&b, &spec)));
+  assert_false(
+      lb_failed(lb_request_init(&r, &spec, &(lb_facts){0}, "x86-64-v3")));
+  return r;
+}
+
+static lb_status compile(lb_worker *w, int timeout_ms) {
+  lb_request r = a_request();
+  lb_blob object;
+  lb_object_info info;
+  lb_status st = lb_worker_compile(w, &r, timeout_ms, &object, &info);
+  if (lb_failed(st))
+    assert_null(object.data);
+  else
+    assert_memory_equal(object.data, "\177ELF of a kernel", object.size);
+  lb_blob_fini(&object);
+  return st;
+}
+
+static void assert_compiles(lb_worker *w) {
+  lb_status st = compile(w, LONG);
+  if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
+  assert_false(lb_failed(st));
+}
+
+static void assert_fails(lb_status st, lb_code code, const char *part) {
+  if (lb_status_code(st) != code || !strstr(lb_status_message(st), part)) {
+    print_error("wanted %s '%s', got %s '%s'\n", lb_code_name(code), part,
+                lb_code_name(lb_status_code(st)), lb_status_message(st));
+    fail();
+  }
+  lb_status_drop(st);
+}
+
+static void assert_no_children(void) {
+  assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+  assert_int_equal(errno, ECHILD);
+}
+
+static void finish(lb_worker *w) {
+  lb_worker_free(w);
+  assert_no_children();
+}
+
+// -- the good ----------------------------------------------------------------
+
+static void the_process_starts_at_the_first_request_and_stays(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){0});
+  assert_int_equal(lb_worker_pid(w), 0);
+  assert_compiles(w);
+  pid_t pid = lb_worker_pid(w);
+  assert_int_not_equal(pid, 0);
+  assert_compiles(w);
+  assert_int_equal(lb_worker_pid(w), pid);
+  finish(w);
+}
+
+static void information_comes_with_the_object(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){.generator = 42});
+  lb_request r = a_request();
+  lb_blob object;
+  lb_object_info info;
+  assert_false(lb_failed(lb_worker_compile(w, &r, LONG, &object, &info)));
+  assert_int_equal(object.size, 16);
+  assert_int_equal(info.compile_us, 7);
+  assert_string_equal(info.entry, "limber_kernel");
+  assert_string_equal(info.target, "x86-64-v3");
+  lb_blob_fini(&object);
+  finish(w);
+}
+
+static void a_refusal_is_told_and_is_no_failure(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("refuse", (lb_worker_options){0});
+  assert_fails(compile(w, LONG), LB_UNSUPPORTED, "limber-jit: not?this");
+  pid_t pid = lb_worker_pid(w);
+  assert_fails(compile(w, LONG), LB_UNSUPPORTED, "not?this");
+  assert_int_equal(lb_worker_pid(w), pid);
+  finish(w);
+}
+
+static void the_process_inherits_four_descriptors(void **state) {
+  (void)state;
+  int leaks[2];
+  assert_int_equal(pipe(leaks), 0);
+  lb_worker *w = worker_of("descriptors", (lb_worker_options){0});
+  assert_fails(compile(w, LONG), LB_OOM, "jit: 0 1 2 3 ");
+  lb_status st = compile(w, LONG);
+  assert_null(strstr(lb_status_message(st), "4"));
+  lb_status_drop(st);
+  finish(w);
+  close(leaks[0]);
+  close(leaks[1]);
+}
+
+static void it_works_where_the_low_descriptors_are_closed(void **state) {
+  (void)state;
+  pid_t child = fork();
+  if (child == 0) {
+    lb_worker *w = worker_of("good", (lb_worker_options){0});
+    for (int fd = 0; fd < 10; fd++) close(fd);
+    lb_worker *late;
+    lb_status st =
+        lb_worker_new(testdir_at(&dir, "good"), &(lb_worker_options){0}, &late);
+    if (lb_failed(st) || lb_failed(compile(late, LONG))) _exit(1);
+    (void)w;
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+}
+
+static void what_it_writes_to_stderr_is_bounded(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("loud", (lb_worker_options){0});
+  assert_compiles(w);
+  assert_compiles(w);
+  finish(w);
+}
+
+static void rest_ends_the_process_and_the_next_request_starts_one(
+    void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){0});
+  lb_worker_rest(w);
+  assert_compiles(w);
+  lb_worker_rest(w);
+  assert_int_equal(lb_worker_pid(w), 0);
+  assert_no_children();
+  assert_compiles(w);
+  finish(w);
+}
+
+// -- the bad -----------------------------------------------------------------
+
+static void a_missing_program_is_named(void **state) {
+  (void)state;
+  lb_worker *w;
+  assert_false(lb_failed(
+      lb_worker_new("/nowhere/limber-jit", &(lb_worker_options){0}, &w)));
+  for (int i = 0; i < 20; i++)  // without pauses
+    assert_fails(compile(w, LONG), LB_IO,
+                 "'/nowhere/limber-jit': No such file or directory");
+  finish(w);
+}
+
+static void a_program_that_cannot_be_run_is_named(void **state) {
+  (void)state;
+  lb_worker *w;
+  testdir_write(&dir, "text", "no program\n");
+  assert_false(lb_failed(
+      lb_worker_new(testdir_at(&dir, "text"), &(lb_worker_options){0}, &w)));
+  assert_fails(compile(w, LONG), LB_IO, "text': Permission denied");
+  finish(w);
+}
+
+static void bad_workers_are_refused_with_the_reason(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *part;
+  } cases[] = {
+      {"early", "ended with code 3"},
+      {"crash", "crashed: Aborted, saying: LLVM ERROR: no such?thing"},
+      {"garbage", "bad answer: message: does not begin as one"},
+      {"huge", "cannot have 4294967295 bytes"},
+      {"half", "closed the connection; it ended with code 0"},
+      {"id", "answers another request"},
+      {"target", "compiled for x86-64-v4+amx-tile, asked for x86-64-v3"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    lb_worker *w = worker_of(cases[i].name, (lb_worker_options){0});
+    lb_status st = compile(w, LONG);
+    assert_non_null(strstr(lb_status_message(st), dir.path));
+    assert_fails(st, LB_IO, cases[i].part);
+    assert_int_equal(lb_worker_pid(w), 0);
+    assert_no_children();
+    finish(w);
+  }
+}
+
+static void an_object_of_another_generator_is_refused(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){.generator = 43});
+  assert_fails(compile(w, LONG), LB_IO, "of another build");
+  finish(w);
+}
+
+static void a_worker_that_hangs_is_killed_in_time(void **state) {
+  (void)state;
+  static const char *const names[] = {"hang", "stuck"};
+  for (int i = 0; i < 2; i++) {
+    lb_worker *w = worker_of(names[i], (lb_worker_options){0});
+    assert_fails(compile(w, 100), LB_CANCELLED,
+                 "did not answer in time; it was killed");
+    assert_no_children();
+    finish(w);
+  }
+}
+
+static void a_stopped_worker_is_killed_in_time(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){0});
+  assert_compiles(w);
+  kill(lb_worker_pid(w), SIGSTOP);
+  assert_fails(compile(w, 100), LB_CANCELLED, "it was killed");
+  assert_compiles(w);
+  finish(w);
+}
+
+static void a_worker_killed_between_requests_is_replaced(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){0});
+  assert_compiles(w);
+  pid_t pid = lb_worker_pid(w);
+  kill(pid, SIGKILL);
+  nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+  assert_compiles(w);
+  assert_int_not_equal(lb_worker_pid(w), pid);
+  finish(w);
+}
+
+static void an_answer_too_many_is_not_taken_for_the_next(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("twice", (lb_worker_options){0});
+  for (int i = 0; i < 3; i++) {
+    assert_compiles(w);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  }
+  finish(w);
+}
+
+static void after_a_failure_it_is_started_again(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("flaky", (lb_worker_options){.pause_ms = 5});
+  assert_fails(compile(w, LONG), LB_IO, "ended with code 4");
+  assert_compiles(w);
+  assert_compiles(w);
+  finish(w);
+}
+
+static void pauses_grow_until_requests_fail_at_once(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("early", (lb_worker_options){.pause_ms = 400});
+  assert_fails(compile(w, LONG), LB_IO, "code 3");  // then 400 ms
+  assert_fails(compile(w, 100), LB_IO, "rests for");
+  assert_fails(compile(w, LONG), LB_IO, "code 3");
+  finish(w);
+}
+
+// -- cancel, fork ------------------------------------------------------------
+
+static void *cancel_soon(void *w) {
+  nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+  lb_worker_cancel(w);
+  return NULL;
+}
+
+static void cancel_wakes_the_call_under_way(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("hang", (lb_worker_options){0});
+  pthread_t thread;
+  pthread_create(&thread, NULL, cancel_soon, w);
+  assert_fails(compile(w, LONG), LB_CANCELLED, "cancelled");
+  pthread_join(thread, NULL);
+  assert_fails(compile(w, LONG), LB_CANCELLED, "cancelled");
+  finish(w);
+}
+
+static void after_fork_each_side_has_its_own_process(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){0});
+  assert_compiles(w);
+  pid_t pid = lb_worker_pid(w);
+  pid_t child = fork();
+  if (child == 0) {
+    lb_status st = compile(w, LONG);
+    bool own = !lb_failed(st) && lb_worker_pid(w) != pid;
+    lb_worker_free(w);
+    _exit(own && waitpid(-1, NULL, WNOHANG) == -1 ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  assert_compiles(w);
+  assert_int_equal(lb_worker_pid(w), pid);
+  finish(w);
+}
+
+static void it_ends_although_a_child_of_fork_holds_the_socket(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){0});
+  assert_compiles(w);
+  pid_t child = fork();
+  if (child == 0)
+    for (;;) pause();
+  lb_worker_free(w);
+  kill(child, SIGKILL);
+  assert_int_equal(waitpid(-1, NULL, 0), child);
+  assert_no_children();
+}
+
+static void programs_that_ignore_their_children_are_served(void **state) {
+  (void)state;
+  void (*old)(int) = signal(SIGCHLD, SIG_IGN);
+  lb_worker *w = worker_of("crash", (lb_worker_options){0});
+  assert_fails(compile(w, LONG), LB_IO, "it ended");
+  lb_worker_free(w);
+  signal(SIGCHLD, old);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_process_starts_at_the_first_request_and_stays),
+      cmocka_unit_test(information_comes_with_the_object),
+      cmocka_unit_test(a_refusal_is_told_and_is_no_failure),
+      cmocka_unit_test(the_process_inherits_four_descriptors),
+      cmocka_unit_test(it_works_where_the_low_descriptors_are_closed),
+      cmocka_unit_test(what_it_writes_to_stderr_is_bounded),
+      cmocka_unit_test(rest_ends_the_process_and_the_next_request_starts_one),
+      cmocka_unit_test(a_missing_program_is_named),
+      cmocka_unit_test(a_program_that_cannot_be_run_is_named),
+      cmocka_unit_test(bad_workers_are_refused_with_the_reason),
+      cmocka_unit_test(an_object_of_another_generator_is_refused),
+      cmocka_unit_test(a_worker_that_hangs_is_killed_in_time),
+      cmocka_unit_test(a_stopped_worker_is_killed_in_time),
+      cmocka_unit_test(a_worker_killed_between_requests_is_replaced),
+      cmocka_unit_test(an_answer_too_many_is_not_taken_for_the_next),
+      cmocka_unit_test(after_a_failure_it_is_started_again),
+      cmocka_unit_test(pauses_grow_until_requests_fail_at_once),
+      cmocka_unit_test(cancel_wakes_the_call_under_way),
+      cmocka_unit_test(after_fork_each_side_has_its_own_process),
+      cmocka_unit_test(it_ends_although_a_child_of_fork_holds_the_socket),
+      cmocka_unit_test(programs_that_ignore_their_children_are_served),
+  };
+  return cmocka_run_group_tests_name("worker", tests, make_folder, drop_folder);
+}
