@@ -79,16 +79,19 @@ static int open_memory(size_t size) {
   return fd;
 }
 
+// Both views are there from the start, so that neither loading nor a kernel's
+// first run meets a page fault.
 static lb_status map_shared(arena *a) {
+  const int how = MAP_SHARED | MAP_POPULATE;
   int fd = open_memory(a->size);
   if (fd < 0) return refused("cannot make a memfd");
   lb_status st = LB_OK;
-  void *run = mmap(NULL, a->size, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+  void *run = mmap(NULL, a->size, PROT_READ | PROT_EXEC, how, fd, 0);
   if (run == MAP_FAILED) {
     st = refused("cannot map a memfd to run from");
     goto done;
   }
-  void *write = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void *write = mmap(NULL, a->size, PROT_READ | PROT_WRITE, how, fd, 0);
   if (write == MAP_FAILED) {
     st = refused("cannot map a memfd to write to");
     munmap(run, a->size);

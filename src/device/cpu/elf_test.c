@@ -319,6 +319,31 @@ static void other_files_are_refused(void **state) {
   assert_refused(testobject_bytes(&p.o), LB_INVALID, "nothing to load");
 }
 
+static void tables_that_leave_the_file_or_have_no_end_are_refused(
+    void **state) {
+  (void)state;
+  pair p;
+  pair_init(&p);
+  p.o.sections[p.data].sh_offset = UINT64_MAX - 4;
+  assert_refused(testobject_bytes(&p.o), LB_INVALID, "leaves the file");
+  pair_init(&p);
+  p.o.sections[p.data].sh_size = sizeof p.o.bytes;
+  assert_refused(testobject_bytes(&p.o), LB_INVALID, "leaves the file");
+  pair_init(&p);
+  p.o.sections[p.data].sh_size = UINT64_C(1) << 40;
+  assert_refused(testobject_bytes(&p.o), LB_INVALID, "leaves the file");
+  pair_init(&p);
+  testobject_bytes(&p.o);
+  uint8_t *header = p.o.bytes;
+  memset(header + offsetof(Elf64_Ehdr, e_shoff), 0xFF, 8);
+  assert_refused((lb_span){p.o.bytes, p.o.size}, LB_INVALID, "table of sec");
+  pair_init(&p);
+  testobject_bytes(&p.o);
+  const Elf64_Shdr *names = &p.o.sections[p.o.header.e_shstrndx];
+  p.o.bytes[names->sh_offset + names->sh_size - 1] = 'x';
+  assert_refused((lb_span){p.o.bytes, p.o.size}, LB_INVALID, "has no end");
+}
+
 // -- damaged objects --------------------------------------------------------
 
 // Memory of just the object's size, so that a sanitizer sees a byte too far.
@@ -408,6 +433,7 @@ int main(void) {
           constants_with_addresses_are_loaded_and_unwind_tables_are_not),
       cmocka_unit_test(symbols_reach_no_further_than_their_section),
       cmocka_unit_test(other_files_are_refused),
+      cmocka_unit_test(tables_that_leave_the_file_or_have_no_end_are_refused),
       cmocka_unit_test(the_compiled_sample_loads),
       cmocka_unit_test(cut_objects_are_refused_at_every_byte),
       cmocka_unit_test(flipped_bytes_do_no_harm),
