@@ -11,6 +11,7 @@
 #define TAIL 32
 #define MAX_INPUTS 16
 #define MAX_BYTES (1 << 14)
+#define HUGE_DIM (INT64_C(1) << 40)  // beside a dim of 0: no reason to work
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__asan_default_options(void);
@@ -29,26 +30,35 @@ static uint8_t take(source *s) { return s->data[s->at++ % s->size]; }
 
 // The size of a dim: a number, or what its name draws in this turn.
 static int64_t size_of(const source *s, const char *dim) {
-  static const int64_t sizes[] = {1, 2, 3, 0, 4, 5, 7, 8, 9, 16};
+  static const int64_t sizes[] = {1, 2, 3, 0, 4, 5, 7, 8, 9, 16, HUGE_DIM};
   char *end;
   int64_t fixed = strtoll(dim, &end, 10);
   if (end != dim && *end == 0) return fixed;
   size_t hash = (size_t)s->turn;
   for (; *dim; dim++) hash = hash * 31 + (uint8_t)*dim;
-  return sizes[(s->data[hash % s->size] + hash) % 10];
+  return sizes[(s->data[hash % s->size] + hash) % 11];
 }
 
-// False if the tensor would be too large to bother.
+// Bytes of t's elements; SIZE_MAX if they are too many to bother.
+static size_t bytes_of(const limber_tensor *t) {
+  size_t bytes = limber_dtype_size(t->dtype);
+  for (int i = 0; i < t->rank; i++)
+    if (t->dims[i] == 0) return 0;
+  for (int i = 0; i < t->rank; i++) {
+    if (t->dims[i] < 0 || t->dims[i] > MAX_BYTES) return SIZE_MAX;
+    bytes *= (size_t)t->dims[i];
+    if (bytes > MAX_BYTES) return SIZE_MAX;
+  }
+  return bytes;
+}
+
 static int fill(source *s, const limber_value_info *info, limber_tensor *t) {
   *t = (limber_tensor){.name = info->name, .dtype = info->dtype};
   t->rank = info->rank < 0 ? take(s) % 4 : info->rank;
-  size_t bytes = limber_dtype_size(info->dtype);
-  for (int i = 0; i < t->rank; i++) {
+  for (int i = 0; i < t->rank; i++)
     t->dims[i] = info->rank < 0 ? take(s) % 5 : size_of(s, info->dims[i]);
-    if (t->dims[i] < 0 || t->dims[i] > MAX_BYTES) return 0;
-    bytes *= (size_t)t->dims[i];
-    if (bytes > MAX_BYTES) return 0;
-  }
+  size_t bytes = bytes_of(t);
+  if (bytes == SIZE_MAX) return 0;
   uint8_t *p = t->data = malloc(bytes ? bytes : 1);
   int small = take(s) & 1;  // small integers make legal indices and shapes
   for (size_t i = 0; p && i < bytes; i++)

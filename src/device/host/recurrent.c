@@ -463,6 +463,7 @@ static lb_status run(lb_host_call *c, kind k) {
   LB_TRY(
       make_room(c, &v));  // before inputs: it checks that sizes can be counted
   LB_TRY(read_inputs(c, &v));
+  if (v.batch == 0 || v.hidden == 0) return LB_OK;  // however many steps
   if (v.y.data) memset(v.y.data, 0, lb_tensor_bytes(&v.y));
   for (int d = 0; d < v.directions; d++) direction(c->pool, &v, d);
   if (v.y_h.data) LB_TRY(lb_work_done(c, Y_H, &v.y_h));

@@ -261,11 +261,24 @@ static void lengths_outside_the_sequence_are_refused(void **state) {
   }
 }
 
+static void an_empty_batch_takes_no_time(void **state) {
+  (void)state;
+  const int64_t steps = INT64_C(1) << 40, x[] = {steps, 0, 1}, w[] = {1, 3, 1};
+  test_case t = {0};
+  case_begin(&t, LB_OP_GRU);
+  case_in(&t, case_dense(&t, LB_F32, 3, x));
+  for (int k = 0; k < 2; k++) case_in(&t, number_random(&t, LB_F32, 3, w));
+  t.out[0] = case_dense(&t, LB_F32, 4, (int64_t[]){steps, 1, 0, 1});
+  assert_int_equal(case_run(&t, lb_host_GRU), LB_CODE_OK);
+  case_end(&t);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_step_follows_the_equations),
       cmocka_unit_test(activations_take_their_alpha_and_beta),
       cmocka_unit_test(lengths_outside_the_sequence_are_refused),
+      cmocka_unit_test(an_empty_batch_takes_no_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
