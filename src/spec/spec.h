@@ -84,12 +84,22 @@ typedef enum lb_srule {
   LB_SR_REDUCE,   // as SAME; along a row
 } lb_srule;
 
+enum {  // kinds of dtypes
+  LB_SD_FLOAT = 1,
+  LB_SD_INT = 2,
+  LB_SD_BOOL = 4,
+  LB_SD_NUM = LB_SD_FLOAT | LB_SD_INT,
+  LB_SD_BITS = LB_SD_INT | LB_SD_BOOL,
+  LB_SD_ALL = LB_SD_NUM | LB_SD_BOOL,
+};
+unsigned lb_sdtype_kind(lb_dtype t);  // 0 for what is storage alone
+
 typedef struct lb_sop_info {
   const char *name;
   uint8_t n_src;
   uint8_t commutative;
   uint8_t rule;    // lb_srule
-  uint8_t dtypes;  // verify.c
+  uint8_t dtypes;  // of the sources: LB_SD_...
 } lb_sop_info;
 extern const lb_sop_info lb_sop_infos[LB_S_COUNT];
 

@@ -3,15 +3,6 @@
 
 #include "spec/canon.h"
 
-enum {  // kinds of dtypes; those of sops.def
-  LB_SD_FLOAT = 1,
-  LB_SD_INT = 2,
-  LB_SD_BOOL = 4,
-  LB_SD_NUM = LB_SD_FLOAT | LB_SD_INT,
-  LB_SD_BITS = LB_SD_INT | LB_SD_BOOL,
-  LB_SD_ALL = LB_SD_NUM | LB_SD_BOOL,
-};
-
 const lb_sop_info lb_sop_infos[LB_S_COUNT] = {
 #define LB_SOP(ID, text, n_src, commutative, rule, dtypes) \
   [LB_S_##ID] = {#text, n_src, commutative, LB_SR_##rule, LB_SD_##dtypes},
@@ -20,9 +11,9 @@ const lb_sop_info lb_sop_infos[LB_S_COUNT] = {
 
 // -- nodes -------------------------------------------------------------------
 
-static bool is_half(uint8_t t) { return t == LB_F16 || t == LB_BF16; }
+static bool is_half(lb_dtype t) { return t == LB_F16 || t == LB_BF16; }
 
-static unsigned kind_of(uint8_t t) {
+unsigned lb_sdtype_kind(lb_dtype t) {
   if (t >= LB_DTYPE_COUNT || is_half(t)) return 0;
   if (lb_dtype_is_float(t)) return LB_SD_FLOAT;
   if (lb_dtype_is_integer(t)) return LB_SD_INT;
@@ -32,7 +23,7 @@ static unsigned kind_of(uint8_t t) {
 static bool is_dtype(uint8_t t) { return t != LB_NONE && t < LB_DTYPE_COUNT; }
 
 static bool is_accumulator(uint8_t t) {
-  return (kind_of(t) & LB_SD_NUM) && lb_dtype_size(t) >= 4;
+  return (lb_sdtype_kind(t) & LB_SD_NUM) && lb_dtype_size(t) >= 4;
 }
 
 static const char *check_leaf(const lb_snode *n) {
@@ -40,7 +31,7 @@ static const char *check_leaf(const lb_snode *n) {
     case LB_S_ACC:
       return is_accumulator(n->dtype) ? NULL : "cannot sum in this dtype";
     case LB_S_COLS:
-      return kind_of(n->dtype) & LB_SD_NUM ? NULL : "counts in numbers";
+      return lb_sdtype_kind(n->dtype) & LB_SD_NUM ? NULL : "counts in numbers";
     default: return is_dtype(n->dtype) ? NULL : "has no dtype";
   }
 }
@@ -53,7 +44,8 @@ static const char *check_types(const lb_snode *n, const uint8_t *src) {
   if (info->rule == LB_SR_SELECT && src[first++] != LB_BOOL)
     return "the condition must be bool";
   for (int i = first; i < n->n_src; i++) {
-    if (!(kind_of(src[i]) & info->dtypes)) return "does not take this dtype";
+    if (!(lb_sdtype_kind(src[i]) & info->dtypes))
+      return "does not take this dtype";
     if (src[i] != src[first]) return "sources differ in dtype";
   }
   uint8_t want = info->rule == LB_SR_COMPARE ? LB_BOOL : src[first];

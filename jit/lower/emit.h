@@ -1,0 +1,92 @@
+// lower/emit.h -- what the families share: arguments, and the nodes of a spec
+// as kernel IR values.
+//
+// A node is of one of three *levels*, by where its value changes:
+//   ALL   nowhere: computed once, a scalar
+//   ROW   from row to row: a scalar
+//   EACH  from column to column: lanes
+// A scalar that nodes of level EACH need is splat where it is computed, not
+// where it is used: nothing moves it out of a loop later.
+//
+// A node's *stage* is the number of passes over the row after which it is
+// known: a reduction comes one after its source.
+#ifndef LB_LOWER_EMIT_H
+#define LB_LOWER_EMIT_H
+
+#include "kir/build.h"
+#include "lower/lower.h"
+
+typedef enum lb_level { LB_LEVEL_ALL, LB_LEVEL_ROW, LB_LEVEL_EACH } lb_level;
+
+typedef struct lb_stride {
+  lb_kval row, col;
+} lb_stride;
+
+typedef struct lb_emit {
+  lb_kbuilder b;
+  const lb_spec *spec;    // borrowed, as the two below
+  const lb_facts *facts;  //
+  const lb_lower_target *target;
+  uint32_t lanes;
+
+  // arguments
+  lb_kval out[LB_SPEC_MAX_OUT], in[LB_SPEC_MAX_IN];
+  lb_stride out_stride[LB_SPEC_MAX_OUT], in_stride[LB_SPEC_MAX_IN];
+  lb_kval dims[LB_SDIMS];  // constants where facts know them
+  lb_kval scalar[LB_SPEC_MAX_SCALARS];
+
+  // nodes
+  uint8_t level[LB_SPEC_MAX_NODES], stage[LB_SPEC_MAX_NODES];
+  bool is_splat[LB_SPEC_MAX_NODES];     // needed in lanes
+  lb_kval one[LB_SPEC_MAX_NODES];       // ALL, ROW: the scalar
+  lb_kval lanes_of[LB_SPEC_MAX_NODES];  // in lanes, at the present place
+  uint8_t kept, kept_out;  // a node read from the row of an output, or 255
+
+  // the present place
+  lb_kval in_row[LB_SPEC_MAX_IN], out_row[LB_SPEC_MAX_OUT];
+  lb_kval col, mask;  // mask: LB_K_NONE, all lanes
+} lb_emit;
+
+// One function a form: everything from the arguments to the last store.
+void lb_emit_map(lb_emit *e);
+void lb_emit_rows(lb_emit *e);
+void lb_emit_matmul(lb_emit *e);
+
+// Arguments, levels and stages.
+void lb_emit_begin(lb_emit *e);
+
+// The nodes of level ALL, anew.
+void lb_emit_all(lb_emit *e);
+// Goes to a row: pointers, and the nodes of level ROW of stage 0.
+void lb_emit_row(lb_emit *e, lb_kval row);
+// The nodes of level ROW of a later stage; reductions must be given before.
+void lb_emit_stage(lb_emit *e, uint8_t stage);
+void lb_emit_give(lb_emit *e, uint8_t node, lb_kval one);
+// Goes to columns `col` and on, `lanes` of them, those off mask off.
+void lb_emit_at(lb_emit *e, lb_kval col, lb_kval mask);
+// The value of a node there, in lanes.
+lb_kval lb_emit_value(lb_emit *e, uint8_t node);
+
+// Outputs, in two parts so that all is read before anything is written.
+typedef struct lb_stores {
+  lb_kval value[LB_SPEC_MAX_OUT];
+  lb_kval col, mask;
+} lb_stores;
+bool lb_emit_has_stores(const lb_emit *e);  // an output of each element
+void lb_emit_values(lb_emit *e, lb_stores *out);
+void lb_emit_stores(lb_emit *e, const lb_stores *s);
+// Outputs of one element a row.
+void lb_emit_row_stores(lb_emit *e);
+// All columns of the present row: values and stores.
+void lb_emit_columns(lb_emit *e);
+
+// -- small things
+lb_kval lb_emit_add(lb_emit *e, lb_kval x, int64_t n);
+lb_kval lb_emit_mul(lb_emit *e, lb_kval x, int64_t n);
+lb_kval lb_emit_down(lb_emit *e, lb_kval x, int64_t n);  // to a multiple of n
+// Elements 0, stride, 2 * stride, ... from p on, in lanes.
+lb_kval lb_emit_gather(lb_emit *e, lb_kval p, lb_kval stride, lb_kval mask);
+// The kernel IR operation of an elementwise one.
+lb_kop lb_emit_kop(uint8_t sop);
+
+#endif

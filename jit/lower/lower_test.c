@@ -1,0 +1,261 @@
+// lower/lower_test.c -- what kernels are made of, and the values that are easy
+// to get wrong.
+#include "kir/testkit.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "lower/lower.h"
+
+static uint8_t unary(lb_spec_builder *b, lb_sop op, uint8_t x) {
+  return lb_spec_node(b, op, LB_F32, &x, 1);
+}
+
+static uint8_t binary(lb_spec_builder *b, lb_sop op, uint8_t x, uint8_t y) {
+  return lb_spec_node(b, op, LB_F32, (uint8_t[]){x, y}, 2);
+}
+
+static lb_spec finish(lb_spec_builder *b) {
+  lb_spec s;
+  assert_ok(lb_spec_finish(b, &s));
+  return s;
+}
+
+// sum(x), max(x) of each row
+static lb_spec sum_and_max(void) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_ROWS);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, unary(&b, LB_S_RSUM, x), LB_LAYOUT_ROWS);
+  lb_spec_output(&b, unary(&b, LB_S_RMAX, x), LB_LAYOUT_ROWS);
+  return finish(&b);
+}
+
+// Softmax without the maximum; `again`: plus x.
+static lb_spec softmax(bool again) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_ROWS);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  uint8_t e = unary(&b, LB_S_EXP, x);
+  uint8_t y = binary(&b, LB_S_DIV, e, unary(&b, LB_S_RSUM, e));
+  if (again) y = binary(&b, LB_S_ADD, y, x);
+  lb_spec_output(&b, y, LB_LAYOUT_FULL);
+  return finish(&b);
+}
+
+// a * b + bias, then a function of that unless it is LB_S_COUNT.
+static lb_spec linear(lb_sop function) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
+  uint8_t y = binary(&b, LB_S_ADD, acc, bias);
+  if (function != LB_S_COUNT) y = unary(&b, function, y);
+  lb_spec_output(&b, y, LB_LAYOUT_FULL);
+  return finish(&b);
+}
+
+static lb_kernel lowered(const lb_spec *s, const lb_facts *f,
+                         const char *level) {
+  lb_kernel k;
+  assert_ok(lb_lower(s, f, lb_lower_target_find(level), &k));
+  return k;
+}
+
+static int count_of(const lb_kernel *k, lb_kop op) {
+  int n = 0;
+  for (uint32_t i = 0; i < k->n_insts; i++) n += k->insts[i].op == op;
+  return n;
+}
+
+// -- values ------------------------------------------------------------------
+
+static void reduce(const float *x, int64_t n, float *sum, float *max) {
+  lb_spec s = sum_and_max();
+  for (const lb_lower_target *t = lb_lower_targets; t->level; t++) {
+    lb_kernel k = lowered(&s, &(lb_facts){0}, t->level);
+    float got[2] = {7, 7};
+    lb_karg args[] = {lb_karg_mem(&got[0], 4),
+                      lb_karg_mem(&got[1], 4),
+                      lb_karg_mem(x, (size_t)n * 4),
+                      lb_karg_i64(1),
+                      lb_karg_i64(n),
+                      lb_karg_i64(1),
+                      lb_karg_i64(0),
+                      lb_karg_i64(1),
+                      lb_karg_i64(0),
+                      lb_karg_i64(n),
+                      lb_karg_i64(1)};
+    assert_ok(run_kernel(&k, args, 11, 1));
+    if (t != lb_lower_targets) {
+      assert_memory_equal(sum, &got[0], 4);
+      assert_memory_equal(max, &got[1], 4);
+    }
+    *sum = got[0], *max = got[1];
+    lb_kernel_fini(&k);
+  }
+}
+
+static void sums_of_negative_zeros_are_negative(void **state) {
+  (void)state;
+  float x[130], sum, max;
+  for (int i = 0; i < 130; i++) x[i] = -0.0f;
+  static const int64_t sizes[] = {1, 3, 16, 64, 65, 130};
+  for (int i = 0; i < 6; i++) {
+    reduce(x, sizes[i], &sum, &max);
+    assert_true(sum == 0 && signbit(sum));
+  }
+  x[1] = 0;
+  reduce(x, 3, &sum, &max);
+  assert_true(sum == 0 && !signbit(sum));
+}
+
+static void empty_rows_sum_to_zero(void **state) {
+  (void)state;
+  float sum, max;
+  reduce(&(float){1}, 0, &sum, &max);
+  assert_true(sum == 0 && !signbit(sum));
+  assert_true(isinf(max) && max < 0);
+}
+
+static void nan_wins(void **state) {
+  (void)state;
+  float x[70], sum, max;
+  for (int i = 0; i < 70; i++) x[i] = (float)i;
+  for (int at = 0; at < 70; at += 23) {
+    x[at] = NAN;
+    reduce(x, 70, &sum, &max);
+    assert_true(isnan(max) && isnan(sum));
+    x[at] = 1;
+  }
+}
+
+static void rows_may_be_written_in_place(void **state) {
+  (void)state;
+  for (int again = 0; again < 2; again++) {
+    enum { N = 70 };
+    lb_spec s = softmax(again);
+    lb_kernel k = lowered(&s, &(lb_facts){0}, "x86-64-v3");
+    float from[N], apart[N], same[N];
+    for (int i = 0; i < N; i++) from[i] = same[i] = (float)i / N;
+    float *const inputs[] = {from, same}, *const outputs[] = {apart, same};
+    for (int i = 0; i < 2; i++) {
+      lb_karg args[] = {lb_karg_mem(outputs[i], sizeof apart),
+                        lb_karg_mem(inputs[i], sizeof from),
+                        lb_karg_i64(1),
+                        lb_karg_i64(N),
+                        lb_karg_i64(N),
+                        lb_karg_i64(1),
+                        lb_karg_i64(N),
+                        lb_karg_i64(1)};
+      assert_ok(run_kernel(&k, args, 8, 1));
+    }
+    assert_memory_equal(apart, same, sizeof apart);
+    lb_kernel_fini(&k);
+  }
+}
+
+// -- code --------------------------------------------------------------------
+
+static void softmax_takes_each_exponential_once(void **state) {
+  (void)state;
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
+  lb_spec s = softmax(false);
+  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  assert_int_equal(count_of(&k, LB_K_EXP), 4);
+  lb_kernel_fini(&k);
+  s = softmax(true);  // x is read again, and may be where y is
+  k = lowered(&s, &f, "x86-64-v4");
+  assert_int_equal(count_of(&k, LB_K_EXP), 8);
+  lb_kernel_fini(&k);
+}
+
+// Four loads of b, six of a, a bias for each vector; one loop over k.
+static void a_product_with_facts_is_one_tile(void **state) {
+  (void)state;
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, 6);
+  lb_spec s = linear(LB_S_COUNT);
+  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  assert_int_equal(count_of(&k, LB_K_FMA), 24);
+  assert_int_equal(count_of(&k, LB_K_PREFETCH), 4);
+  assert_int_equal(count_of(&k, LB_K_STORE), 24);
+  assert_int_equal(count_of(&k, LB_K_LOOP), 3);
+  assert_int_equal(count_of(&k, LB_K_IF), 0);
+  assert_int_equal(count_of(&k, LB_K_TAIL), 0);
+  lb_kernel_fini(&k);
+}
+
+static void long_epilogues_are_loops(void **state) {
+  (void)state;
+  lb_spec s = linear(LB_S_ERF);
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, 6);
+  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  assert_int_equal(count_of(&k, LB_K_ERF), 4);
+  assert_int_equal(count_of(&k, LB_K_LOCAL), 1);
+  lb_kernel_fini(&k);
+}
+
+static void sizes_that_are_known_leave_no_loops(void **state) {
+  (void)state;
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_ASSUME_EQUAL, LB_DIM_COLS, 40);
+  lb_spec s = sum_and_max();
+  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  assert_int_equal(count_of(&k, LB_K_LOOP), 1);  // over rows
+  assert_int_equal(count_of(&k, LB_K_IF), 0);
+  lb_kernel_fini(&k);
+}
+
+// -- what is refused ---------------------------------------------------------
+
+static void tiles_that_are_none_are_refused(void **state) {
+  (void)state;
+  static const uint16_t tiles[][2] = {{33, 16}, {1, 8}, {1, 24}, {6, 256}};
+  lb_spec s = linear(LB_S_COUNT);
+  for (int i = 0; i < 4; i++) {
+    lb_kernel k;
+    lb_facts f = {0};
+    lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, tiles[i][0]);
+    lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, tiles[i][1]);
+    lb_status st = lb_lower(&s, &f, &lb_lower_targets[0], &k);
+    assert_error(st, LB_UNSUPPORTED, "a tile of");
+  }
+}
+
+static void bytes_that_are_no_spec_are_refused(void **state) {
+  (void)state;
+  lb_kernel k;
+  lb_spec s = linear(LB_S_COUNT);
+  lb_facts f = {0};
+  f.list[0].kind = 77;
+  assert_error(lb_lower(&s, &f, &lb_lower_targets[0], &k), LB_INVALID, "fact");
+  f.list[0].kind = 0;
+  s.nodes[3].src[0] = 9;
+  assert_error(lb_lower(&s, &f, &lb_lower_targets[0], &k), LB_INVALID, "spec");
+  lb_lower_target odd = {"odd", 6, 6, 64};
+  s = linear(LB_S_COUNT);
+  assert_error(lb_lower(&s, &f, &odd, &k), LB_UNSUPPORTED, "6 lanes");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sums_of_negative_zeros_are_negative),
+      cmocka_unit_test(empty_rows_sum_to_zero),
+      cmocka_unit_test(nan_wins),
+      cmocka_unit_test(rows_may_be_written_in_place),
+      cmocka_unit_test(softmax_takes_each_exponential_once),
+      cmocka_unit_test(a_product_with_facts_is_one_tile),
+      cmocka_unit_test(long_epilogues_are_loops),
+      cmocka_unit_test(sizes_that_are_known_leave_no_loops),
+      cmocka_unit_test(tiles_that_are_none_are_refused),
+      cmocka_unit_test(bytes_that_are_no_spec_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,335 @@
+// lower/reference_test.h -- for tests: specs evaluated as spec.h says, element
+// by element, with no kernel in sight.
+#ifndef LB_LOWER_REFERENCE_TEST_H
+#define LB_LOWER_REFERENCE_TEST_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kir/num.h"
+#include "spec/spec.h"
+
+typedef struct num {  // one element
+  lb_dtype t;
+  double f;    // floats; exact
+  uint64_t u;  // others, sign-extended
+} num;
+
+static inline num num_float(lb_dtype t, double f) {
+  return (num){t, t == LB_F32 ? (double)(float)f : f, 0};
+}
+
+// The low bits of u, as an integer or bool of dtype t.
+static inline num num_int(lb_dtype t, uint64_t u) {
+  unsigned unused = 64 - 8 * (unsigned)lb_dtype_size(t);
+  if (lb_dtype_is_signed(t))
+    u = (uint64_t)((int64_t)(u << unused) >> unused);
+  else
+    u = u << unused >> unused;
+  return (num){t, 0, t == LB_BOOL ? u != 0 : u};
+}
+
+static inline num num_read(lb_dtype t, const void *from) {
+  uint64_t bits = 0;
+  memcpy(&bits, from, lb_dtype_size(t));
+  if (lb_dtype_is_float(t)) return (num){t, lb_knum_float(t, bits), 0};
+  return num_int(t, bits);
+}
+
+static inline void num_write(num x, void *to) {
+  uint64_t bits = lb_dtype_is_float(x.t) ? lb_knum_bits(x.t, x.f) : x.u;
+  memcpy(to, &bits, lb_dtype_size(x.t));
+}
+
+static inline bool num_same(num a, num b) {
+  if (!lb_dtype_is_float(a.t)) return a.u == b.u;
+  if (isnan(a.f) || isnan(b.f)) return isnan(a.f) && isnan(b.f);
+  return a.f == b.f && signbit(a.f) == signbit(b.f);
+}
+
+// -- operations --------------------------------------------------------------
+
+static inline uint64_t cast_to_int(lb_dtype t, double x) {
+  if (t == LB_U64) return lb_knum_u64(x);
+  if (t == LB_I64 || t == LB_U32) return (uint64_t)lb_knum_i64(x);
+  return (uint64_t)(int64_t)lb_knum_i32(x);
+}
+
+static inline double int_to_float(lb_dtype t, num x) {
+  int64_t i = (int64_t)x.u;
+  bool is_signed = lb_dtype_is_signed(x.t);
+  if (t == LB_F32) return is_signed ? (float)i : (float)x.u;
+  if (t == LB_BF16) {
+    uint16_t h = is_signed ? lb_knum_bf16_i(i) : lb_knum_bf16_u(x.u);
+    return lb_bf16_to_f32(h);
+  }
+  return is_signed ? (double)i : (double)x.u;
+}
+
+static inline num cast_num(lb_dtype t, num x) {
+  bool from_float = lb_dtype_is_float(x.t);
+  if (t == LB_BOOL) return num_int(t, from_float ? x.f != 0 : x.u != 0);
+  if (!lb_dtype_is_float(t))
+    return num_int(t, from_float ? cast_to_int(t, x.f) : x.u);
+  double f = from_float ? x.f : int_to_float(t, x);
+  return (num){t, lb_knum_float(t, lb_knum_bits(t, f)), 0};
+}
+
+static inline double math_op(lb_sop op, double x) {
+  switch (op) {
+    case LB_S_NEG: return -x;
+    case LB_S_ABS: return fabs(x);
+    case LB_S_SQRT: return sqrt(x);
+    case LB_S_RSQRT: return 1 / sqrt(x);
+    case LB_S_FLOOR: return floor(x);
+    case LB_S_CEIL: return ceil(x);
+    case LB_S_ROUND: return rint(x);
+    case LB_S_TRUNC: return trunc(x);
+    case LB_S_EXP: return exp(x);
+    case LB_S_LOG: return log(x);
+    case LB_S_LOG1P: return log1p(x);
+    case LB_S_EXPM1: return expm1(x);
+    case LB_S_ERF: return erf(x);
+    case LB_S_TANH: return tanh(x);
+    case LB_S_SIN: return sin(x);
+    case LB_S_COS: return cos(x);
+    case LB_S_TAN: return tan(x);
+    case LB_S_ASIN: return asin(x);
+    case LB_S_ACOS: return acos(x);
+    case LB_S_ATAN: return atan(x);
+    case LB_S_SINH: return sinh(x);
+    case LB_S_COSH: return cosh(x);
+    case LB_S_ASINH: return asinh(x);
+    case LB_S_ACOSH: return acosh(x);
+    default: return atanh(x);
+  }
+}
+
+// float32 is computed in double and rounded once more, which is exact.
+static inline double float_op(lb_sop op, lb_dtype t, const num *s) {
+  double x = s[0].f, y = s[1].f;
+  switch (op) {
+    case LB_S_ADD: return x + y;
+    case LB_S_SUB: return x - y;
+    case LB_S_MUL: return x * y;
+    case LB_S_DIV: return x / y;
+    case LB_S_REM: return fmod(x, y);
+    case LB_S_MIN: return x < y || isnan(x) ? x : y;
+    case LB_S_MAX: return x > y || isnan(x) ? x : y;
+    case LB_S_POW: return pow(x, y);
+    case LB_S_FMA:
+      if (t == LB_F64) return fma(x, y, s[2].f);
+      return (double)fmaf((float)x, (float)y, (float)s[2].f);
+    default: return math_op(op, x);
+  }
+}
+
+static inline bool int_less(num x, num y) {
+  return lb_dtype_is_signed(x.t) ? (int64_t)x.u < (int64_t)y.u : x.u < y.u;
+}
+
+static inline uint64_t int_divide(num x, num y, bool rest) {
+  int64_t a = (int64_t)x.u, b = (int64_t)y.u;
+  if (y.u == 0) return 0;
+  if (!lb_dtype_is_signed(x.t)) return rest ? x.u % y.u : x.u / y.u;
+  if (b == -1) return rest ? 0 : 0 - x.u;
+  return (uint64_t)(rest ? a % b : a / b);
+}
+
+static inline uint64_t int_shift(num x, num y, bool left) {
+  bool is_signed = lb_dtype_is_signed(x.t);
+  int64_t a = (int64_t)x.u;
+  if (y.u >= 8 * lb_dtype_size(x.t))
+    return !left && is_signed && a < 0 ? UINT64_MAX : 0;
+  if (left) return x.u << y.u;
+  return is_signed ? (uint64_t)(a >> y.u) : x.u >> y.u;
+}
+
+static inline uint64_t int_op(lb_sop op, const num *s) {
+  uint64_t x = s[0].u, y = s[1].u;
+  switch (op) {
+    case LB_S_ADD: return x + y;
+    case LB_S_SUB: return x - y;
+    case LB_S_MUL: return x * y;
+    case LB_S_DIV: return int_divide(s[0], s[1], false);
+    case LB_S_REM: return int_divide(s[0], s[1], true);
+    case LB_S_MIN: return int_less(s[0], s[1]) ? x : y;
+    case LB_S_MAX: return int_less(s[1], s[0]) ? x : y;
+    case LB_S_NEG: return 0 - x;
+    case LB_S_ABS: return int_less(s[0], (num){.t = s[0].t}) ? 0 - x : x;
+    case LB_S_AND: return x & y;
+    case LB_S_OR: return x | y;
+    case LB_S_XOR: return x ^ y;
+    case LB_S_NOT: return s[0].t == LB_BOOL ? !x : ~x;
+    case LB_S_SHL: return int_shift(s[0], s[1], true);
+    default: return int_shift(s[0], s[1], false);
+  }
+}
+
+static inline bool compare_op(lb_sop op, const num *s) {
+  bool is_float = lb_dtype_is_float(s[0].t);
+  bool equal = is_float ? s[0].f == s[1].f : s[0].u == s[1].u;
+  bool less = is_float ? s[0].f < s[1].f : int_less(s[0], s[1]);
+  switch (op) {
+    case LB_S_EQ: return equal;
+    case LB_S_NE: return !equal;
+    case LB_S_LT: return less;
+    default: return less || equal;
+  }
+}
+
+static inline num apply(lb_sop op, lb_dtype t, const num *s) {
+  switch (lb_sop_infos[op].rule) {
+    case LB_SR_COMPARE: return num_int(LB_BOOL, compare_op(op, s));
+    case LB_SR_SELECT: return s[0].u ? s[1] : s[2];
+    case LB_SR_CAST: return cast_num(t, s[0]);
+    default: break;
+  }
+  if (lb_dtype_is_float(t)) return num_float(t, float_op(op, t, s));
+  return num_int(t, int_op(op, s));
+}
+
+// -- specs -------------------------------------------------------------------
+
+typedef struct operand {
+  char *data;        // owned by the test
+  size_t bytes;      //
+  int64_t row, col;  // strides in elements
+} operand;
+
+typedef struct problem {
+  lb_spec spec;
+  lb_facts facts;
+  int64_t dims[LB_SDIMS];
+  operand in[LB_SPEC_MAX_IN], out[LB_SPEC_MAX_OUT];
+  uint64_t scalars[LB_SPEC_MAX_SCALARS];
+} problem;
+
+typedef struct reference {
+  const problem *p;
+  int64_t row;
+  num reduced[LB_SPEC_MAX_NODES];  // of this row
+  num value[LB_SPEC_MAX_NODES];    // at one column
+  bool known[LB_SPEC_MAX_NODES];
+} reference;
+
+static inline num element(const operand *o, lb_dtype t, int64_t row,
+                          int64_t col) {
+  int64_t at = row * o->row + col * o->col;
+  return num_read(t, o->data + at * (int64_t)lb_dtype_size(t));
+}
+
+static inline num input_at(const problem *p, uint8_t i, int64_t r, int64_t c) {
+  lb_dtype t = p->spec.in[i].dtype;
+  operand o = p->in[i];
+  switch (p->spec.in[i].layout) {
+    case LB_LAYOUT_FULL: o.col = 1; break;
+    case LB_LAYOUT_COLS: o.row = 0, o.col = 1; break;
+    case LB_LAYOUT_ROWS: o.col = 0; break;
+    case LB_LAYOUT_ONE: o.row = o.col = 0; break;
+    case LB_LAYOUT_PACKED:
+      return num_read(t, o.data + (c / 16 * o.row + r * 16 + c % 16) *
+                                      (int64_t)lb_dtype_size(t));
+    default: break;
+  }
+  return element(&o, t, r, c);
+}
+
+static inline num product_at(const problem *p, lb_dtype t, int64_t r,
+                             int64_t c) {
+  num sum = {.t = t};
+  for (int64_t k = 0; k < p->dims[LB_DIM_K]; k++) {
+    num s[3] = {cast_num(t, input_at(p, 0, r, k)),
+                cast_num(t, input_at(p, 1, k, c)), sum};
+    num product = apply(LB_S_MUL, t, s);
+    if (k == 0)
+      sum = product;
+    else if (lb_dtype_is_float(t))
+      sum = apply(LB_S_FMA, t, s);
+    else
+      sum = apply(LB_S_ADD, t, (num[]){sum, product});
+  }
+  return sum;
+}
+
+// The value of a node at (ref->row, col); ref->known starts all false.
+static inline num value_at(reference *ref, uint8_t node, int64_t col) {
+  const problem *p = ref->p;
+  const lb_snode *n = &p->spec.nodes[node];
+  num s[4] = {{0}}, x;
+  if (ref->known[node]) return ref->value[node];
+  for (int j = 0; j < n->n_src && lb_sop_infos[n->op].rule != LB_SR_REDUCE; j++)
+    s[j] = value_at(ref, n->src[j], col);
+  switch (n->op) {
+    case LB_S_INPUT: x = input_at(p, n->arg, ref->row, col); break;
+    case LB_S_SCALAR: x = num_read(n->dtype, &p->scalars[n->arg]); break;
+    case LB_S_COLS:
+      x = cast_num(n->dtype, num_int(LB_I64, (uint64_t)p->dims[LB_DIM_COLS]));
+      break;
+    case LB_S_ACC: x = product_at(p, n->dtype, ref->row, col); break;
+    default:
+      x = lb_sop_infos[n->op].rule == LB_SR_REDUCE ? ref->reduced[node]
+                                                   : apply(n->op, n->dtype, s);
+  }
+  ref->known[node] = true;
+  return ref->value[node] = x;
+}
+
+static inline num value_of(reference *ref, uint8_t node, int64_t col) {
+  memset(ref->known, 0, sizeof ref->known);
+  return value_at(ref, node, col);
+}
+
+static inline num empty_reduction(lb_sop op, lb_dtype t) {
+  static const double limits[] = {0, 1, -INFINITY, INFINITY};
+  double x = limits[op - LB_S_RSUM];
+  if (lb_dtype_is_float(t)) return num_float(t, x);
+  if (!isinf(x)) return num_int(t, (uint64_t)x);
+  uint64_t top = UINT64_C(1) << (8 * lb_dtype_size(t) - 1);
+  uint64_t least = lb_dtype_is_signed(t) ? top : 0;
+  return num_int(t, x < 0 ? least : ~least);
+}
+
+static inline num reduce_at(reference *ref, uint8_t node) {
+  static const lb_sop ops[] = {LB_S_ADD, LB_S_MUL, LB_S_MAX, LB_S_MIN};
+  const lb_snode *n = &ref->p->spec.nodes[node];
+  lb_sop op = ops[n->op - LB_S_RSUM];
+  num lane[64];
+  int64_t cols = ref->p->dims[LB_DIM_COLS];
+  if (cols == 0) return empty_reduction(n->op, n->dtype);
+  for (int64_t c = 0; c < cols; c++) {
+    num x = value_of(ref, n->src[0], c);
+    num *l = &lane[c % 64];
+    *l = c < 64 ? x : apply(op, n->dtype, (num[]){*l, x});
+  }
+  for (int half = 32; half; half /= 2)
+    for (int i = 0; i < half; i++)
+      if (i + half < cols)
+        lane[i] = apply(op, n->dtype, (num[]){lane[i], lane[i + half]});
+  return lane[0];
+}
+
+// Writes the outputs of p into `out`, which lie as p->out does.
+static inline void reference_run(const problem *p, char *const *out) {
+  reference ref = {.p = p};
+  const lb_spec *s = &p->spec;
+  for (int64_t r = 0; r < p->dims[LB_DIM_ROWS]; r++) {
+    ref.row = r;
+    for (uint8_t i = 0; i < s->n_nodes; i++)
+      if (lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE)
+        ref.reduced[i] = reduce_at(&ref, i);
+    for (int i = 0; i < s->n_out; i++) {
+      bool rows = s->out[i].layout == LB_LAYOUT_ROWS;
+      bool full = s->out[i].layout == LB_LAYOUT_FULL;
+      int64_t cols = rows ? 1 : p->dims[LB_DIM_COLS];
+      int64_t col = full ? 1 : p->out[i].col;
+      for (int64_t c = 0; c < cols; c++) {
+        int64_t at = r * p->out[i].row + c * col;
+        num_write(value_of(&ref, s->out[i].node, c),
+                  out[i] + at * (int64_t)lb_dtype_size(s->out[i].dtype));
+      }
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,257 @@
+// lower/rows.c -- reductions along rows, and what is made of them.
+//
+// A reduction needs a pass over the row, after those of its sources; a last
+// pass writes the outputs. Nodes of level EACH are computed again in each pass
+// that needs them, but for one *kept* in the row of an output that it will be
+// replaced in: softmax's exp, say.
+//
+// A reduction has 64 lanes whatever vectors have: 64 / lanes accumulators,
+// element j in lane j % 64. They begin with the identity (-0.0 for sums, which
+// changes no number when added, 0.0 does), and where a mask is off the identity
+// is combined. So lanes with no elements do not show.
+#include <math.h>
+
+#include "kir/num.h"
+#include "lower/emit.h"
+
+enum { MAX_VECTORS = LB_SPEC_LANES / 4 };
+
+typedef struct reduction {
+  uint8_t node;
+  lb_kval identity;  // in lanes
+  lb_kval acc[MAX_VECTORS];
+} reduction;
+
+typedef struct pass {
+  lb_emit *e;
+  uint8_t stage;
+  uint32_t vectors;  // a group: 64 elements
+  reduction list[LB_SPEC_MAX_NODES];
+  int n;
+} pass;
+
+// -- what is computed when ---------------------------------------------------
+
+typedef struct cone {  // nodes that a pass needs in lanes
+  bool has[LB_SPEC_MAX_NODES];
+} cone;
+
+static bool is_reduction(const lb_emit *e, uint8_t i) {
+  return lb_sop_infos[e->spec->nodes[i].op].rule == LB_SR_REDUCE;
+}
+
+static uint8_t last_stage(const lb_emit *e) {
+  uint8_t last = 0;
+  for (uint8_t i = 0; i < e->spec->n_nodes; i++)
+    if (is_reduction(e, i) && e->stage[i] > last) last = e->stage[i];
+  return last;
+}
+
+// Of the reductions of `stage`; of the outputs after the last. `kept` needs
+// nothing.
+static cone cone_of(const lb_emit *e, uint8_t stage, uint8_t kept) {
+  const lb_spec *s = e->spec;
+  cone c = {{false}};
+  for (uint8_t i = 0; i < s->n_nodes; i++)
+    if (is_reduction(e, i) && e->stage[i] == stage)
+      c.has[s->nodes[i].src[0]] = true;
+  for (int i = 0; stage > last_stage(e) && i < s->n_out; i++)
+    if (s->out[i].layout != LB_LAYOUT_ROWS) c.has[s->out[i].node] = true;
+  for (int i = s->n_nodes - 1; i >= 0; i--) {
+    c.has[i] = c.has[i] && e->level[i] == LB_LEVEL_EACH;
+    for (int j = 0; c.has[i] && i != kept && j < s->nodes[i].n_src; j++)
+      c.has[s->nodes[i].src[j]] = true;
+  }
+  return c;
+}
+
+static bool reads_rows(const lb_emit *e, const cone *c) {
+  for (int i = 0; i < e->spec->n_in; i++)
+    if (c->has[i] && e->spec->in[i].layout != LB_LAYOUT_COLS) return true;
+  return false;
+}
+
+// The pass that is to keep `node`: the first that needs it, if a later one
+// does too and no later one reads an input that may be the output's memory.
+static uint8_t pass_to_keep(const lb_emit *e, uint8_t node) {
+  uint8_t first = 0;
+  bool again = false;
+  for (uint8_t stage = 1; stage <= last_stage(e) + 1; stage++) {
+    cone c = cone_of(e, stage, first ? node : LB_SPEC_NO_NODE);
+    if (first && reads_rows(e, &c)) return 0;
+    if (first && c.has[node]) again = true;
+    if (!first && c.has[node]) first = stage;
+  }
+  return again ? first : 0;
+}
+
+static uint8_t output_to_keep(const lb_emit *e, uint8_t node) {
+  for (uint8_t i = 0; i < e->spec->n_out; i++)
+    if (e->spec->out[i].layout == LB_LAYOUT_FULL &&
+        e->spec->out[i].dtype == e->spec->nodes[node].dtype)
+      return i;
+  return LB_SPEC_NO_NODE;
+}
+
+// Mathematics is worth a store and a load; other operations are not.
+static bool is_costly(const lb_snode *n) {
+  return lb_sop_infos[n->op].rule == LB_SR_SAME &&
+         lb_kop_infos[lb_emit_kop(n->op)].cls == LB_KC_PURE;
+}
+
+typedef struct keeping {
+  uint8_t node, out, stage;  // stage 0: nothing is kept
+} keeping;
+
+static keeping choose_kept(const lb_emit *e) {
+  for (int i = e->spec->n_nodes - 1; i >= 0; i--) {
+    uint8_t node = (uint8_t)i;
+    if (e->level[i] != LB_LEVEL_EACH || !is_costly(&e->spec->nodes[i]))
+      continue;
+    keeping k = {node, output_to_keep(e, node), 0};
+    if (k.out != LB_SPEC_NO_NODE) k.stage = pass_to_keep(e, node);
+    if (k.stage) return k;
+  }
+  return (keeping){0};
+}
+
+// -- combining ---------------------------------------------------------------
+
+typedef lb_kval combine_fn(lb_kbuilder *b, lb_kval x, lb_kval y);
+typedef lb_kval across_fn(lb_kbuilder *b, lb_kval x);
+
+typedef struct combiner {
+  combine_fn *combine;
+  across_fn *across;
+} combiner;
+
+static combiner combiner_of(uint8_t op) {
+  switch (op) {
+    case LB_S_RSUM: return (combiner){lb_k_add, lb_k_radd};
+    case LB_S_RPROD: return (combiner){lb_k_mul, lb_k_rmul};
+    case LB_S_RMAX: return (combiner){lb_k_max, lb_k_rmax};
+    default: return (combiner){lb_k_min, lb_k_rmin};
+  }
+}
+
+// The least or greatest value of an integer dtype.
+static uint64_t bound_bits(lb_dtype t, bool greatest) {
+  size_t bits = 8 * lb_dtype_size(t);
+  uint64_t ones = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+  uint64_t least = lb_dtype_is_signed(t) ? (ones >> 1) + 1 : 0;
+  return greatest ? ones - least : least;
+}
+
+static uint64_t identity_bits(const lb_snode *n) {
+  switch (n->op) {
+    case LB_S_RSUM: return lb_knum_bits(n->dtype, -0.0);
+    case LB_S_RPROD: return lb_knum_bits(n->dtype, 1);
+    default: break;
+  }
+  bool least = n->op == LB_S_RMAX;
+  if (lb_dtype_is_float(n->dtype))
+    return lb_knum_bits(n->dtype, least ? -INFINITY : INFINITY);
+  return bound_bits(n->dtype, !least);
+}
+
+static void begin_reduction(pass *p, uint8_t node) {
+  lb_emit *e = p->e;
+  const lb_snode *n = &e->spec->nodes[node];
+  reduction *r = &p->list[p->n++];
+  lb_ktype t = lb_kt(n->dtype, e->lanes);
+  r->node = node;
+  r->identity = lb_k_const(&e->b, t, identity_bits(n));
+  for (uint32_t v = 0; v < p->vectors; v++)
+    r->acc[v] = lb_k_reg(&e->b, r->identity);
+}
+
+// The tree: halves of the accumulators, then of the lanes. The sum of an empty
+// row is 0.0, though all lanes are -0.0.
+static lb_kval finish_reduction(pass *p, const reduction *r) {
+  lb_emit *e = p->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval x[MAX_VECTORS];
+  uint8_t op = e->spec->nodes[r->node].op;
+  combiner c = combiner_of(op);
+  for (uint32_t v = 0; v < p->vectors; v++) x[v] = lb_k_get(b, r->acc[v]);
+  for (uint32_t half = p->vectors / 2; half; half /= 2)
+    for (uint32_t v = 0; v < half; v++) x[v] = c.combine(b, x[v], x[v + half]);
+  lb_kval all = c.across(b, x[0]);
+  if (op != LB_S_RSUM) return all;
+  lb_kval empty = lb_k_eq(b, e->dims[LB_DIM_COLS], lb_k_i64(b, 0));
+  return lb_k_select(b, empty, lb_k_like(b, all, 0), all);
+}
+
+// -- a pass ------------------------------------------------------------------
+
+// Vector v of a group, at `col`.
+static void reduce_vector(pass *p, uint32_t v, lb_kval col, lb_kval mask,
+                          keeping k) {
+  lb_emit *e = p->e;
+  lb_kbuilder *b = &e->b;
+  lb_emit_at(e, col, mask);
+  for (int i = 0; i < p->n; i++) {
+    reduction *r = &p->list[i];
+    const lb_snode *n = &e->spec->nodes[r->node];
+    lb_kval x = lb_emit_value(e, n->src[0]);
+    if (mask != LB_K_NONE) x = lb_k_select(b, mask, x, r->identity);
+    lb_kval acc = lb_k_get(b, r->acc[v]);
+    lb_k_set(b, r->acc[v], combiner_of(n->op).combine(b, acc, x));
+  }
+  if (k.stage != p->stage) return;
+  lb_kval to = lb_k_ptr(b, e->out_row[k.out], col, 0);
+  lb_k_store_masked(b, to, lb_emit_value(e, k.node), 0, mask);
+}
+
+static void reduce_groups(pass *p, lb_kval end, keeping k) {
+  lb_emit *e = p->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0), step = lb_k_i64(b, LB_SPEC_LANES);
+  lb_kval col = lb_k_loop(b, zero, end, step);
+  for (uint32_t v = 0; v < p->vectors; v++)
+    reduce_vector(p, v, lb_emit_add(e, col, v * e->lanes), LB_K_NONE, k);
+  lb_k_end(b);
+}
+
+static void reduce_tail(pass *p, lb_kval begin, keeping k) {
+  lb_emit *e = p->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], begin);
+  for (uint32_t v = 0; v < p->vectors; v++) {
+    int64_t first = v * e->lanes;
+    lb_k_if(b, lb_k_gt(b, left, lb_k_i64(b, first)));
+    lb_kval mask = lb_k_tail(b, lb_emit_add(e, left, -first), e->lanes);
+    reduce_vector(p, v, lb_emit_add(e, begin, first), mask, k);
+    lb_k_end(b);
+  }
+}
+
+static void reduce_row(lb_emit *e, uint8_t stage, keeping k) {
+  pass p = {.e = e, .stage = stage, .vectors = LB_SPEC_LANES / e->lanes};
+  for (uint8_t i = 0; i < e->spec->n_nodes; i++)
+    if (is_reduction(e, i) && e->stage[i] == stage) begin_reduction(&p, i);
+  lb_kval end = lb_emit_down(e, e->dims[LB_DIM_COLS], LB_SPEC_LANES);
+  reduce_groups(&p, end, k);
+  if (!lb_facts_divides(e->facts, LB_DIM_COLS, LB_SPEC_LANES))
+    reduce_tail(&p, end, k);
+  for (int i = 0; i < p.n; i++)
+    lb_emit_give(e, p.list[i].node, finish_reduction(&p, &p.list[i]));
+  lb_emit_stage(e, stage);
+}
+
+void lb_emit_rows(lb_emit *e) {
+  lb_kbuilder *b = &e->b;
+  keeping k = choose_kept(e);
+  lb_emit_all(e);
+  lb_kval row =
+      lb_k_loop(b, lb_k_i64(b, 0), e->dims[LB_DIM_ROWS], lb_k_i64(b, 1));
+  e->kept = LB_SPEC_NO_NODE;
+  lb_emit_row(e, row);
+  for (uint8_t stage = 1; stage <= last_stage(e); stage++) {
+    reduce_row(e, stage, k);
+    if (stage == k.stage) e->kept = k.node, e->kept_out = k.out;
+  }
+  lb_emit_columns(e);
+  lb_emit_row_stores(e);
+  lb_k_end(b);
+}
