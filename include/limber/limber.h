@@ -136,7 +136,8 @@ typedef struct limber_session_options {
   int copy_weights;       // 1: read the file into memory instead of mapping it
   uint64_t plan_bytes;    // for remembered plans; default 64 MB
   uint64_t memory_limit;  // bytes of values in one run; default: none
-  int64_t loop_limit;     // turns of one Loop; default 10 million
+  int64_t loop_limit;     // turns of a Loop or Scan, with the loops inside it;
+                          // default 10 million
   const char *folder;     // open_memory: where external data lies; NULL: none
   int optimize;           // -1: leave the graph as it is; 0: simplify it
 } limber_session_options;

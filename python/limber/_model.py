@@ -90,7 +90,8 @@ def load(path_or_bytes, **options):
     threads: a pool of its own with that many; 0 shares one for the process.
     optimize=False leaves the graph as it is in the file.
     copy_weights=True reads the file, which may then change.
-    memory_limit: bytes of values in one run; loop_limit: turns of one Loop.
+    memory_limit: bytes of values in one run; loop_limit: turns of a Loop
+    or Scan, with those of the loops inside it.
     folder: where external data of a model in bytes lies.
 
     A model is called with its inputs, by position or by name, and returns an

@@ -15,11 +15,12 @@ typedef struct lb_own {  // a buffer sized while running
   size_t cap;
 } lb_own;
 
-// Bytes that one run takes for values, bodies of loops included.
+// What one run takes, bodies of loops included: bytes for values, and turns.
 typedef struct lb_budget {
   size_t limit;    // 0: none
   size_t kept;     // arenas and own buffers, used by this run or not
   size_t outputs;  // handed to the caller when the run ends
+  int64_t turns;   // of the outermost Loop or Scan and of those inside it
 } lb_budget;
 
 typedef struct lb_context {

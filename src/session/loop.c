@@ -65,6 +65,8 @@ static void end(turns *t) {
 // One turn; results are in the returned set.
 static lb_status turn(turns *t, int64_t i, lb_output **out) {
   *out = t->sets[i & 1];
+  if (t->c->budget->turns++ >= t->s->options.loop_limit)
+    return fail(t, "more turns than the session's loop_limit allows", i);
   LB_TRY(lb_run_region(t->s, t->inner, t->body, t->args, *out));
   for (uint32_t k = 0; k < t->n_states; k++)
     t->args[t->first_state + k] = (*out)[t->skip + k].tensor;
@@ -153,8 +155,6 @@ static lb_status loop_turns(turns *t) {
   t->args[1] = (lb_tensor){.dtype = LB_BOOL, .data = &cond};
   for (; go && i < trips; i++) {
     lb_output *r;
-    if (i >= t->s->options.loop_limit)
-      return fail(t, "more turns than the session's loop_limit allows", i);
     LB_TRY(turn(t, i, &r));
     LB_TRY(read_bool(t, &r[0].tensor, i, &go));
     for (uint32_t k = 0; k < t->n_scans; k++)
@@ -289,6 +289,7 @@ lb_status lb_run_loop(lb_session *s, lb_context *c, const lb_step *step,
   t.first_state = loop ? 2 : 0;
   t.n_states = n->n_in - n->n_captures -
                (loop ? 2 : (uint32_t)lb_attr_int(n, "num_scan_inputs", 0));
+  if (c->budget == &c->own_budget) c->budget->turns = 0;  // the outermost
   lb_status st = begin(&t);
   if (!lb_failed(st)) st = loop ? loop_turns(&t) : scan_turns(&t);
   end(&t);

@@ -214,6 +214,80 @@ static void a_loop_without_end_hits_its_limit(void **state) {
   finish(s, g);
 }
 
+// A Loop of m turns in a Loop of m turns.
+static lb_graph *nested_graph(void) {
+  lb_graph *g = new_graph();
+  lb_value *m = param(g->main, "m", LB_I64, 0, NULL);
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(1));
+  lb_region *r = g->main;
+  lb_node *loops[2];
+  for (int k = 0; k < 2; k++) {
+    lb_node *loop = loops[k] = node(r, LB_OP_Loop, k ? "inner" : "outer", 4,
+                                    (lb_value *[]){m, NULL, x, m}, 1);
+    loop->n_captures = 1;
+    ok(lb_region_new(g, r, &r));
+    add_region(loop, r);
+    param(r, "i", LB_I64, 0, NULL);
+    param(r, "cond", LB_BOOL, 0, NULL);
+    x = param(r, "acc", LB_F32, DIMS(1));
+    m = param(r, "m", LB_I64, 0, NULL);
+  }
+  RESULTS(r, r->params[1], NODE1(r, Add, "add", x, x));
+  r = loops[0]->regions[0];
+  RESULTS(r, r->params[1], loops[1]->out[0]);
+  RESULTS(g->main, loops[0]->out[0]);
+  return g;
+}
+
+static void turns_of_inner_loops_count_too(void **state) {
+  (void)state;
+  for (int64_t limit = 11; limit <= 12; limit++) {  // 3 turns, 3 in each
+    lb_graph *g = nested_graph();
+    lb_session *s;
+    ok(lb_session_new(g, &(lb_session_options){.loop_limit = limit}, &s));
+    for (int run = 0; run < 2; run++) {  // each run has all turns again
+      int64_t m = 3;
+      float x = 1;
+      lb_tensor in[] = {tensor(LB_I64, &m, 0, NULL),
+                        tensor(LB_F32, &x, DIMS(1))};
+      lb_output out = {.wanted = true};
+      lb_status st = lb_session_run(s, in, &out);
+      assert_int_equal(lb_status_code(st),
+                       limit < 12 ? LB_INVALID : LB_CODE_OK);
+      if (limit == 12) assert_true(*(float *)out.tensor.data == 512);
+      lb_status_drop(st);
+      lb_output_free(s, &out);
+    }
+    finish(s, g);
+  }
+}
+
+static void a_scan_of_nothing_hits_the_limit(void **state) {
+  (void)state;
+  lb_graph *g = new_graph();
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1, 0));
+  lb_node *scan = node(g->main, LB_OP_Scan, "scan", 1, &x, 1);
+  ok(lb_node_set_int(g, scan, "num_scan_inputs", 1));
+  lb_region *r;
+  ok(lb_region_new(g, g->main, &r));
+  lb_value *row = param(r, "row", LB_F32, DIMS(0));
+  RESULTS(r, NODE1(r, Abs, "abs", row));
+  add_region(scan, r);
+  RESULTS(g->main, scan->out[0]);
+  lb_session *s;
+  ok(lb_session_new(g, &(lb_session_options){.loop_limit = 5}, &s));
+  for (int64_t n = 5; n < INT64_C(1) << 40; n *= 10) {
+    float nothing;
+    lb_tensor in = tensor(LB_F32, &nothing, DIMS(n, 0));
+    lb_output out = {.wanted = true};
+    lb_status st = lb_session_run(s, &in, &out);
+    assert_int_equal(lb_status_code(st), n > 5 ? LB_INVALID : LB_CODE_OK);
+    lb_status_drop(st);
+    lb_output_free(s, &out);
+  }
+  finish(s, g);
+}
+
 static void inputs_are_held_against_declarations(void **state) {
   (void)state;
   lb_graph *g = new_graph();
@@ -324,6 +398,8 @@ int main(void) {
       cmocka_unit_test(branches_decided_by_data_run_the_right_side),
       cmocka_unit_test(loops_carry_values_and_collect_scans),
       cmocka_unit_test(a_loop_without_end_hits_its_limit),
+      cmocka_unit_test(turns_of_inner_loops_count_too),
+      cmocka_unit_test(a_scan_of_nothing_hits_the_limit),
       cmocka_unit_test(inputs_are_held_against_declarations),
       cmocka_unit_test(a_run_stays_under_its_memory_limit),
       cmocka_unit_test(a_run_does_not_pay_for_the_ones_before),

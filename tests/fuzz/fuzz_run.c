@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   source s = {.data = data + size - TAIL, .size = TAIL};
   limber_session_options options = LIMBER_SESSION_OPTIONS_INIT;
   options.memory_limit = 128 << 10;
-  options.loop_limit = 20;
+  options.loop_limit = 100;
   limber_session *session;
   if (limber_session_open_memory(runtime, data, size, &options, &session) !=
       LIMBER_OK)
