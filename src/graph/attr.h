@@ -47,4 +47,8 @@ const int64_t *lb_attr_ints(const struct lb_node *n, const char *name,
 const float *lb_attr_floats(const struct lb_node *n, const char *name,
                             uint32_t *count);
 
+// The dtype that ONNX numbers `code` (TensorProto.DataType); LB_NONE: Limber
+// has no such.
+lb_dtype lb_attr_dtype(int64_t code);
+
 #endif

@@ -88,21 +88,11 @@ lb_status lb_rule_same_type(const lb_infer *c, int i, int j) {
                         lb_dtype_name(c->in[j].dtype));
 }
 
-// By TensorProto.DataType.
-static const lb_dtype onnx_types[] = {
-    [1] = LB_F32,  [2] = LB_U8,   [3] = LB_I8,    [4] = LB_U16,  [5] = LB_I16,
-    [6] = LB_I32,  [7] = LB_I64,  [9] = LB_BOOL,  [10] = LB_F16, [11] = LB_F64,
-    [12] = LB_U32, [13] = LB_U64, [16] = LB_BF16,
-};
-
 lb_status lb_rule_type_attr(const lb_infer *c, const char *name, lb_dtype dflt,
                             lb_dtype *out) {
   int64_t code = lb_attr_int(c->node, name, 0);
-  int64_t count = (int64_t)(sizeof onnx_types / sizeof *onnx_types);
-  *out = dflt;
-  if (code == 0 && dflt != LB_NONE) return LB_OK;
-  if (code > 0 && code < count) *out = onnx_types[code];
-  if (code > 0 && code < count && *out != LB_NONE) return LB_OK;
+  *out = code ? lb_attr_dtype(code) : dflt;
+  if (*out != LB_NONE) return LB_OK;
   return lb_error(LB_UNSUPPORTED, "%s is %lld, a data type Limber has not",
                   name, (long long)code);
 }

@@ -48,7 +48,7 @@ static lb_status declare_input(lb_import *im, const lb_pb_value *from,
   if (from->type == LB_PB_UNTYPED || from->elem == 0)
     return lb_error(LB_INVALID, "input '%.*s' has no element type",
                     LB_STR(from->name));
-  v->info.dtype = lb_pb_dtype(from->elem);
+  v->info.dtype = lb_attr_dtype(from->elem);
   if (v->info.dtype == LB_NONE)
     return lb_error(LB_UNSUPPORTED,
                     "input '%.*s' has elements of type %s (%" PRId64

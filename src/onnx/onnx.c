@@ -73,7 +73,7 @@ static lb_status check_operators(lb_import *im) {
 static void declare_output(const lb_pb_value *from, lb_declared *out) {
   *out = (lb_declared){.rank = -1};
   if (from->type != LB_PB_TENSOR) return;
-  out->dtype = lb_pb_dtype(from->elem);
+  out->dtype = lb_attr_dtype(from->elem);
   if (from->rank > LB_MAX_RANK) return;
   out->rank = (int)from->rank;
   for (int i = 0; i < out->rank; i++) {

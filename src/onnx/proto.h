@@ -136,8 +136,6 @@ bool lb_pb_is(lb_pb_str s, const char *text);
 char *lb_pb_cstr(lb_arena *a, lb_pb_str s);
 // The version of a domain; 0: not imported.
 int64_t lb_pb_version(const lb_pb_opset *sets, uint32_t n, lb_pb_str domain);
-// LB_NONE for what Limber has no type for.
-lb_dtype lb_pb_dtype(int64_t onnx_type);
 const char *lb_pb_type_name(int64_t onnx_type);  // "float8e5m2"
 
 #endif

@@ -11,46 +11,18 @@
 // Sparse tensors of one model, made dense. A few bytes can claim any size.
 #define MAX_SPARSE_BYTES ((size_t)256 << 20)
 
-static const struct {
-  const char *name;
-  lb_dtype dtype;
-} onnx_types[] = {
-    {"undefined", LB_NONE},
-    {"float", LB_F32},
-    {"uint8", LB_U8},
-    {"int8", LB_I8},
-    {"uint16", LB_U16},
-    {"int16", LB_I16},
-    {"int32", LB_I32},
-    {"int64", LB_I64},
-    {"string", LB_NONE},
-    {"bool", LB_BOOL},
-    {"float16", LB_F16},
-    {"double", LB_F64},
-    {"uint32", LB_U32},
-    {"uint64", LB_U64},
-    {"complex64", LB_NONE},
-    {"complex128", LB_NONE},
-    {"bfloat16", LB_BF16},
-    {"float8e4m3fn", LB_NONE},
-    {"float8e4m3fnuz", LB_NONE},
-    {"float8e5m2", LB_NONE},
-    {"float8e5m2fnuz", LB_NONE},
-    {"uint4", LB_NONE},
-    {"int4", LB_NONE},
-    {"float4e2m1", LB_NONE},
-    {"float8e8m0", LB_NONE},
-    {"uint2", LB_NONE},
-    {"int2", LB_NONE},
-};
-enum { N_TYPES = sizeof onnx_types / sizeof *onnx_types };
-
-lb_dtype lb_pb_dtype(int64_t t) {
-  return t >= 0 && t < N_TYPES ? onnx_types[t].dtype : LB_NONE;
-}
-
 const char *lb_pb_type_name(int64_t t) {
-  return t >= 0 && t < N_TYPES ? onnx_types[t].name : "unknown";
+  static const char *const names[] = {
+      "undefined",      "float",        "uint8",          "int8",
+      "uint16",         "int16",        "int32",          "int64",
+      "string",         "bool",         "float16",        "double",
+      "uint32",         "uint64",       "complex64",      "complex128",
+      "bfloat16",       "float8e4m3fn", "float8e4m3fnuz", "float8e5m2",
+      "float8e5m2fnuz", "uint4",        "int4",           "float4e2m1",
+      "float8e8m0",     "uint2",        "int2",
+  };
+  int64_t count = (int64_t)(sizeof names / sizeof *names);
+  return t >= 0 && t < count ? names[t] : "unknown";
 }
 
 // TensorProto's fields
@@ -158,7 +130,7 @@ static lb_status read_field(proto *p, const lb_wire *w, const lb_field *f) {
 }
 
 static lb_status check_type(const char *label, int64_t type, lb_dtype *out) {
-  *out = lb_pb_dtype(type);
+  *out = lb_attr_dtype(type);
   if (*out != LB_NONE) return LB_OK;
   if (type == 0) return lb_error(LB_INVALID, "%s has no element type", label);
   return lb_error(LB_UNSUPPORTED,

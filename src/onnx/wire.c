@@ -8,7 +8,8 @@ static lb_status damaged(const lb_wire *w, const char *what) {
                   (size_t)(w->p - w->start), what);
 }
 
-lb_status lb_wire_varint(lb_wire *w, uint64_t *out) {
+// One varint, at most ten bytes. Not past the end of w.
+static lb_status read_varint(lb_wire *w, uint64_t *out) {
   uint64_t v = 0;
   const uint8_t *p = w->p;
   for (unsigned shift = 0; shift < 70; shift += 7) {
@@ -40,7 +41,7 @@ static lb_status take_fixed(lb_wire *w, unsigned size, uint64_t *out) {
 
 static lb_status take_bytes(lb_wire *w, lb_wire *out) {
   uint64_t size;
-  LB_TRY(lb_wire_varint(w, &size));
+  LB_TRY(read_varint(w, &size));
   if (size > lb_wire_size(*w))
     return damaged(w, "a field is longer than what is left");
   *out = (lb_wire){w->start, w->p, w->p + size};
@@ -51,7 +52,7 @@ static lb_status take_bytes(lb_wire *w, lb_wire *out) {
 static lb_status next_field(lb_wire *w, lb_field *out) {
   uint64_t tag;
   const uint8_t *at = w->p;
-  LB_TRY(lb_wire_varint(w, &tag));
+  LB_TRY(read_varint(w, &tag));
   *out = (lb_field){.number = (uint32_t)(tag >> 3)};
   if (tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1) {
     w->p = at;
@@ -60,7 +61,7 @@ static lb_status next_field(lb_wire *w, lb_field *out) {
   switch (tag & 7) {
     case LB_WIRE_VARINT:
       out->type = LB_WIRE_VARINT;
-      return lb_wire_varint(w, &out->n);
+      return read_varint(w, &out->n);
     case LB_WIRE_FIXED64:
       out->type = LB_WIRE_FIXED64;
       return take_fixed(w, 8, &out->n);
@@ -126,6 +127,6 @@ lb_status lb_wire_take(lb_field *f, lb_wire_type type, uint64_t *out) {
     *out = f->n;
     return LB_OK;
   }
-  if (type == LB_WIRE_VARINT) return lb_wire_varint(&f->bytes, out);
+  if (type == LB_WIRE_VARINT) return read_varint(&f->bytes, out);
   return take_fixed(&f->bytes, type == LB_WIRE_FIXED32 ? 4 : 8, out);
 }

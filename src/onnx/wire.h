@@ -40,9 +40,6 @@ static inline size_t lb_wire_size(lb_wire w) { return (size_t)(w.end - w.p); }
 // Groups, which ONNX never uses, are refused like any other damage.
 bool lb_wire_next(lb_wire *w, lb_field *out, lb_status *st);
 
-// One varint, at most ten bytes. Not past the end of w.
-lb_status lb_wire_varint(lb_wire *w, uint64_t *out);
-
 // LB_INVALID unless the field is of that type.
 lb_status lb_wire_expect(const lb_wire *w, const lb_field *f,
                          lb_wire_type type);
