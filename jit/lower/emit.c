@@ -11,7 +11,10 @@ static const uint8_t kops[LB_S_COUNT] = {
 #include "spec/sops.def"
 };
 
-lb_kop lb_emit_kop(uint8_t sop) { return kops[sop]; }
+bool lb_emit_is_costly(const lb_snode *n) {
+  return lb_sop_infos[n->op].rule == LB_SR_SAME &&
+         lb_kop_infos[kops[n->op]].cls == LB_KC_PURE;
+}
 
 // -- small things ------------------------------------------------------------
 
@@ -36,7 +39,7 @@ lb_kval lb_emit_gather(lb_emit *e, lb_kval p, lb_kval stride, lb_kval mask) {
   return lb_k_gather(&e->b, p, steps_of(e, stride), mask, LB_K_NONE);
 }
 
-// -- arguments, levels, stages -----------------------------------------------
+// -- arguments, scopes, stages -----------------------------------------------
 
 static lb_kval int_param(lb_emit *e) {
   return lb_k_param(&e->b, lb_kt(LB_I64, 1));
@@ -49,12 +52,24 @@ static void take_strides(lb_emit *e, lb_stride *to, uint8_t n) {
   }
 }
 
+// An input that lies as an output does may be the same memory.
+static bool may_be_written(const lb_spec *s, int input) {
+  if (s->form == LB_FORM_MATMUL && input < 2) return false;
+  for (int i = 0; i < s->n_out; i++)
+    if (s->out[i].dtype == s->in[input].dtype &&
+        s->out[i].layout == s->in[input].layout)
+      return true;
+  return false;
+}
+
 static void take_arguments(lb_emit *e) {
   const lb_spec *s = e->spec;
   for (int i = 0; i < s->n_out; i++)
     e->out[i] = lb_k_param(&e->b, lb_kt_ptr(s->out[i].dtype, 0));
-  for (int i = 0; i < s->n_in; i++)
-    e->in[i] = lb_k_param(&e->b, lb_kt_ptr(s->in[i].dtype, LB_K_READONLY));
+  for (int i = 0; i < s->n_in; i++) {
+    unsigned flags = may_be_written(s, i) ? 0 : LB_K_READONLY;
+    e->in[i] = lb_k_param(&e->b, lb_kt_ptr(s->in[i].dtype, flags));
+  }
   int n_dims = s->form == LB_FORM_MATMUL ? 3 : 2;
   for (int i = 0; i < n_dims; i++) e->dims[i] = int_param(e);
   take_strides(e, e->out_stride, s->n_out);
@@ -78,13 +93,13 @@ static void find_stages(lb_emit *e) {
   }
 }
 
-static void find_levels(lb_emit *e) {
+static void find_scopes(lb_emit *e) {
   uint8_t varies[LB_SPEC_MAX_NODES];
   lb_spec_varies(e->spec, varies);
   for (int i = 0; i < e->spec->n_nodes; i++) {
     bool all = !varies[i] && e->stage[i] == 0;
     bool each = varies[i] & LB_VARIES_COLS;
-    e->level[i] = all ? LB_LEVEL_ALL : each ? LB_LEVEL_EACH : LB_LEVEL_ROW;
+    e->scope[i] = all ? LB_SCOPE_ALL : each ? LB_SCOPE_EACH : LB_SCOPE_ROW;
   }
 }
 
@@ -93,7 +108,7 @@ static void find_splats(lb_emit *e) {
   const lb_spec *s = e->spec;
   for (int i = 0; i < s->n_nodes; i++) {
     const lb_snode *n = &s->nodes[i];
-    if (e->level[i] == LB_LEVEL_EACH ||
+    if (e->scope[i] == LB_SCOPE_EACH ||
         lb_sop_infos[n->op].rule == LB_SR_REDUCE)
       for (int j = 0; j < n->n_src; j++) e->is_splat[n->src[j]] = true;
   }
@@ -107,7 +122,7 @@ void lb_emit_begin(lb_emit *e) {
   memset(e->lanes_of, 0xff, sizeof e->lanes_of);
   take_arguments(e);
   find_stages(e);
-  find_levels(e);
+  find_scopes(e);
   find_splats(e);
 }
 
@@ -139,10 +154,10 @@ void lb_emit_give(lb_emit *e, uint8_t node, lb_kval one) {
   if (e->is_splat[node]) e->lanes_of[node] = lb_k_splat(&e->b, one, e->lanes);
 }
 
-static void give_level(lb_emit *e, lb_level level, uint8_t stage) {
+static void give_scope(lb_emit *e, lb_scope scope, uint8_t stage) {
   for (uint8_t i = 0; i < e->spec->n_nodes; i++) {
     const lb_snode *n = &e->spec->nodes[i];
-    if (e->level[i] != level || e->stage[i] != stage ||
+    if (e->scope[i] != scope || e->stage[i] != stage ||
         lb_sop_infos[n->op].rule == LB_SR_REDUCE)
       continue;
     lb_emit_give(e, i, scalar_of(e, n));
@@ -151,7 +166,7 @@ static void give_level(lb_emit *e, lb_level level, uint8_t stage) {
 
 void lb_emit_all(lb_emit *e) {
   for (int i = 0; i < e->spec->n_in; i++) e->in_row[i] = e->in[i];
-  give_level(e, LB_LEVEL_ALL, 0);
+  give_scope(e, LB_SCOPE_ALL, 0);
 }
 
 static lb_kval row_of(lb_emit *e, lb_kval p, lb_kval stride, lb_kval row) {
@@ -172,7 +187,7 @@ void lb_emit_row(lb_emit *e, lb_kval row) {
 }
 
 void lb_emit_stage(lb_emit *e, uint8_t stage) {
-  give_level(e, LB_LEVEL_ROW, stage);
+  give_scope(e, LB_SCOPE_ROW, stage);
 }
 
 // -- lanes -------------------------------------------------------------------
@@ -181,7 +196,7 @@ void lb_emit_at(lb_emit *e, lb_kval col, lb_kval mask) {
   e->col = col;
   e->mask = mask;
   for (int i = 0; i < e->spec->n_nodes; i++)
-    if (e->level[i] == LB_LEVEL_EACH) e->lanes_of[i] = LB_K_NONE;
+    if (e->scope[i] == LB_SCOPE_EACH) e->lanes_of[i] = LB_K_NONE;
 }
 
 static lb_kval load_lanes(lb_emit *e, lb_kval row) {
@@ -249,11 +264,20 @@ void lb_emit_row_stores(lb_emit *e) {
 
 // -- all columns -------------------------------------------------------------
 
-enum { UNROLL = 4 };
+enum { MAX_UNROLL = 4 };
+
+// Mathematics needs the registers for itself.
+static uint32_t unroll_of(const lb_emit *e) {
+  for (int i = 0; i < e->spec->n_nodes; i++)
+    if (e->scope[i] == LB_SCOPE_EACH && i != e->kept &&
+        lb_emit_is_costly(&e->spec->nodes[i]))
+      return 2;
+  return MAX_UNROLL;
+}
 
 static void unrolled_columns(lb_emit *e, lb_kval end, uint32_t vectors) {
   lb_kbuilder *b = &e->b;
-  lb_stores s[UNROLL];
+  lb_stores s[MAX_UNROLL];
   lb_kval step = lb_k_i64(b, vectors * e->lanes);
   lb_kval col = lb_k_loop(b, lb_k_i64(b, 0), end, step);
   for (uint32_t v = 0; v < vectors; v++) {
@@ -268,10 +292,11 @@ static void unrolled_columns(lb_emit *e, lb_kval end, uint32_t vectors) {
 void lb_emit_columns(lb_emit *e) {
   lb_kbuilder *b = &e->b;
   lb_kval cols = e->dims[LB_DIM_COLS];
-  int group = (int)(UNROLL * e->lanes);
+  uint32_t vectors = unroll_of(e);
+  int group = (int)(vectors * e->lanes);
   if (!lb_emit_has_stores(e)) return;
   lb_kval end = lb_emit_down(e, cols, group);
-  unrolled_columns(e, end, UNROLL);
+  unrolled_columns(e, end, vectors);
   if (lb_facts_divides(e->facts, LB_DIM_COLS, group)) return;
   bool whole = lb_facts_divides(e->facts, LB_DIM_COLS, (int)e->lanes);
   lb_kval col = lb_k_loop(b, end, cols, lb_k_i64(b, e->lanes));

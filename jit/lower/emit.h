@@ -1,11 +1,11 @@
 // lower/emit.h -- what the families share: arguments, and the nodes of a spec
 // as kernel IR values.
 //
-// A node is of one of three *levels*, by where its value changes:
+// A node has one of three *scopes*, by where its value changes:
 //   ALL   nowhere: computed once, a scalar
 //   ROW   from row to row: a scalar
 //   EACH  from column to column: lanes
-// A scalar that nodes of level EACH need is splat where it is computed, not
+// A scalar that nodes of scope EACH need is splat where it is computed, not
 // where it is used: nothing moves it out of a loop later.
 //
 // A node's *stage* is the number of passes over the row after which it is
@@ -16,7 +16,7 @@
 #include "kir/build.h"
 #include "lower/lower.h"
 
-typedef enum lb_level { LB_LEVEL_ALL, LB_LEVEL_ROW, LB_LEVEL_EACH } lb_level;
+typedef enum lb_scope { LB_SCOPE_ALL, LB_SCOPE_ROW, LB_SCOPE_EACH } lb_scope;
 
 typedef struct lb_stride {
   lb_kval row, col;
@@ -36,7 +36,7 @@ typedef struct lb_emit {
   lb_kval scalar[LB_SPEC_MAX_SCALARS];
 
   // nodes
-  uint8_t level[LB_SPEC_MAX_NODES], stage[LB_SPEC_MAX_NODES];
+  uint8_t scope[LB_SPEC_MAX_NODES], stage[LB_SPEC_MAX_NODES];
   bool is_splat[LB_SPEC_MAX_NODES];     // needed in lanes
   lb_kval one[LB_SPEC_MAX_NODES];       // ALL, ROW: the scalar
   lb_kval lanes_of[LB_SPEC_MAX_NODES];  // in lanes, at the present place
@@ -52,14 +52,14 @@ void lb_emit_map(lb_emit *e);
 void lb_emit_rows(lb_emit *e);
 void lb_emit_matmul(lb_emit *e);
 
-// Arguments, levels and stages.
+// Arguments, scopes and stages.
 void lb_emit_begin(lb_emit *e);
 
-// The nodes of level ALL, anew.
+// The nodes of scope ALL, anew.
 void lb_emit_all(lb_emit *e);
-// Goes to a row: pointers, and the nodes of level ROW of stage 0.
+// Goes to a row: pointers, and the nodes of scope ROW of stage 0.
 void lb_emit_row(lb_emit *e, lb_kval row);
-// The nodes of level ROW of a later stage; reductions must be given before.
+// The nodes of scope ROW of a later stage; reductions must be given before.
 void lb_emit_stage(lb_emit *e, uint8_t stage);
 void lb_emit_give(lb_emit *e, uint8_t node, lb_kval one);
 // Goes to columns `col` and on, `lanes` of them, those off mask off.
@@ -86,7 +86,7 @@ lb_kval lb_emit_mul(lb_emit *e, lb_kval x, int64_t n);
 lb_kval lb_emit_down(lb_emit *e, lb_kval x, int64_t n);  // to a multiple of n
 // Elements 0, stride, 2 * stride, ... from p on, in lanes.
 lb_kval lb_emit_gather(lb_emit *e, lb_kval p, lb_kval stride, lb_kval mask);
-// The kernel IR operation of an elementwise one.
-lb_kop lb_emit_kop(uint8_t sop);
+// Mathematics: many instructions, and worth a store and a load to have once.
+bool lb_emit_is_costly(const lb_snode *n);
 
 #endif

@@ -18,7 +18,7 @@ enum {
   MAX_VECTORS = 32,
   MAX_PANELS = 8,
   PREFETCH_BYTES = 1024,  // ahead in b
-  MIN_CHAINS = 16,        // of sums, below which k is unrolled
+  MIN_CHAINS = 8,         // of sums, below which k is unrolled
   MAX_INLINE = 4,         // nodes of an epilogue that each sum has a copy of
 };
 
@@ -336,9 +336,8 @@ static bool is_long(const lb_emit *e) {
   int cost = 0;
   for (int i = 0; i < e->spec->n_nodes; i++) {
     const lb_snode *n = &e->spec->nodes[i];
-    if (e->level[i] != LB_LEVEL_EACH || n->n_src == 0) continue;
-    bool math = lb_kop_infos[lb_emit_kop(n->op)].cls == LB_KC_PURE;
-    cost += math ? MAX_INLINE + 1 : 1;
+    if (e->scope[i] != LB_SCOPE_EACH || n->n_src == 0) continue;
+    cost += lb_emit_is_costly(n) ? MAX_INLINE + 1 : 1;
   }
   return cost > MAX_INLINE;
 }

@@ -1,30 +1,41 @@
 // lower/rows.c -- reductions along rows, and what is made of them.
 //
 // A reduction needs a pass over the row, after those of its sources; a last
-// pass writes the outputs. Nodes of level EACH are computed again in each pass
+// pass writes the outputs. Nodes of scope EACH are computed again in each pass
 // that needs them, but for one *kept* in the row of an output that it will be
 // replaced in: softmax's exp, say.
 //
 // A reduction has 64 lanes whatever vectors have: 64 / lanes accumulators,
 // element j in lane j % 64. They begin with the identity (-0.0 for sums, which
 // changes no number when added, 0.0 does), and where a mask is off the identity
-// is combined. So lanes with no elements do not show.
+// is combined. So lanes with no elements do not show. They are registers, or
+// memory where registers are needed for mathematics.
 #include <math.h>
 
 #include "kir/num.h"
 #include "lower/emit.h"
 
-enum { MAX_VECTORS = LB_SPEC_LANES / 4 };
+enum {
+  MAX_VECTORS = LB_SPEC_LANES / 4,
+  MAX_REGISTERS = 4,  // of accumulators, in a pass with mathematics
+};
+
+typedef struct keeping {
+  uint8_t node, out;
+  uint8_t stage;  // of the pass that keeps it; 0: nothing is kept
+} keeping;
 
 typedef struct reduction {
   uint8_t node;
-  lb_kval identity;  // in lanes
-  lb_kval acc[MAX_VECTORS];
+  lb_kval identity;          // in lanes
+  lb_kval acc[MAX_VECTORS];  // registers
+  lb_kval memory;            // LB_K_NONE: registers
 } reduction;
 
 typedef struct pass {
   lb_emit *e;
   uint8_t stage;
+  keeping keep;
   uint32_t vectors;  // a group: 64 elements
   reduction list[LB_SPEC_MAX_NODES];
   int n;
@@ -58,7 +69,7 @@ static cone cone_of(const lb_emit *e, uint8_t stage, uint8_t kept) {
   for (int i = 0; stage > last_stage(e) && i < s->n_out; i++)
     if (s->out[i].layout != LB_LAYOUT_ROWS) c.has[s->out[i].node] = true;
   for (int i = s->n_nodes - 1; i >= 0; i--) {
-    c.has[i] = c.has[i] && e->level[i] == LB_LEVEL_EACH;
+    c.has[i] = c.has[i] && e->scope[i] == LB_SCOPE_EACH;
     for (int j = 0; c.has[i] && i != kept && j < s->nodes[i].n_src; j++)
       c.has[s->nodes[i].src[j]] = true;
   }
@@ -93,20 +104,10 @@ static uint8_t output_to_keep(const lb_emit *e, uint8_t node) {
   return LB_SPEC_NO_NODE;
 }
 
-// Mathematics is worth a store and a load; other operations are not.
-static bool is_costly(const lb_snode *n) {
-  return lb_sop_infos[n->op].rule == LB_SR_SAME &&
-         lb_kop_infos[lb_emit_kop(n->op)].cls == LB_KC_PURE;
-}
-
-typedef struct keeping {
-  uint8_t node, out, stage;  // stage 0: nothing is kept
-} keeping;
-
 static keeping choose_kept(const lb_emit *e) {
   for (int i = e->spec->n_nodes - 1; i >= 0; i--) {
     uint8_t node = (uint8_t)i;
-    if (e->level[i] != LB_LEVEL_EACH || !is_costly(&e->spec->nodes[i]))
+    if (e->scope[i] != LB_SCOPE_EACH || !lb_emit_is_costly(&e->spec->nodes[i]))
       continue;
     keeping k = {node, output_to_keep(e, node), 0};
     if (k.out != LB_SPEC_NO_NODE) k.stage = pass_to_keep(e, node);
@@ -154,66 +155,100 @@ static uint64_t identity_bits(const lb_snode *n) {
   return bound_bits(n->dtype, !least);
 }
 
-static void begin_reduction(pass *p, uint8_t node) {
-  lb_emit *e = p->e;
-  const lb_snode *n = &e->spec->nodes[node];
-  reduction *r = &p->list[p->n++];
-  lb_ktype t = lb_kt(n->dtype, e->lanes);
-  r->node = node;
-  r->identity = lb_k_const(&e->b, t, identity_bits(n));
-  for (uint32_t v = 0; v < p->vectors; v++)
-    r->acc[v] = lb_k_reg(&e->b, r->identity);
-}
-
 // The tree: halves of the accumulators, then of the lanes. The sum of an empty
 // row is 0.0, though all lanes are -0.0.
-static lb_kval finish_reduction(pass *p, const reduction *r) {
+static lb_kval combine_all(lb_emit *e, const lb_snode *n, lb_kval *x,
+                           uint32_t vectors) {
+  lb_kbuilder *b = &e->b;
+  combiner c = combiner_of(n->op);
+  for (uint32_t half = vectors / 2; half; half /= 2)
+    for (uint32_t v = 0; v < half; v++) x[v] = c.combine(b, x[v], x[v + half]);
+  lb_kval all = c.across(b, x[0]);
+  if (n->op != LB_S_RSUM) return all;
+  lb_kval empty = lb_k_eq(b, e->dims[LB_DIM_COLS], lb_k_i64(b, 0));
+  return lb_k_select(b, empty, lb_k_like(b, all, 0), all);
+}
+
+// -- accumulators ------------------------------------------------------------
+
+static lb_kval memory_at(lb_emit *e, const reduction *r, uint32_t v) {
+  return lb_k_ptr(&e->b, r->memory, lb_k_i64(&e->b, v * e->lanes), 0);
+}
+
+static void begin_reduction(const pass *p, reduction *r) {
+  lb_emit *e = p->e;
+  const lb_snode *n = &e->spec->nodes[r->node];
+  lb_ktype t = lb_kt(n->dtype, e->lanes);
+  r->identity = lb_k_const(&e->b, t, identity_bits(n));
+  for (uint32_t v = 0; v < p->vectors; v++) {
+    if (r->memory == LB_K_NONE)
+      r->acc[v] = lb_k_reg(&e->b, r->identity);
+    else
+      lb_k_store(&e->b, memory_at(e, r, v), r->identity, 0);
+  }
+}
+
+// x belongs to vector v of its group; in memory, to where its column is.
+static void accumulate(const pass *p, const reduction *r, uint32_t v,
+                       lb_kval x) {
+  lb_emit *e = p->e;
+  lb_kbuilder *b = &e->b;
+  combine_fn *combine = combiner_of(e->spec->nodes[r->node].op).combine;
+  if (r->memory == LB_K_NONE) {
+    lb_k_set(b, r->acc[v], combine(b, lb_k_get(b, r->acc[v]), x));
+    return;
+  }
+  lb_kval lane = lb_k_and(b, e->col, lb_k_i64(b, LB_SPEC_LANES - 1));
+  lb_kval at = lb_k_ptr(b, r->memory, lane, 0);
+  lb_k_store(b, at, combine(b, lb_k_load(b, at, e->lanes, 0), x), 0);
+}
+
+static void finish_reduction(const pass *p, const reduction *r) {
   lb_emit *e = p->e;
   lb_kbuilder *b = &e->b;
   lb_kval x[MAX_VECTORS];
-  uint8_t op = e->spec->nodes[r->node].op;
-  combiner c = combiner_of(op);
-  for (uint32_t v = 0; v < p->vectors; v++) x[v] = lb_k_get(b, r->acc[v]);
-  for (uint32_t half = p->vectors / 2; half; half /= 2)
-    for (uint32_t v = 0; v < half; v++) x[v] = c.combine(b, x[v], x[v + half]);
-  lb_kval all = c.across(b, x[0]);
-  if (op != LB_S_RSUM) return all;
-  lb_kval empty = lb_k_eq(b, e->dims[LB_DIM_COLS], lb_k_i64(b, 0));
-  return lb_k_select(b, empty, lb_k_like(b, all, 0), all);
+  for (uint32_t v = 0; v < p->vectors; v++)
+    x[v] = r->memory == LB_K_NONE
+               ? lb_k_get(b, r->acc[v])
+               : lb_k_load(b, memory_at(e, r, v), e->lanes, 0);
+  const lb_snode *n = &e->spec->nodes[r->node];
+  lb_emit_give(e, r->node, combine_all(e, n, x, p->vectors));
 }
 
 // -- a pass ------------------------------------------------------------------
 
 // Vector v of a group, at `col`.
-static void reduce_vector(pass *p, uint32_t v, lb_kval col, lb_kval mask,
-                          keeping k) {
+static void reduce_vector(const pass *p, uint32_t v, lb_kval col,
+                          lb_kval mask) {
   lb_emit *e = p->e;
   lb_kbuilder *b = &e->b;
   lb_emit_at(e, col, mask);
   for (int i = 0; i < p->n; i++) {
-    reduction *r = &p->list[i];
-    const lb_snode *n = &e->spec->nodes[r->node];
-    lb_kval x = lb_emit_value(e, n->src[0]);
+    const reduction *r = &p->list[i];
+    lb_kval x = lb_emit_value(e, e->spec->nodes[r->node].src[0]);
     if (mask != LB_K_NONE) x = lb_k_select(b, mask, x, r->identity);
-    lb_kval acc = lb_k_get(b, r->acc[v]);
-    lb_k_set(b, r->acc[v], combiner_of(n->op).combine(b, acc, x));
+    accumulate(p, r, v, x);
   }
-  if (k.stage != p->stage) return;
-  lb_kval to = lb_k_ptr(b, e->out_row[k.out], col, 0);
-  lb_k_store_masked(b, to, lb_emit_value(e, k.node), 0, mask);
+  if (p->keep.stage != p->stage) return;
+  lb_kval to = lb_k_ptr(b, e->out_row[p->keep.out], col, 0);
+  lb_k_store_masked(b, to, lb_emit_value(e, p->keep.node), 0, mask);
 }
 
-static void reduce_groups(pass *p, lb_kval end, keeping k) {
+// `vectors` at a time; where that ended.
+static lb_kval reduce_groups(const pass *p, uint32_t vectors) {
   lb_emit *e = p->e;
   lb_kbuilder *b = &e->b;
-  lb_kval zero = lb_k_i64(b, 0), step = lb_k_i64(b, LB_SPEC_LANES);
-  lb_kval col = lb_k_loop(b, zero, end, step);
-  for (uint32_t v = 0; v < p->vectors; v++)
-    reduce_vector(p, v, lb_emit_add(e, col, v * e->lanes), LB_K_NONE, k);
+  int64_t width = vectors * e->lanes;
+  lb_kval end = lb_emit_down(e, e->dims[LB_DIM_COLS], width);
+  lb_kval col = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, width));
+  for (uint32_t v = 0; v < vectors; v++)
+    reduce_vector(p, v, lb_emit_add(e, col, v * e->lanes), LB_K_NONE);
   lb_k_end(b);
+  return end;
 }
 
-static void reduce_tail(pass *p, lb_kval begin, keeping k) {
+// What is left of a group: each vector has registers of its own.
+static void reduce_rest(const pass *p, lb_kval begin) {
   lb_emit *e = p->e;
   lb_kbuilder *b = &e->b;
   lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], begin);
@@ -221,34 +256,83 @@ static void reduce_tail(pass *p, lb_kval begin, keeping k) {
     int64_t first = v * e->lanes;
     lb_k_if(b, lb_k_gt(b, left, lb_k_i64(b, first)));
     lb_kval mask = lb_k_tail(b, lb_emit_add(e, left, -first), e->lanes);
-    reduce_vector(p, v, lb_emit_add(e, begin, first), mask, k);
+    reduce_vector(p, v, lb_emit_add(e, begin, first), mask);
     lb_k_end(b);
   }
 }
 
-static void reduce_row(lb_emit *e, uint8_t stage, keeping k) {
-  pass p = {.e = e, .stage = stage, .vectors = LB_SPEC_LANES / e->lanes};
+static void reduce_rest_in_memory(const pass *p, lb_kval begin) {
+  lb_emit *e = p->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval cols = e->dims[LB_DIM_COLS];
+  lb_kval col = lb_k_loop(b, begin, cols, lb_k_i64(b, e->lanes));
+  lb_kval mask = lb_k_tail(b, lb_k_sub(b, cols, col), e->lanes);
+  reduce_vector(p, 0, col, mask);
+  lb_k_end(b);
+}
+
+static bool has_costly(const lb_emit *e, const cone *c, uint8_t kept) {
+  for (int i = 0; i < e->spec->n_nodes; i++)
+    if (c->has[i] && i != kept && lb_emit_is_costly(&e->spec->nodes[i]))
+      return true;
+  return false;
+}
+
+// Whether the accumulators of a stage are in memory.
+static bool is_in_memory(const lb_emit *e, uint8_t stage, keeping keep) {
+  bool is_kept = keep.stage && keep.stage < stage;
+  uint8_t kept = is_kept ? keep.node : LB_SPEC_NO_NODE;
+  cone c = cone_of(e, stage, kept);
+  return LB_SPEC_LANES / e->lanes > MAX_REGISTERS && has_costly(e, &c, kept);
+}
+
+// Memory is taken once, not in the loop over rows.
+static void take_memory(lb_emit *e, keeping keep, lb_kval *memory) {
+  for (uint8_t i = 0; i < e->spec->n_nodes; i++) {
+    memory[i] = LB_K_NONE;
+    if (is_reduction(e, i) && is_in_memory(e, e->stage[i], keep))
+      memory[i] = lb_k_local(&e->b, e->spec->nodes[i].dtype, LB_SPEC_LANES);
+  }
+}
+
+static pass pass_of(lb_emit *e, uint8_t stage, keeping keep,
+                    const lb_kval *memory) {
+  pass p = {.e = e, .stage = stage, .keep = keep};
+  p.vectors = LB_SPEC_LANES / e->lanes;
   for (uint8_t i = 0; i < e->spec->n_nodes; i++)
-    if (is_reduction(e, i) && e->stage[i] == stage) begin_reduction(&p, i);
-  lb_kval end = lb_emit_down(e, e->dims[LB_DIM_COLS], LB_SPEC_LANES);
-  reduce_groups(&p, end, k);
-  if (!lb_facts_divides(e->facts, LB_DIM_COLS, LB_SPEC_LANES))
-    reduce_tail(&p, end, k);
-  for (int i = 0; i < p.n; i++)
-    lb_emit_give(e, p.list[i].node, finish_reduction(&p, &p.list[i]));
-  lb_emit_stage(e, stage);
+    if (is_reduction(e, i) && e->stage[i] == stage)
+      p.list[p.n++] = (reduction){.node = i, .memory = memory[i]};
+  return p;
+}
+
+static void reduce_row(pass *p) {
+  lb_emit *e = p->e;
+  bool in_memory = p->list[0].memory != LB_K_NONE;
+  uint32_t vectors = in_memory ? 2 : p->vectors;
+  for (int i = 0; i < p->n; i++) begin_reduction(p, &p->list[i]);
+  lb_kval end = reduce_groups(p, vectors);
+  if (!lb_facts_divides(e->facts, LB_DIM_COLS, (int)(vectors * e->lanes))) {
+    if (in_memory)
+      reduce_rest_in_memory(p, end);
+    else
+      reduce_rest(p, end);
+  }
+  for (int i = 0; i < p->n; i++) finish_reduction(p, &p->list[i]);
+  lb_emit_stage(e, p->stage);
 }
 
 void lb_emit_rows(lb_emit *e) {
   lb_kbuilder *b = &e->b;
+  lb_kval memory[LB_SPEC_MAX_NODES];
   keeping k = choose_kept(e);
   lb_emit_all(e);
+  take_memory(e, k, memory);
   lb_kval row =
       lb_k_loop(b, lb_k_i64(b, 0), e->dims[LB_DIM_ROWS], lb_k_i64(b, 1));
-  e->kept = LB_SPEC_NO_NODE;
   lb_emit_row(e, row);
   for (uint8_t stage = 1; stage <= last_stage(e); stage++) {
-    reduce_row(e, stage, k);
+    pass p = pass_of(e, stage, k, memory);
+    reduce_row(&p);
     if (stage == k.stage) e->kept = k.node, e->kept_out = k.out;
   }
   lb_emit_columns(e);

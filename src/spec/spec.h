@@ -34,8 +34,8 @@
 // (5) A sum of products begins with a[m,0] * b[0,n]; each further product is
 //     added in the order of k, in floats by one fused operation. K = 0 gives 0.
 //
-// An output may be the very memory of an input that lies the same way; else
-// outputs overlap nothing.
+// An output may be the very memory of an input of the same dtype, layout and
+// strides, factors of a product apart; else outputs overlap nothing.
 #ifndef LB_SPEC_SPEC_H
 #define LB_SPEC_SPEC_H
 
