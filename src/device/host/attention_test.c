@@ -209,11 +209,23 @@ static void rotation_turns_pairs_and_checks_positions(void **state) {
   }
 }
 
+static void outputs_without_elements_take_no_time(void **state) {
+  (void)state;
+  const int64_t x[] = {1, 1, INT64_C(1) << 40, 0};
+  test_case t = {0};
+  case_begin(&t, LB_OP_Attention);
+  for (int k = 0; k < 3; k++) case_in(&t, case_dense(&t, LB_F32, 4, x));
+  t.out[0] = case_dense(&t, LB_F32, 4, x);
+  assert_int_equal(case_run(&t, lb_host_run), LB_CODE_OK);
+  case_end(&t);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_is_softmax_over_the_allowed_keys),
       cmocka_unit_test(present_keys_are_past_and_now),
       cmocka_unit_test(heads_that_do_not_split_are_refused),
+      cmocka_unit_test(outputs_without_elements_take_no_time),
       cmocka_unit_test(linear_attention_corrects_its_state),
       cmocka_unit_test(rotation_turns_pairs_and_checks_positions),
   };

@@ -37,8 +37,9 @@ struct lb_host_call {
 
 typedef lb_status lb_host_fn(lb_host_call *c);
 
-// Runs c->node's operator; errors name the node. LB_UNSUPPORTED for dtypes an
-// operator does not take, with the dtype in the message.
+// Runs c->node's operator, if an output has elements; errors name the node.
+// LB_UNSUPPORTED for dtypes an operator does not take, with the dtype in the
+// message.
 lb_status lb_host_run(lb_host_call *c);
 
 // -- for operators -----------------------------------------------------------
