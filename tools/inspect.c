@@ -2,12 +2,12 @@
 // Limber can run it or not.
 #include <getopt.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "json.h"
 
 static const char help[] =
     "usage: limber inspect MODEL [OPTION...]\n"
@@ -121,7 +121,7 @@ static void print_text(const job *j) {
 static json_t *dim_json(const char *dim) {
   bool number = strspn(dim, "0123456789") == strlen(dim);
   if (number) return json_integer(strtoll(dim, NULL, 10));
-  return strcmp(dim, "?") ? json_string(dim) : json_null();
+  return strcmp(dim, "?") ? text_json(dim) : json_null();
 }
 
 static json_t *values_json(const limber_value_info *infos, size_t n) {
@@ -131,8 +131,9 @@ static json_t *values_json(const limber_value_info *infos, size_t n) {
     for (int k = 0; k < infos[i].rank; k++)
       json_array_append_new(dims, dim_json(infos[i].dims[k]));
     json_array_append_new(
-        list, json_pack("{s:s, s:s, s:o}", "name", infos[i].name, "dtype",
-                        limber_dtype_name(infos[i].dtype), "dims", dims));
+        list,
+        json_pack("{s:o, s:s, s:o}", "name", text_json(infos[i].name), "dtype",
+                  limber_dtype_name(infos[i].dtype), "dims", dims));
   }
   return list;
 }
@@ -144,8 +145,9 @@ static json_t *operators_json(const job *j) {
   for (size_t i = 0; i < n; i++)
     json_array_append_new(
         list,
-        json_pack("{s:s, s:s, s:I, s:I, s:b}", "domain", ops[i].domain, "name",
-                  ops[i].name, "opset", (json_int_t)ops[i].opset, "count",
+        json_pack("{s:o, s:o, s:I, s:I, s:b}", "domain",
+                  text_json(ops[i].domain), "name", text_json(ops[i].name),
+                  "opset", (json_int_t)ops[i].opset, "count",
                   (json_int_t)ops[i].count, "supported", ops[i].supported));
   return list;
 }
@@ -157,17 +159,18 @@ static void add_model(const job *j, json_t *root) {
   json_t *properties = json_object();
   for (size_t i = 0; i < m.n_properties; i++)
     json_object_set_new(properties, m.properties[i].key,
-                        json_string(m.properties[i].value));
+                        text_json(m.properties[i].value));
   json_object_update_new(
       root,
-      json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o}",
-                "ir_version", (json_int_t)m.ir_version, "opset",
-                (json_int_t)m.opset, "model_version",
-                (json_int_t)m.model_version, "producer_name", m.producer_name,
-                "producer_version", m.producer_version, "domain", m.domain,
-                "description", m.description, "graph_name", m.graph_name,
-                "weight_bytes", (json_int_t)m.weight_bytes, "nodes",
-                (json_int_t)m.nodes, "properties", properties));
+      json_pack(
+          "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}",
+          "ir_version", (json_int_t)m.ir_version, "opset", (json_int_t)m.opset,
+          "model_version", (json_int_t)m.model_version, "producer_name",
+          text_json(m.producer_name), "producer_version",
+          text_json(m.producer_version), "domain", text_json(m.domain),
+          "description", text_json(m.description), "graph_name",
+          text_json(m.graph_name), "weight_bytes", (json_int_t)m.weight_bytes,
+          "nodes", (json_int_t)m.nodes, "properties", properties));
   size_t n = limber_session_inputs(j->session, &infos);
   json_object_set_new(root, "inputs", values_json(infos, n));
   n = limber_session_outputs(j->session, &infos);
@@ -175,11 +178,11 @@ static void add_model(const job *j, json_t *root) {
 }
 
 static void print_json(const job *j) {
-  json_t *root = json_pack("{s:s, s:b}", "model", j->model, "supported",
-                           j->session != NULL);
+  json_t *root = json_pack("{s:o, s:b}", "model", text_json(j->model),
+                           "supported", j->session != NULL);
   if (j->session) add_model(j, root);
   json_object_set_new(root, "operators", operators_json(j));
-  if (j->text) json_object_set_new(root, "graph", json_string(j->text));
+  if (j->text) json_object_set_new(root, "graph", text_json(j->text));
   json_dumpf(root, stdout, JSON_INDENT(2));
   printf("\n");
   json_decref(root);

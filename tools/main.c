@@ -1,4 +1,5 @@
 // tools/main.c -- the `limber` command: which command, and help.
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static const struct {
     {"inspect", command_inspect},
 };
 
-int main(int argc, char **argv) {
+static int command(int argc, char **argv) {
   const char *word = argc > 1 ? argv[1] : "";
   if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
     fputs(help, stdout);
@@ -40,4 +41,12 @@ int main(int argc, char **argv) {
   if (*word) fprintf(stderr, "limber: there is no command '%s'\n", word);
   fputs(help, stderr);
   return EXIT_USAGE;
+}
+
+// What could not be written must not pass for done.
+int main(int argc, char **argv) {
+  int code = command(argc, argv);
+  if (!fflush(stdout) && !ferror(stdout)) return code;
+  fprintf(stderr, "limber: cannot write the results: %s\n", strerror(errno));
+  return code ? code : EXIT_BAD;
 }

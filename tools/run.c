@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "cli.h"
 #include "element.h"
 #include "feed.h"
+#include "json.h"
 #include "npy.h"
 
 static const char help[] =
@@ -218,8 +218,9 @@ static void path_of(const char *folder, const char *name, char *buf,
 static bool write_results(const job *j, problem *p) {
   char path[4096];
   if (!j->o.output) return true;
-  if (strlen(j->o.output) > 2048 ||
-      (mkdir(j->o.output, 0777) && errno != EEXIST))
+  if (strlen(j->o.output) > 2048)
+    return fail(p, EXIT_BAD, "--output: the name is too long");
+  if (mkdir(j->o.output, 0777) && errno != EEXIST)
     return fail(p, EXIT_BAD, "%s: %s", j->o.output, strerror(errno));
   for (size_t i = 0; i < j->n_results; i++) {
     path_of(j->o.output, j->results[i].name, path, sizeof path);
@@ -276,21 +277,21 @@ static json_t *result_json(const limber_tensor *t) {
   json_t *dims = json_array();
   for (int i = 0; i < t->rank; i++)
     json_array_append_new(dims, json_integer(t->dims[i]));
-  return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:I}", "name", t->name,
-                   "dtype", limber_dtype_name(t->dtype), "dims", dims, "min",
-                   number(s.min), "max", number(s.max), "mean", number(s.mean),
-                   "nan", (json_int_t)s.not_numbers);
+  return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I}", "name",
+                   text_json(t->name), "dtype", limber_dtype_name(t->dtype),
+                   "dims", dims, "min", number(s.min), "max", number(s.max),
+                   "mean", number(s.mean), "nan", (json_int_t)s.not_numbers);
 }
 
 static void print_json(const job *j) {
   json_t *outputs = json_array();
   for (size_t i = 0; i < j->n_results; i++)
     json_array_append_new(outputs, result_json(&j->results[i]));
-  json_t *root =
-      json_pack("{s:s, s:o, s:f, s:f, s:f, s:i, s:i}", "model", j->o.model,
-                "outputs", outputs, "load_ms", j->load_ms, "first_ms",
-                j->first_ms, "best_ms", j->best_ms, "runs", j->o.repeat,
-                "threads", limber_runtime_threads(j->runtime));
+  json_t *root = json_pack("{s:o, s:o, s:f, s:f, s:f, s:i, s:i}", "model",
+                           text_json(j->o.model), "outputs", outputs, "load_ms",
+                           j->load_ms, "first_ms", j->first_ms, "best_ms",
+                           j->best_ms, "runs", j->o.repeat, "threads",
+                           limber_runtime_threads(j->runtime));
   if (j->o.compare)
     json_object_set_new(root, "agrees", json_boolean(!j->differs));
   json_dumpf(root, stdout, JSON_INDENT(2));

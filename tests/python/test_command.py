@@ -155,3 +155,20 @@ def test_what_is_not_supported_is_shown_with_exit_code_3(strange):
     assert [(op["name"], op["supported"]) for op in found["operators"]] == [
         ("Wonder", False), ("Neg", True)]
     assert "Wonder" in limber("run", strange, code=UNSUPPORTED)
+
+
+def test_names_that_are_not_utf_8_are_shown_all_the_same(tmp_path):
+    path = tmp_path / "odd.onnx"
+    path.write_bytes(add_model().replace(b"twice", b"t\xff\xfe\xfde"))
+    shown = json.loads(limber("run", path, *RANDOM, "--json"))
+    assert [o["name"] for o in shown["outputs"]] == ["sum", "t???e"]
+    shown = json.loads(limber("inspect", path, "--json"))
+    assert [o["name"] for o in shown["outputs"]] == ["sum", "t???e"]
+
+
+def test_results_that_cannot_be_written_are_an_error(model):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "inspect", model], stdout=full,
+                              stderr=subprocess.PIPE, text=True)
+    assert done.returncode == BAD
+    assert "cannot write the results: No space left" in done.stderr
