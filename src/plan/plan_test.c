@@ -128,6 +128,45 @@ static void computed_targets_end_the_stage(void **state) {
   end(&f);
 }
 
+// if (flag) then late else x, where `late` waits for the rows of NonZero: the
+// branch is known in the first stage, and what only the other one reads is not
+// planned in the second.
+static void what_the_other_branch_waited_for_is_not_planned(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *flag = param(r, "flag", LB_BOOL, 0, NULL);
+  lb_value *x = param(r, "x", LB_I64, DIMS(-1, -1));
+  lb_value *rows = NODE1(r, NonZero, "rows", x);
+  lb_value *late = NODE1(r, Abs, "late", NODE1(r, Neg, "neg", rows));
+  lb_node *branch =
+      node(r, LB_OP_If, "if", 3, (lb_value *[]){flag, late, x}, 1);
+  branch->n_captures = 2;
+  for (int i = 0; i < 2; i++) {
+    lb_region *inner;
+    ok(lb_region_new(f.g, r, &inner));
+    lb_value *p[] = {param(inner, "late", LB_I64, DIMS(-1, -1)),
+                     param(inner, "x", LB_I64, DIMS(-1, -1))};
+    RESULTS(inner, NODE1(inner, Abs, "abs", p[i]));
+    add_region(branch, inner);
+  }
+  RESULTS(r, branch->out[0], NODE1(r, Sign, "sign", rows));
+  for (uint8_t taken = 0; taken < 2; taken++) {
+    lb_tensor in[] = {tensor(LB_BOOL, &taken, 0, NULL),
+                      tensor(LB_I64, NULL, DIMS(2, 2))};
+    ok(lb_program_init(&f.program, f.g, 0));
+    ok(lb_plan_first(&f.program, r, in, (bool[]){true, true}, &f.plan));
+    lb_tensor dims = tensor(LB_I64, NULL, DIMS(2, 3));
+    lb_plan *next;
+    ok(lb_plan_next(f.plan, &dims, &next));
+    assert_int_equal(next->n_steps, taken ? 4 : 1);
+    lb_plan_release(next);
+    lb_plan_release(f.plan);
+    lb_program_fini(&f.program);
+  }
+  lb_graph_free(f.g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shape_arithmetic_and_views_are_no_steps),
@@ -135,6 +174,7 @@ int main(void) {
       cmocka_unit_test(dead_values_give_their_memory_back),
       cmocka_unit_test(deciding_inputs_are_read_while_planning),
       cmocka_unit_test(computed_targets_end_the_stage),
+      cmocka_unit_test(what_the_other_branch_waited_for_is_not_planned),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -332,8 +332,23 @@ static lb_status plan_node(lb_planner *p, const lb_node *n) {
   return LB_OK;
 }
 
+// Nodes that waited for this stage and that nobody reads any more: only the
+// branch that was not taken did. Last first, so that whole chains go.
+static void drop_unread(lb_planner *p, const lb_node *const *nodes,
+                        uint32_t n) {
+  for (uint32_t i = n; i-- > 0;) {
+    const lb_node *x = nodes[i];
+    bool wanted = false;
+    for (uint32_t k = 0; k < x->n_out; k++) wanted |= is_wanted(p, x->out[k]);
+    if (wanted || !p->needed[x->id]) continue;
+    p->needed[x->id] = false;
+    unuse_inputs(p, x);
+  }
+}
+
 lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
                            uint32_t n) {
+  drop_unread(p, nodes, n);
   for (uint32_t i = 0; i < n; i++) {
     if (!p->needed[nodes[i]->id]) continue;
     LB_TRY(plan_node(p, nodes[i]));
