@@ -1,0 +1,97 @@
+// lower/machine_test.c -- random specs lowered, compiled and run at each level
+// this machine has.
+//
+// Exact operations against the reference, bit for bit; with mathematics, all
+// levels against the first: results do not depend on the level.
+#include "lower/problem_test.h"
+#include "toolchain/machine.h"
+
+typedef struct levels {
+  machine list[2];
+  int n;
+} levels;
+
+static void execute(machine_fn *fn, const problem_case *c, char **got) {
+  lb_karg args[LB_SPEC_MAX_ARGS];
+  uint64_t cells[LB_SPEC_MAX_ARGS];
+  uint32_t n = case_begin(c, got, args);
+  for (uint32_t i = 0; i < n; i++)
+    cells[i] = args[i].data ? (uint64_t)(uintptr_t)args[i].data : args[i].bits;
+  fn(cells);
+}
+
+static void drop(problem_case *c, char **got) {
+  for (int i = 0; i < c->p.spec.n_out; i++) free(got[i]);
+}
+
+// What the next levels must give.
+static void want_this(problem_case *c, char **got) {
+  for (int i = 0; i < c->p.spec.n_out; i++)
+    memcpy(c->want[i], got[i], c->p.out[i].bytes);
+}
+
+static void run_case(levels *l, lb_form form, uint64_t number) {
+  problem_case c;
+  only_exact = number % 3 != 0;
+  if (!case_make(&c, form, number)) return;
+  for (int i = 0; i < l->n; i++) {
+    char level[16], *got[LB_SPEC_MAX_OUT];
+    lb_kernel k;
+    snprintf(level, sizeof level, "x86-64-v%u", l->list[i].target.level);
+    const lb_lower_target *t = lb_lower_target_find(level);
+    assert_ok(lb_lower(&c.p.spec, &c.p.facts, t, &k));
+    execute(machine_load(&l->list[i], &k), &c, got);
+    if (!only_exact && i == 0) want_this(&c, got);
+    compare(&c, t->lanes, got);
+    drop(&c, got);
+    lb_kernel_fini(&k);
+  }
+  case_free(&c);
+}
+
+static int open_levels(void **state) {
+  static levels l;
+  lb_target host;
+  assert_ok(lb_target_host(&host));
+  for (uint32_t level = LB_LEVEL_V3; level <= host.level; level++)
+    l.list[l.n++] = machine_open((lb_target){level, 0});
+  *state = &l;
+  return 0;
+}
+
+static int close_levels(void **state) {
+  levels *l = *state;
+  for (int i = 0; i < l->n; i++) machine_close(&l->list[i]);
+  return 0;
+}
+
+static void run_cases(void **state, lb_form form, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) run_case(*state, form, i);
+}
+
+static void maps_are_right_at_every_level(void **state) {
+  run_cases(state, LB_FORM_MAP, 36);
+}
+
+static void rows_are_right_at_every_level(void **state) {
+  run_cases(state, LB_FORM_ROWS, 36);
+}
+
+static void products_are_right_at_every_level(void **state) {
+  run_cases(state, LB_FORM_MATMUL, 16);
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(maps_are_right_at_every_level),
+      cmocka_unit_test(rows_are_right_at_every_level),
+      cmocka_unit_test(products_are_right_at_every_level),
+  };
+  void *state;
+  test_name = "test_lower_machine";
+  if (argc != 3)
+    return cmocka_run_group_tests(tests, open_levels, close_levels);
+  open_levels(&state);
+  run_case(state, form_named(argv[1]), strtoull(argv[2], NULL, 10));
+  return close_levels(&state);
+}
