@@ -183,9 +183,12 @@ static void tell_words(int fd, lb_strbuf *how) {
 void lb_process_stop(lb_process *p, int grace_ms, lb_strbuf *how) {
   int status = -1;
   if (p->pid == 0) return;
-  // A child of fork may hold this socket too: closing it is not enough.
-  shutdown(p->socket, SHUT_RDWR);
-  bool killed = !reap_within(p, grace_ms, &status);
+  bool killed = !reap(p, WNOHANG, &status);
+  if (killed && grace_ms > 0) {
+    // A child of fork may hold this socket too: closing it is not enough.
+    shutdown(p->socket, SHUT_RDWR);
+    killed = !reap_within(p, grace_ms, &status);
+  }
   if (killed) {
     kill_it(p);
     reap(p, 0, &status);

@@ -1,0 +1,278 @@
+// worker/check.c -- runs interpreter and machine code side by side.
+#include "worker/check.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "kir/interp.h"
+#include "kir/num.h"
+#include "worker/operand.h"
+
+enum {
+  RUN_LIMIT_MS = 2000,
+  BUDGET = 4000000,   // instructions of the interpreter at a shape
+  MAX_WORK = 1 << 22  // rows * cols * k
+};
+
+// Rows, cols and k. The first has odd numbers in it (infinities, ...): they
+// spread, so that little else would be seen of them in the others.
+static const int64_t shapes_to_try[][LB_SDIMS] = {
+    {5, 21, 3}, {1, 1, 1}, {13, 131, 5}, {2, 64, 33},
+    {7, 16, 2}, {4, 3, 0}, {0, 9, 4},    {3, 0, 7},
+};
+enum { N_SHAPES = sizeof shapes_to_try / sizeof *shapes_to_try };
+
+typedef struct trial {
+  const lb_spec *spec;    // borrowed, as the two below
+  const lb_facts *facts;  //
+  lb_kernel_fn *code;
+  lb_kinterp *interp;  // owned, as the operands
+  lb_operand in[LB_SPEC_MAX_IN];
+  lb_operand out[LB_SPEC_MAX_OUT];   // written by the code
+  lb_operand want[LB_SPEC_MAX_OUT];  // and by the interpreter
+  uint64_t args[LB_SPEC_MAX_ARGS];   // of the code
+  lb_karg kargs[LB_SPEC_MAX_ARGS];   // and of the interpreter
+  int64_t dims[LB_SDIMS];
+  lb_random random;
+} trial;
+
+// -- how exact an output is --------------------------------------------------
+
+typedef enum exactness {
+  EXACT,  // the same bits
+  NEAR,   // behind a function that may be some ulp off
+  JUMPY,  // and then through something that makes jumps of it
+} exactness;
+
+static bool is_inexact(uint8_t op) {
+  switch (op) {
+#define LB_SELEM(ID, ...) \
+  case LB_S_##ID:         \
+    return lb_kop_infos[LB_K_##ID].cls != LB_KC_EXACT;
+#include "spec/sops.def"
+    default: return false;
+  }
+}
+
+static bool makes_jumps(const lb_snode *n) {
+  switch (n->op) {
+    case LB_S_EQ:
+    case LB_S_NE:
+    case LB_S_LT:
+    case LB_S_LE:
+    case LB_S_REM:
+    case LB_S_FLOOR:
+    case LB_S_CEIL:
+    case LB_S_ROUND:
+    case LB_S_TRUNC: return true;
+    case LB_S_CAST: return !lb_dtype_is_float(n->dtype);
+    default: return is_inexact(n->op);  // poles, and ends of domains
+  }
+}
+
+// Smooth on all numbers, so errors stay small.
+static bool is_tame(uint8_t op) {
+  return op == LB_S_EXP || op == LB_S_TANH || op == LB_S_ERF ||
+         op == LB_S_SIN || op == LB_S_COS || op == LB_S_RSQRT ||
+         op == LB_S_ATAN || op == LB_S_ASINH || op == LB_S_EXPM1;
+}
+
+static void find_exactness(const lb_spec *s, exactness *out) {
+  for (int i = 0; i < s->n_nodes; i++) {
+    const lb_snode *n = &s->nodes[i];
+    out[i] = EXACT;
+    for (int j = 0; j < n->n_src; j++)
+      if (out[n->src[j]] > out[i]) out[i] = out[n->src[j]];
+    if (out[i] == NEAR && makes_jumps(n) && !is_tame(n->op)) out[i] = JUMPY;
+    if (out[i] == EXACT && is_inexact(n->op)) out[i] = NEAR;
+  }
+}
+
+// -- shapes and arguments ----------------------------------------------------
+
+// The dims nearest to those of shape i for which the facts hold, if any.
+static bool choose_dims(trial *t, int i) {
+  for (lb_sdim d = 0; d < LB_SDIMS; d++) {
+    int64_t m = lb_facts_get(t->facts, LB_ASSUME_MULTIPLE, d, 1);
+    int64_t x = shapes_to_try[i][d];
+    t->dims[d] =
+        lb_facts_get(t->facts, LB_ASSUME_EQUAL, d, (int)((x + m - 1) / m * m));
+  }
+  if (t->spec->form != LB_FORM_MATMUL) t->dims[LB_DIM_K] = 0;
+  int64_t work = t->dims[0] * t->dims[1];
+  int64_t k = t->dims[LB_DIM_K] > 1 ? t->dims[LB_DIM_K] : 1;
+  return lb_facts_hold(t->facts, t->dims) && work <= MAX_WORK / k;
+}
+
+static bool shape_input(trial *t, int i) {
+  lb_soperand s = t->spec->in[i];
+  int64_t rows = t->dims[LB_DIM_ROWS], cols = t->dims[LB_DIM_COLS];
+  int64_t k = t->dims[LB_DIM_K];
+  if (t->spec->form != LB_FORM_MATMUL || i > 1)
+    return lb_operand_shape(&t->in[i], s, rows, cols);
+  if (i == 0) return lb_operand_shape(&t->in[i], s, rows, k);
+  return s.layout == LB_LAYOUT_PACKED ? lb_operand_pack(&t->in[i], s, k, cols)
+                                      : lb_operand_shape(&t->in[i], s, k, cols);
+}
+
+static bool shape_operands(trial *t) {
+  const lb_spec *s = t->spec;
+  for (int i = 0; i < s->n_in; i++)
+    if (!shape_input(t, i)) return false;
+  for (int i = 0; i < s->n_out; i++) {
+    if (!lb_operand_shape(&t->out[i], s->out[i], t->dims[LB_DIM_ROWS],
+                          t->dims[LB_DIM_COLS]) ||
+        !lb_operand_shape(&t->want[i], s->out[i], t->dims[LB_DIM_ROWS],
+                          t->dims[LB_DIM_COLS]))
+      return false;
+  }
+  return true;
+}
+
+static lb_status map_operands(trial *t, bool low, bool wild) {
+  const lb_spec *s = t->spec;
+  for (int i = 0; i < s->n_in; i++) {
+    LB_TRY(lb_operand_map(&t->in[i], low));
+    lb_operand_fill(&t->in[i], &t->random, wild);
+    if (s->in[i].layout == LB_LAYOUT_PACKED)
+      lb_operand_pad(&t->in[i], t->dims[LB_DIM_K], t->dims[LB_DIM_COLS]);
+  }
+  for (int i = 0; i < s->n_out; i++) {
+    LB_TRY(lb_operand_map(&t->out[i], low));
+    LB_TRY(lb_operand_map(&t->want[i], low));
+    memset(t->out[i].data, 0xa5, lb_operand_bytes(&t->out[i]));
+    memset(t->want[i].data, 0xa5, lb_operand_bytes(&t->want[i]));
+  }
+  return LB_OK;
+}
+
+static void set_number(trial *t, int cell, uint64_t bits) {
+  t->args[cell] = bits;
+  t->kargs[cell] = (lb_karg){.bits = bits};
+}
+
+static void set_memory(trial *t, int cell, const lb_operand *code,
+                       const lb_operand *interp) {
+  t->args[cell] = (uintptr_t)code->data;
+  t->kargs[cell] = lb_karg_mem(interp->data, lb_operand_bytes(interp));
+}
+
+static void set_strides(trial *t, int cell, const lb_operand *o) {
+  set_number(t, cell, (uint64_t)o->row_stride);
+  set_number(t, cell + 1, (uint64_t)o->col_stride);
+}
+
+static void set_args(trial *t, bool wild) {
+  const lb_spec *s = t->spec;
+  lb_sargs a = lb_spec_args(s);
+  for (int i = 0; i < s->n_out; i++) {
+    set_memory(t, a.out + i, &t->out[i], &t->want[i]);
+    set_strides(t, a.out_strides + 2 * i, &t->out[i]);
+  }
+  for (int i = 0; i < s->n_in; i++) {
+    set_memory(t, a.in + i, &t->in[i], &t->in[i]);
+    set_strides(t, a.in_strides + 2 * i, &t->in[i]);
+  }
+  for (int i = 0; i < (s->form == LB_FORM_MATMUL ? 3 : 2); i++)
+    set_number(t, a.dims + i, (uint64_t)t->dims[i]);
+  for (int i = 0; i < s->n_scalars; i++)
+    set_number(t, a.scalars + i,
+               lb_random_bits(&t->random, s->nodes[s->n_in + i].dtype, wild));
+}
+
+// -- comparing ---------------------------------------------------------------
+
+static uint64_t bits_at(const lb_operand *o, size_t i) {
+  size_t size = lb_dtype_size(o->dtype);
+  uint64_t bits = 0;
+  memcpy(&bits, o->data + i * size, size);
+  return bits;
+}
+
+// A part of the number, for results that went through functions.
+static double tolerance_of(lb_dtype t) {
+  if (t == LB_BF16) return 0x1p-5;
+  return t == LB_F16 ? 0x1p-8 : 0x1p-10;
+}
+
+static bool is_same(lb_dtype t, uint64_t got, uint64_t want, exactness e) {
+  if (got == want) return true;
+  if (!lb_dtype_is_float(t)) return false;
+  double x = lb_knum_float(t, got), y = lb_knum_float(t, want);
+  if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
+  return e != EXACT && fabs(x - y) <= 1e-4 + tolerance_of(t) * fabs(y);
+}
+
+static lb_status tell(const trial *t, int output, size_t at) {
+  const lb_operand *o = &t->out[output];
+  return lb_error(LB_INTERNAL,
+                  "the code is wrong: at rows %" PRId64 ", cols %" PRId64
+                  ", k %" PRId64
+                  ", output %d, element %zu has the bits "
+                  "%" PRIx64 ", should have %" PRIx64,
+                  t->dims[0], t->dims[1], t->dims[2], output, at,
+                  bits_at(o, at), bits_at(&t->want[output], at));
+}
+
+// Where a tiny error can jump, one element in 20 may differ.
+static lb_status compare(const trial *t, int output, exactness e) {
+  const lb_operand *o = &t->out[output];
+  size_t wrong = 0, first = 0;
+  for (size_t i = 0; i < o->count; i++) {
+    if (is_same(o->dtype, bits_at(o, i), bits_at(&t->want[output], i), e))
+      continue;
+    if (wrong++ == 0) first = i;
+  }
+  size_t allowed = e == JUMPY ? o->count / 20 : 0;
+  return wrong > allowed ? tell(t, output, first) : LB_OK;
+}
+
+// -- trials ------------------------------------------------------------------
+
+static lb_status try_shape(trial *t, int i, bool *done) {
+  exactness exact[LB_SPEC_MAX_NODES];
+  bool wild = i == 0;
+  LB_TRY(map_operands(t, i % 2 != 0, wild));
+  set_args(t, wild);
+  lb_status st = lb_kinterp_run(
+      t->interp, &(lb_klaunch){.args = t->kargs,
+                               .n_args = lb_spec_args(t->spec).count,
+                               .groups = {1, 1, 1},
+                               .budget = BUDGET});
+  if (lb_status_code(st) == LB_CANCELLED) {  // too slow to be told
+    lb_status_drop(st);
+    return LB_OK;
+  }
+  if (lb_failed(st)) return lb_status_note(st, "the interpreter");
+  LB_TRY(lb_fault_run(t->code, t->args, RUN_LIMIT_MS));
+  find_exactness(t->spec, exact);
+  for (int o = 0; o < t->spec->n_out; o++)
+    LB_TRY(compare(t, o, exact[t->spec->out[o].node]));
+  *done = true;
+  return LB_OK;
+}
+
+static void trial_fini(trial *t) {
+  for (int i = 0; i < LB_SPEC_MAX_IN; i++) lb_operand_fini(&t->in[i]);
+  for (int i = 0; i < LB_SPEC_MAX_OUT; i++) {
+    lb_operand_fini(&t->out[i]);
+    lb_operand_fini(&t->want[i]);
+  }
+  lb_kinterp_free(t->interp);
+}
+
+lb_status lb_check_code(const lb_spec *spec, const lb_facts *facts,
+                        const lb_kernel *kernel, lb_kernel_fn *code,
+                        uint32_t *shapes) {
+  trial t = {.spec = spec, .facts = facts, .code = code, .random = {88172645}};
+  *shapes = 0;
+  lb_status st = lb_kinterp_new(kernel, &t.interp);
+  for (int i = 0; i < N_SHAPES && !lb_failed(st); i++) {
+    bool done = false;
+    if (choose_dims(&t, i) && shape_operands(&t)) st = try_shape(&t, i, &done);
+    *shapes += done;
+  }
+  trial_fini(&t);
+  return st;
+}

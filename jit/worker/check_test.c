@@ -1,0 +1,185 @@
+// worker/check_test.c -- code that is right passes, code that is wrong in any
+// of the usual ways does not. The code is C, called as kernels are.
+#include "worker/testspecs.h"
+
+#include <math.h>
+
+#include "lower/lower.h"
+#include "worker/check.h"
+
+static lb_status check(lb_spec spec, lb_facts facts, lb_kernel_fn *code,
+                       uint32_t *shapes) {
+  lb_kernel k;
+  assert_ok(lb_lower(&spec, &facts, lb_lower_target_find("x86-64-v3"), &k));
+  lb_status st = lb_check_code(&spec, &facts, &k, code, shapes);
+  lb_kernel_fini(&k);
+  return st;
+}
+
+// Arguments of x + bias.
+typedef struct map_args {
+  float *out;
+  const float *x, *bias;
+  int64_t rows, cols, out_row, out_col, x_row, x_col, bias_row, bias_col;
+} map_args;
+_Static_assert(sizeof(map_args) == 11 * 8, "a cell each");
+
+static map_args map_of(const uint64_t *args) {
+  map_args a;
+  memcpy(&a, args, sizeof a);
+  return a;
+}
+
+static void add_columns(const map_args *a, int64_t cols) {
+  for (int64_t i = 0; i < a->rows; i++)
+    for (int64_t j = 0; j < cols; j++)
+      a->out[i * a->out_row + j] = a->x[i * a->x_row + j] + a->bias[j];
+}
+
+static void add(const uint64_t *args) {
+  map_args a = map_of(args);
+  add_columns(&a, a.cols);
+}
+
+static void add_whole_vectors_only(const uint64_t *args) {
+  map_args a = map_of(args);
+  add_columns(&a, a.cols / 8 * 8);
+}
+
+static void add_and_write_into_gaps(const uint64_t *args) {
+  map_args a = map_of(args);
+  add_columns(&a, a.cols);
+  if (a.rows > 1 && a.cols > 0) a.out[a.cols] = 0;
+}
+
+static void add_one_column_too_many(const uint64_t *args) {
+  map_args a = map_of(args);
+  volatile float *out = a.out;
+  add_columns(&a, a.cols);
+  if (a.rows && a.cols) out[(a.rows - 1) * a.out_row + a.cols] = 0;
+}
+
+static void add_from_before_the_begin(const uint64_t *args) {
+  map_args a = map_of(args);
+  const volatile float *x = a.x;
+  add_columns(&a, a.cols);
+  if (a.rows && a.cols && isnan(x[-1])) a.out[0] = 0;
+}
+
+static void add_with_an_error_of_one_ulp(const uint64_t *args) {
+  map_args a = map_of(args);
+  add_columns(&a, a.cols);
+  if (a.rows && a.cols) a.out[0] = nextafterf(a.out[0], 9.0f);
+}
+
+static void never_end(const uint64_t *args) {
+  (void)args;
+  for (volatile int i = 0;; i++) continue;
+}
+
+static void run_what_is_no_instruction(const uint64_t *args) {
+  (void)args;
+  __asm__ volatile("ud2");
+}
+
+static void right_code_passes_at_every_shape(void **state) {
+  (void)state;
+  uint32_t shapes;
+  assert_ok(check(spec_of_map(), (lb_facts){0}, add, &shapes));
+  assert_int_equal(shapes, 8);
+}
+
+static void wrong_code_is_refused(void **state) {
+  (void)state;
+  static const struct {
+    lb_kernel_fn *code;
+    const char *part;
+  } cases[] = {
+      {add_whole_vectors_only, "code is wrong: at rows 5, cols 21"},
+      {add_and_write_into_gaps, "output 0, element 21 "},
+      {add_one_column_too_many, "faults: Segmentation fault"},
+      {add_from_before_the_begin, "faults: Segmentation fault"},
+      {add_with_an_error_of_one_ulp, "code is wrong"},
+      {run_what_is_no_instruction, "faults: Illegal instruction"},
+  };
+  uint32_t shapes;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    assert_error(check(spec_of_map(), (lb_facts){0}, cases[i].code, &shapes),
+                 LB_INTERNAL, cases[i].part);
+}
+
+static void code_that_does_not_end_is_left(void **state) {
+  (void)state;
+  assert_error(lb_fault_run(never_end, NULL, 20), LB_INTERNAL,
+               "more than 20 ms");
+  uint32_t shapes;  // and signals are as they were
+  assert_ok(check(spec_of_map(), (lb_facts){0}, add, &shapes));
+}
+
+static void shapes_are_such_that_the_facts_hold(void **state) {
+  (void)state;
+  lb_facts facts = {0};
+  uint32_t shapes;
+  lb_facts_add(&facts, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 8);
+  assert_ok(check(spec_of_map(), facts, add_whole_vectors_only, &shapes));
+  assert_int_equal(shapes, 8);
+  lb_facts_add(&facts, LB_ASSUME_EQUAL, LB_DIM_COLS, 17);  // and 8 divides it
+  assert_ok(check(spec_of_map(), facts, never_end, &shapes));
+  assert_int_equal(shapes, 0);
+}
+
+static void what_is_too_large_to_try_is_not_tried(void **state) {
+  (void)state;
+  lb_facts facts = {0};
+  uint32_t shapes;
+  lb_facts_add(&facts, LB_ASSUME_EQUAL, LB_DIM_COLS, 65535);
+  lb_facts_add(&facts, LB_ASSUME_EQUAL, LB_DIM_ROWS, 65535);
+  assert_ok(check(spec_of_map(), facts, never_end, &shapes));
+  assert_int_equal(shapes, 0);
+}
+
+// -- behind functions --------------------------------------------------------
+
+typedef struct rows_args {
+  float *out;
+  const float *x;
+  int64_t rows, cols, out_row, out_col, x_row, x_col;
+} rows_args;
+
+static void softmax_by(const uint64_t *args, float error) {
+  rows_args a;
+  memcpy(&a, args, sizeof a);
+  for (int64_t i = 0; i < a.rows; i++) {
+    const float *x = a.x + i * a.x_row;
+    float *y = a.out + i * a.out_row, max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < a.cols; j++)
+      if (!(x[j] <= max)) max = isnan(max) ? max : x[j];
+    for (int64_t j = 0; j < a.cols; j++) sum += y[j] = expf(x[j] - max);
+    for (int64_t j = 0; j < a.cols; j++) y[j] = y[j] / sum * error;
+  }
+}
+
+static void softmax(const uint64_t *args) { softmax_by(args, 1.0f); }
+static void softmax_nearly(const uint64_t *args) { softmax_by(args, 1.00001f); }
+static void softmax_hardly(const uint64_t *args) { softmax_by(args, 1.01f); }
+
+static void results_of_functions_have_a_tolerance(void **state) {
+  (void)state;
+  uint32_t shapes;
+  assert_ok(check(spec_of_rows(), (lb_facts){0}, softmax, &shapes));
+  assert_ok(check(spec_of_rows(), (lb_facts){0}, softmax_nearly, &shapes));
+  assert_error(check(spec_of_rows(), (lb_facts){0}, softmax_hardly, &shapes),
+               LB_INTERNAL, "code is wrong");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(right_code_passes_at_every_shape),
+      cmocka_unit_test(wrong_code_is_refused),
+      cmocka_unit_test(code_that_does_not_end_is_left),
+      cmocka_unit_test(shapes_are_such_that_the_facts_hold),
+      cmocka_unit_test(what_is_too_large_to_try_is_not_tried),
+      cmocka_unit_test(results_of_functions_have_a_tolerance),
+  };
+  return cmocka_run_group_tests_name("check", tests, NULL, NULL);
+}

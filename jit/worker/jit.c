@@ -1,0 +1,127 @@
+// worker/jit.c -- lower, render, compile, check.
+#include "worker/jit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "render/render.h"
+#include "spec/generator.h"
+#include "worker/target.h"
+
+enum { MAX_USES = 200 };  // of a toolchain, whose memory grows with each
+
+struct lb_jit {
+  const lb_loader *loader;  // borrowed; may be NULL
+  lb_toolchain *toolchain;  // owned; for `target`
+  lb_target target;
+  int uses;
+};
+
+lb_status lb_jit_new(const lb_loader *loader, lb_jit **out) {
+  lb_jit *j = calloc(1, sizeof *j);
+  *out = j;
+  if (!j) return lb_oom();
+  j->loader = loader;
+  return LB_OK;
+}
+
+void lb_jit_free(lb_jit *j) {
+  if (!j) return;
+  lb_toolchain_free(j->toolchain);
+  free(j);
+}
+
+// Processor time, not the clock's: the worker may have to wait for a processor.
+static uint32_t cpu_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (uint32_t)(t.tv_sec * 1000000 + t.tv_nsec / 1000);
+}
+
+static lb_status get_toolchain(lb_jit *j, const lb_target *t) {
+  bool fits = j->toolchain && j->target.level == t->level &&
+              j->target.features == t->features && j->uses < MAX_USES;
+  j->uses++;
+  if (fits) return LB_OK;
+  lb_toolchain_free(j->toolchain);
+  j->toolchain = NULL;
+  j->target = *t;
+  j->uses = 0;
+  return lb_toolchain_new(t, &j->toolchain);
+}
+
+// The kernel, with the name that loaders look for.
+static lb_status lower(const lb_request *r, const lb_jit_target *t,
+                       lb_kernel *out) {
+  LB_TRY(lb_lower(&r->spec, &r->facts, t->lower, out));
+  memset(out->name, 0, sizeof out->name);
+  memcpy(out->name, LB_JIT_ENTRY, sizeof LB_JIT_ENTRY);
+  return LB_OK;
+}
+
+// Products live by their accumulators, so there spills are worth the time to
+// count them.
+static lb_status make_object(lb_jit *j, const lb_request *r,
+                             const lb_jit_target *t, lb_kernel *kernel,
+                             lb_blob *out, lb_object_info *info) {
+  lb_strbuf text = {0};
+  lb_compile_stats stats = {.check_spills = r->spec.form == LB_FORM_MATMUL};
+  uint32_t start = cpu_us();
+  lb_status st = get_toolchain(j, &t->render);
+  if (!lb_failed(st)) st = lower(r, t, kernel);
+  if (!lb_failed(st)) st = lb_render_llvm(kernel, &t->render, &text);
+  if (!lb_failed(st)) st = lb_strbuf_status(&text);
+  if (lb_failed(st)) goto done;
+  info->compile_us = cpu_us() - start;
+  st = lb_toolchain_compile(j->toolchain, lb_strbuf_str(&text), out, &stats);
+  info->compile_us += (uint32_t)(stats.ns / 1000);
+  info->spills = stats.loop_spills;
+
+done:
+  lb_strbuf_fini(&text);
+  return st;
+}
+
+static lb_status check_object(lb_jit *j, const lb_request *r,
+                              const lb_kernel *kernel, const lb_blob *object,
+                              lb_object_info *info) {
+  lb_kernel_fn *code;
+  void *handle;
+  uint32_t start = cpu_us();
+  LB_TRY(j->loader->load(j->loader->user, (lb_span){object->data, object->size},
+                         &code, &handle));
+  lb_status st =
+      lb_check_code(&r->spec, &r->facts, kernel, code, &info->checks);
+  j->loader->unload(j->loader->user, handle);
+  info->check_us = cpu_us() - start;
+  return st;
+}
+
+static void describe(const lb_request *r, lb_object_info *info) {
+  info->generator = LB_GENERATOR_VERSION;
+  info->abi = LB_KERNEL_ABI;
+  memcpy(info->entry, LB_JIT_ENTRY, sizeof LB_JIT_ENTRY);
+  memcpy(info->target, r->target, sizeof info->target);
+}
+
+lb_status lb_jit_compile(lb_jit *j, const lb_request *r, lb_blob *out,
+                         lb_object_info *info) {
+  lb_kernel kernel = {0};
+  lb_jit_target target;
+  *out = (lb_blob){0};
+  *info = (lb_object_info){0};
+  LB_TRY(lb_jit_target_parse(r->target, &target));
+  describe(r, info);
+  lb_status st = make_object(j, r, &target, &kernel, out, info);
+  if (lb_failed(st)) goto done;
+  if (j->loader && lb_jit_target_runs(&target))
+    st = check_object(j, r, &kernel, out, info);
+  if (!lb_failed(st) && out->size > LB_MAX_OBJECT)
+    st = lb_error(LB_UNSUPPORTED, "an object of %zu bytes", out->size);
+
+done:
+  lb_kernel_fini(&kernel);
+  if (lb_failed(st)) lb_blob_fini(out);
+  return st;
+}

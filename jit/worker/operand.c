@@ -1,0 +1,144 @@
+// worker/operand.c -- memory, layout and contents of operands to try.
+#include "worker/operand.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kir/num.h"
+
+enum {
+  PAGE = 4096,
+  MAX_COUNT = 1 << 22,  // elements of an operand
+  GAP = 3,              // elements between rows
+};
+
+// -- layout ------------------------------------------------------------------
+
+// Elements from the first to the last; false if there are too many.
+static bool set_count(lb_operand *o, int64_t rows, int64_t cols) {
+  int64_t last = 0;
+  o->count = 0;
+  if (rows == 0 || cols == 0) return true;
+  if (__builtin_mul_overflow(rows - 1, o->row_stride, &last) ||
+      last > MAX_COUNT)
+    return false;
+  last += (cols - 1) * o->col_stride;
+  o->count = (size_t)last + 1;
+  return last < MAX_COUNT;
+}
+
+bool lb_operand_shape(lb_operand *o, lb_soperand s, int64_t rows,
+                      int64_t cols) {
+  o->dtype = s.dtype;
+  o->row_stride = o->col_stride = INT64_MIN / 3;  // not to be read
+  if (rows > MAX_COUNT || cols > MAX_COUNT) return false;
+  switch (s.layout) {
+    case LB_LAYOUT_ONE: o->count = 1; return true;
+    case LB_LAYOUT_COLS: o->count = (size_t)cols; return true;
+    case LB_LAYOUT_ROWS:
+      o->row_stride = 2;
+      o->count = rows ? (size_t)(2 * rows - 1) : 0;
+      return true;
+    case LB_LAYOUT_STRIDED:
+      o->row_stride = 2;
+      o->col_stride = 2 * rows + 1;
+      return set_count(o, rows, cols);
+    default:
+      o->row_stride = cols + GAP;
+      o->col_stride = 1;
+      return set_count(o, rows, cols);
+  }
+}
+
+bool lb_operand_pack(lb_operand *o, lb_soperand s, int64_t k, int64_t cols) {
+  o->dtype = s.dtype;
+  o->row_stride = k * LB_PACK_COLS;
+  o->col_stride = INT64_MIN / 3;
+  if (k > MAX_COUNT || cols > MAX_COUNT) return false;
+  int64_t panels = (cols + LB_PACK_COLS - 1) / LB_PACK_COLS, count;
+  if (__builtin_mul_overflow(panels, o->row_stride, &count)) return false;
+  o->count = (size_t)count;
+  return count <= MAX_COUNT;
+}
+
+// -- memory ------------------------------------------------------------------
+
+static lb_status map_pages(lb_operand *o, size_t size) {
+  size_t all = size + 2 * PAGE;
+  uint8_t *p = mmap(NULL, all, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return lb_oom();
+  if (mprotect(p + PAGE, size, PROT_READ | PROT_WRITE) != 0) {
+    munmap(p, all);
+    return lb_oom();
+  }
+  o->base = p;
+  o->mapped = size;
+  return LB_OK;
+}
+
+lb_status lb_operand_map(lb_operand *o, bool low) {
+  size_t bytes = lb_operand_bytes(o);
+  size_t size = (bytes + PAGE) / PAGE * PAGE;  // a page even for nothing
+  if (size > o->mapped) {
+    lb_operand_fini(o);
+    LB_TRY(map_pages(o, size));
+  }
+  o->data = o->base + PAGE + (low ? 0 : o->mapped - bytes);
+  return LB_OK;
+}
+
+void lb_operand_fini(lb_operand *o) {
+  if (o->base) munmap(o->base, o->mapped + 2 * PAGE);
+  o->base = NULL;
+  o->mapped = 0;
+}
+
+// -- contents ----------------------------------------------------------------
+
+uint64_t lb_random_next(lb_random *r) {
+  uint64_t x = r->state;
+  x ^= x << 13;
+  x ^= x >> 7;
+  x ^= x << 17;
+  return r->state = x;
+}
+
+static double any_float(lb_random *r, bool wild) {
+  static const double odd[] = {0.0,       -0.0, 1.0,   -1.0,   INFINITY,
+                               -INFINITY, NAN,  1e-41, -3e-45, 70000.5};
+  uint64_t x = lb_random_next(r);
+  if (wild && x % 4 == 0) return odd[(x >> 8) % (sizeof odd / sizeof *odd)];
+  return (double)(x >> 11) * 0x1p-53 * 8.0 - 4.0;
+}
+
+uint64_t lb_random_bits(lb_random *r, lb_dtype t, bool wild) {
+  if (lb_dtype_is_float(t)) return lb_knum_bits(t, any_float(r, wild));
+  uint64_t x = lb_random_next(r);
+  if (t == LB_BOOL) return x >> 20 & 1;
+  uint64_t small = (x >> 8) % 19 - 9;
+  unsigned bits = 8 * (unsigned)lb_dtype_size(t);
+  uint64_t any = wild && x % 2 ? x * 0x9e3779b97f4a7c15u : small;
+  return any << (64 - bits) >> (64 - bits);
+}
+
+void lb_operand_fill(lb_operand *o, lb_random *r, bool wild) {
+  size_t size = lb_dtype_size(o->dtype);
+  for (size_t i = 0; i < o->count; i++) {
+    uint64_t bits = lb_random_bits(r, o->dtype, wild);
+    memcpy(o->data + i * size, &bits, size);
+  }
+}
+
+void lb_operand_pad(lb_operand *o, int64_t k, int64_t cols) {
+  size_t size = lb_dtype_size(o->dtype);
+  size_t used = (size_t)(cols % LB_PACK_COLS);
+  if (used == 0 || o->count == 0) return;
+  uint8_t *panel =
+      o->data + (size_t)(cols / LB_PACK_COLS * o->row_stride) * size;
+  for (int64_t i = 0; i < k; i++)
+    memset(panel + ((size_t)i * LB_PACK_COLS + used) * size, 0,
+           (LB_PACK_COLS - used) * size);
+}

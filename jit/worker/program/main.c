@@ -1,0 +1,136 @@
+// worker/program/main.c -- limber-jit: the process that compiles.
+//
+// It reads requests from the socket it is given and answers with objects; see
+// spec/message.h. It has one thread, holds no lock and no file, so it may be
+// stopped or killed at any time. Checking objects needs them loaded: that is
+// why this program, and it alone of the worker, knows the library's loader.
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "device/cpu/exec.h"
+#include "spec/generator.h"
+#include "worker/serve.h"
+
+enum { SOCKET = 3, CODE_BYTES = 32 << 20 };
+
+static const char usage[] =
+    "usage: limber-jit [--fd N] [--idle] [--memory MB]\n"
+    "       limber-jit --version | --help\n"
+    "\n"
+    "Compiles kernels for the Limber library, which starts it and talks to it\n"
+    "over the socket N (3 unless said). It ends when the socket closes.\n"
+    "  --idle       run only when nothing else wants the processor\n"
+    "  --memory MB  use no more memory than that\n";
+
+typedef struct options {
+  int fd, memory_mb;
+  bool idle, version, help;
+} options;
+
+// -- loading, for the check --------------------------------------------------
+
+static lb_status load(void *user, lb_span object, lb_kernel_fn **out,
+                      void **handle) {
+  lb_cpu_exec *exec;
+  LB_TRY(lb_cpu_exec_create(user, NULL, object, "check", &exec));
+  *out = (lb_kernel_fn *)exec->entry;
+  *handle = exec;
+  return LB_OK;
+}
+
+static void unload(void *user, void *handle) {
+  (void)user;
+  lb_cpu_exec_release(handle);
+}
+
+// -- the process -------------------------------------------------------------
+
+// Each answers false to an argument that makes no sense.
+static bool parse_number(const char *text, int *out) {
+  char *end;
+  long n = text ? strtol(text, &end, 10) : -1;
+  if (n < 0 || n > 1 << 24 || *end) return false;
+  *out = (int)n;
+  return true;
+}
+
+static bool parse_options(char **argv, options *out) {
+  *out = (options){.fd = SOCKET};
+  for (char **a = argv + 1; *a; a++) {
+    if (!strcmp(*a, "--idle"))
+      out->idle = true;
+    else if (!strcmp(*a, "--version"))
+      out->version = true;
+    else if (!strcmp(*a, "--help"))
+      out->help = true;
+    else if (!strcmp(*a, "--fd") && parse_number(a[1], &out->fd))
+      a++;
+    else if (!strcmp(*a, "--memory") && parse_number(a[1], &out->memory_mb))
+      a++;
+    else
+      return false;
+  }
+  return true;
+}
+
+// Keeps 0, 1, 2 and the socket, which becomes 3, whoever started us.
+static bool keep_descriptors(int fd) {
+  if (fcntl(fd, F_GETFD) < 0) return false;
+  if (fd != SOCKET && dup2(fd, SOCKET) < 0) return false;
+  syscall(SYS_close_range, SOCKET + 1, ~0u, 0);
+  return fcntl(SOCKET, F_SETFD, FD_CLOEXEC) == 0;
+}
+
+static void set_limits(const options *o) {
+  setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+  rlim_t bytes = (rlim_t)o->memory_mb << 20;
+  if (bytes) setrlimit(RLIMIT_DATA, &(struct rlimit){bytes, bytes});
+  if (o->idle) sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0});
+}
+
+static lb_status work(void) {
+  lb_cpu_code *code = NULL;
+  lb_jit *jit = NULL;
+  int parent = (int)syscall(SYS_pidfd_open, getppid(), 0);
+  lb_status st = lb_cpu_code_create(CODE_BYTES, LB_CPU_SHARED, &code);
+  bool can_load = !lb_failed(st);
+  lb_status_drop(st);  // where no code may be made, none can be checked
+  lb_loader loader = {.user = code, .load = load, .unload = unload};
+  st = lb_jit_new(can_load ? &loader : NULL, &jit);
+  if (!lb_failed(st)) st = lb_serve(SOCKET, parent, jit);
+  lb_jit_free(jit);
+  lb_cpu_code_release(code);
+  return st;
+}
+
+int main(int argc, char **argv) {
+  options o;
+  (void)argc;
+  if (!parse_options(argv, &o)) return fputs(usage, stderr), 2;
+  if (o.help) return fputs(usage, stdout), 0;
+  if (o.version) {
+    printf("limber-jit %s, messages %d, generator %016llx, %s\n",
+           LIMBER_VERSION, LB_MESSAGE_VERSION,
+           (unsigned long long)LB_GENERATOR_VERSION, lb_toolchain_version());
+    return 0;
+  }
+  if (!keep_descriptors(o.fd)) {
+    fprintf(stderr, "limber-jit: descriptor %d is no socket: %s\n%s", o.fd,
+            strerror(errno), usage);
+    return 2;
+  }
+  set_limits(&o);
+  lb_status st = work();
+  if (lb_failed(st)) fprintf(stderr, "limber-jit: %s\n", lb_status_message(st));
+  int code = lb_failed(st) ? 1 : 0;
+  lb_status_drop(st);
+  return code;
+}

@@ -1,0 +1,255 @@
+// worker/program/program_test.c -- the real limber-jit, started as the library
+// starts it; its objects loaded as the library loads them, run and compared.
+#include "worker/testspecs.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compile/worker.h"
+#include "device/cpu/exec.h"
+#include "device/cpu/isa.h"
+#include "spec/generator.h"
+#include "spec/pack.h"
+
+#define LONG 60000
+
+enum { ROWS = 9, COLS = 37, K = 21 };
+
+typedef void kernel_fn(const uint64_t *args);
+
+static lb_worker *worker;
+static lb_cpu_code *code;
+static float x[ROWS * COLS], a[ROWS * K], b[K * COLS], bias[COLS];
+static float got[ROWS * COLS], want[ROWS * COLS];
+
+static void fill(float *p, size_t n, unsigned seed) {
+  for (size_t i = 0; i < n; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    p[i] = (float)(seed >> 8) * 0x1p-21f - 4.0f;
+  }
+}
+
+static int set_up(void **state) {
+  (void)state;
+  fill(x, ROWS * COLS, 1);
+  fill(a, ROWS * K, 2);
+  fill(b, K * COLS, 3);
+  fill(bias, COLS, 4);
+  lb_worker_options o = {.generator = LB_GENERATOR_VERSION, .idle = false};
+  assert_ok(lb_worker_new(LIMBER_JIT, &o, &worker));
+  assert_ok(lb_cpu_code_create(1 << 20, LB_CPU_SHARED, &code));
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  lb_worker_free(worker);
+  lb_cpu_code_release(code);
+  return waitpid(-1, NULL, WNOHANG) == -1 ? 0 : 1;
+}
+
+static const char *const targets[] = {"x86-64-v3", "x86-64-v4"};
+
+static bool can_run(int i) {
+  lb_isa host = lb_isa_host();
+  return host.level >= (i == 0 ? LB_ISA_V3 : LB_ISA_V4);
+}
+
+static lb_object_info compile(lb_spec spec, lb_facts facts, const char *target,
+                              lb_blob *out) {
+  lb_request r;
+  lb_object_info info;
+  assert_ok(lb_request_init(&r, &spec, &facts, target));
+  assert_ok(lb_worker_compile(worker, &r, LONG, out, &info));
+  return info;
+}
+
+static void run_object(const lb_blob *object, const uint64_t *args) {
+  lb_cpu_exec *exec;
+  assert_ok(lb_cpu_exec_create(code, NULL, lb_blob_span(object), "t", &exec));
+  memset(got, 0, sizeof got);
+  ((kernel_fn *)exec->entry)(args);
+  lb_cpu_exec_release(exec);
+}
+
+// Compiles for each level this machine has, runs, and compares with `want`.
+static void assert_computes(lb_spec spec, lb_facts facts, const uint64_t *args,
+                            float tolerance) {
+  lb_blob object;
+  for (int i = 0; i < 2; i++) {
+    if (!can_run(i)) continue;
+    lb_object_info info = compile(spec, facts, targets[i], &object);
+    assert_string_equal(info.entry, LB_CPU_ENTRY);
+    assert_string_equal(info.target, targets[i]);
+    assert_int_not_equal(info.checks, 0);
+    assert_true(info.compile_us > 0 && info.check_us > 0);
+    run_object(&object, args);
+    for (int j = 0; j < ROWS * COLS; j++)
+      assert_true(fabsf(got[j] - want[j]) <= tolerance * fabsf(want[j]));
+    lb_blob_fini(&object);
+  }
+}
+
+#define P(p) (uint64_t)(uintptr_t)(p)
+
+static void a_map_is_compiled_loaded_and_right(void **state) {
+  (void)state;
+  const uint64_t args[] = {P(got), P(x), P(bias), ROWS, COLS, COLS,
+                           1,      COLS, 1,       0,    0};
+  for (int i = 0; i < ROWS * COLS; i++) want[i] = x[i] + bias[i % COLS];
+  assert_computes(spec_of_map(), (lb_facts){0}, args, 0);
+}
+
+static void rows_are_compiled_loaded_and_right(void **state) {
+  (void)state;
+  const uint64_t args[] = {P(got), P(x), ROWS, COLS, COLS, 1, COLS, 1};
+  for (int i = 0; i < ROWS; i++) {
+    double sum = 0;
+    for (int j = 0; j < COLS; j++) sum += exp(x[i * COLS + j]);
+    for (int j = 0; j < COLS; j++)
+      want[i * COLS + j] = (float)(exp(x[i * COLS + j]) / sum);
+  }
+  assert_computes(spec_of_rows(), (lb_facts){0}, args, 1e-5f);
+}
+
+static void a_product_is_compiled_loaded_and_right(void **state) {
+  (void)state;
+  lb_matrix m = {b, K, COLS, COLS, 1, sizeof(float)};
+  size_t bytes;
+  assert_true(lb_pack_size(&m, &bytes));
+  float *packed = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  lb_pack_b(&m, packed);
+  const uint64_t args[] = {P(got), P(a), P(packed), P(bias), ROWS, COLS,
+                           K,      COLS, 1,         K,       1,    K * 16,
+                           0,      0,    0,         0};
+  for (int i = 0; i < ROWS * COLS; i++) {
+    int row = i / COLS, col = i % COLS;
+    float sum = a[row * K] * b[col];
+    for (int k = 1; k < K; k++)
+      sum = fmaf(a[row * K + k], b[k * COLS + col], sum);
+    sum += bias[col];
+    want[i] = sum > 0.0f ? sum : 0.0f;
+  }
+  lb_facts facts = {0};
+  assert_computes(spec_of_matmul(), facts, args, 0);
+  lb_facts_add(&facts, LB_ASSUME_EQUAL, LB_DIM_K, K);
+  assert_computes(spec_of_matmul(), facts, args, 0);
+  free(packed);
+}
+
+// One node of each operation and dtype that may be.
+static bool spec_of_op(lb_sop op, lb_dtype t, lb_spec *out) {
+  lb_spec_builder b_;
+  bool reduce = lb_sop_infos[op].rule == LB_SR_REDUCE;
+  uint8_t src[3], n = lb_sop_infos[op].n_src;
+  lb_spec_begin(&b_, reduce ? LB_FORM_ROWS : LB_FORM_MAP);
+  for (uint8_t i = 0; i < n; i++) {
+    bool condition = op == LB_S_SELECT && i == 0;
+    src[i] = lb_spec_input(&b_, condition ? LB_BOOL : t,
+                           i == 1 ? LB_LAYOUT_COLS : LB_LAYOUT_STRIDED);
+  }
+  lb_dtype to = lb_sop_infos[op].rule == LB_SR_COMPARE ? LB_BOOL : t;
+  if (op == LB_S_CAST) to = t == LB_F32 ? LB_BF16 : LB_F32;
+  lb_spec_output(&b_, lb_spec_node(&b_, op, to, src, n),
+                 reduce ? LB_LAYOUT_ROWS : LB_LAYOUT_FULL);
+  lb_status st = lb_spec_finish(&b_, out);
+  bool sound = !lb_failed(st);
+  lb_status_drop(st);
+  return sound;
+}
+
+static void every_operation_passes_its_check(void **state) {
+  (void)state;
+  static const lb_dtype dtypes[] = {LB_F32, LB_I32, LB_BOOL};
+  int count = 0;
+  for (lb_sop op = 0; op < LB_S_COUNT; op++) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+      lb_spec spec;
+      lb_blob object;
+      lb_object_info info;
+      if (lb_sop_infos[op].rule == LB_SR_LEAF ||
+          !spec_of_op(op, dtypes[i], &spec))
+        continue;
+      lb_request r = request_of(spec, targets[(count++ & 1) && can_run(1)]);
+      lb_status st = lb_worker_compile(worker, &r, LONG, &object, &info);
+      if (lb_failed(st))
+        print_error("%s of %s\n", lb_sop_infos[op].name,
+                    lb_dtype_name(dtypes[i]));
+      assert_ok(st);
+      assert_int_not_equal(info.checks, 0);
+      lb_blob_fini(&object);
+    }
+  }
+  assert_true(count > 60);
+}
+
+static void equal_requests_give_equal_objects(void **state) {
+  (void)state;
+  lb_blob one, two;
+  compile(spec_of_rows(), (lb_facts){0}, targets[0], &one);
+  lb_worker_rest(worker);
+  compile(spec_of_rows(), (lb_facts){0}, targets[0], &two);
+  assert_int_equal(one.size, two.size);
+  assert_memory_equal(one.data, two.data, one.size);
+  lb_blob_fini(&one);
+  lb_blob_fini(&two);
+}
+
+static void a_limit_of_memory_is_kept_within_its_process(void **state) {
+  (void)state;
+  lb_worker *w;
+  lb_blob object;
+  lb_object_info info;
+  lb_request r = request_of(spec_of_map(), targets[0]);
+  assert_ok(lb_worker_new(
+      LIMBER_JIT, &(lb_worker_options){.memory_mb = 2, .idle = true}, &w));
+  lb_status st = lb_worker_compile(w, &r, LONG, &object, &info);
+  assert_true(lb_failed(st));
+  lb_status_drop(st);
+  lb_worker_free(w);
+}
+
+// Killed while it compiles, over and over: each request has an object or an
+// error that names the reason.
+static void the_worker_may_be_killed_at_any_time(void **state) {
+  (void)state;
+  lb_worker *w;
+  lb_worker_options o = {.pause_ms = 1};
+  assert_ok(lb_worker_new(LIMBER_JIT, &o, &w));
+  lb_request r = request_of(spec_of_matmul(), targets[0]);
+  for (int i = 0; i < 4; i++) {
+    lb_blob object;
+    lb_object_info info;
+    lb_status st = lb_worker_compile(w, &r, LONG, &object, &info);
+    assert_ok(st);
+    pid_t pid = lb_worker_pid(w), killer = fork();
+    if (killer == 0) {
+      usleep((useconds_t)(500 << i));
+      kill(pid, SIGKILL);
+      _exit(0);
+    }
+    lb_blob_fini(&object);
+    st = lb_worker_compile(w, &r, LONG, &object, &info);
+    if (lb_failed(st)) assert_error(st, LB_IO, "crashed: Killed");
+    lb_blob_fini(&object);
+    waitpid(killer, NULL, 0);
+  }
+  lb_worker_free(w);
+}
+
+int main(void) {
+  if (!can_run(0)) return 0;  // there are no kernels for this machine
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_map_is_compiled_loaded_and_right),
+      cmocka_unit_test(rows_are_compiled_loaded_and_right),
+      cmocka_unit_test(a_product_is_compiled_loaded_and_right),
+      cmocka_unit_test(every_operation_passes_its_check),
+      cmocka_unit_test(equal_requests_give_equal_objects),
+      cmocka_unit_test(a_limit_of_memory_is_kept_within_its_process),
+      cmocka_unit_test(the_worker_may_be_killed_at_any_time),
+  };
+  return cmocka_run_group_tests_name("program", tests, set_up, tear_down);
+}

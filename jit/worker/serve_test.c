@@ -1,0 +1,169 @@
+// worker/serve_test.c -- every request has an answer, whatever it holds.
+#include "worker/testspecs.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "worker/serve.h"
+#include "worker/target.h"
+
+typedef struct line {
+  int ours, theirs;
+  pthread_t thread;
+  lb_status ended;  // how serving ended
+} line;
+
+static void *serve(void *user) {
+  line *l = user;
+  lb_jit *jit;
+  assert_ok(lb_jit_new(NULL, &jit));
+  l->ended = lb_serve(l->theirs, -1, jit);
+  lb_jit_free(jit);
+  close(l->theirs);
+  return NULL;
+}
+
+static void open_line(line *l) {
+  int pair[2];
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  *l = (line){.ours = pair[0], .theirs = pair[1]};
+  assert_int_equal(pthread_create(&l->thread, NULL, serve, l), 0);
+}
+
+static lb_status close_line(line *l) {
+  shutdown(l->ours, SHUT_WR);
+  pthread_join(l->thread, NULL);
+  close(l->ours);
+  return l->ended;
+}
+
+static void send_bytes(line *l, const void *p, size_t n) {
+  assert_int_equal(send(l->ours, p, n, MSG_NOSIGNAL), n);
+}
+
+static uint8_t buffer[1 << 20];
+
+static lb_answer receive(line *l, uint64_t id) {
+  lb_message_head head;
+  lb_answer a;
+  assert_int_equal(recv(l->ours, buffer, LB_HEAD_BYTES, MSG_WAITALL),
+                   LB_HEAD_BYTES);
+  assert_ok(lb_head_read(buffer, LB_MESSAGE_ANSWER, &head));
+  assert_int_equal(head.id, id);
+  assert_true(head.size <= sizeof buffer);
+  assert_int_equal(recv(l->ours, buffer, head.size, MSG_WAITALL), head.size);
+  assert_ok(lb_answer_read(&head, buffer, &a));
+  return a;
+}
+
+static lb_answer ask(line *l, const lb_request *r, uint64_t id) {
+  uint8_t bytes[LB_REQUEST_BYTES];
+  lb_request_write(r, id, bytes);
+  send_bytes(l, bytes, sizeof bytes);
+  return receive(l, id);
+}
+
+static void assert_says(const lb_answer *a, lb_code code, const char *part) {
+  assert_int_equal(a->code, code);
+  if (!memmem(a->bytes.data, a->bytes.size, part, strlen(part))) {
+    print_error("wanted '%s', got '%.*s'\n", part, (int)a->bytes.size,
+                (const char *)a->bytes.data);
+    fail();
+  }
+}
+
+static void requests_of_every_form_get_objects(void **state) {
+  (void)state;
+  line l;
+  open_line(&l);
+  lb_spec specs[] = {spec_of_map(), spec_of_rows(), spec_of_matmul()};
+  for (uint64_t i = 0; i < 3; i++) {
+    lb_request r = request_of(specs[i], "x86-64-v4+avx512vnni+amx-fp16");
+    lb_answer a = ask(&l, &r, i);
+    if (a.code) print_error("%.*s\n", (int)a.bytes.size, a.bytes.data);
+    assert_int_equal(a.code, LB_CODE_OK);
+    assert_string_equal(a.info.entry, "limber_kernel");
+    assert_string_equal(a.info.target, r.target);
+    assert_true(a.info.compile_us > 0);
+    assert_int_equal(a.info.checks, 0);  // there is no loader
+    assert_memory_equal(a.bytes.data, "\177ELF", 4);
+  }
+  assert_ok(close_line(&l));
+}
+
+static void unsound_requests_get_errors_and_the_line_stays(void **state) {
+  (void)state;
+  line l;
+  lb_request good = request_of(spec_of_map(), "x86-64-v3"), r = good;
+  open_line(&l);
+  r.spec.nodes[2].op = 255;
+  lb_answer a = ask(&l, &r, 1);
+  assert_says(&a, LB_INVALID, "spec: node 2");
+  r = good;
+  r.facts.list[0].kind = 77;
+  a = ask(&l, &r, 2);
+  assert_says(&a, LB_INVALID, "facts");
+  r = request_of(spec_of_map(), "x86-64-v2");
+  a = ask(&l, &r, 3);
+  assert_says(&a, LB_UNSUPPORTED, "x86-64-v2");
+  r = request_of(spec_of_map(), "pdp-11");
+  a = ask(&l, &r, 4);
+  assert_says(&a, LB_UNSUPPORTED, "pdp-11");
+  r = request_of(spec_of_map(), "x86-64-v3+%s");
+  a = ask(&l, &r, 5);
+  assert_says(&a, LB_INVALID, "not a level");
+  a = ask(&l, &good, 6);
+  assert_int_equal(a.code, LB_CODE_OK);
+  assert_ok(close_line(&l));
+}
+
+static void a_broken_body_is_answered_and_the_line_stays(void **state) {
+  (void)state;
+  line l;
+  lb_request r = request_of(spec_of_map(), "x86-64-v3");
+  uint8_t bytes[LB_REQUEST_BYTES];
+  open_line(&l);
+  lb_request_write(&r, 9, bytes);
+  bytes[LB_HEAD_BYTES + 20] ^= 1;
+  send_bytes(&l, bytes, sizeof bytes);
+  lb_answer a = receive(&l, 9);
+  assert_says(&a, LB_INVALID, "checksum");
+  a = ask(&l, &r, 10);
+  assert_int_equal(a.code, LB_CODE_OK);
+  assert_ok(close_line(&l));
+}
+
+static void bytes_that_are_no_message_end_the_line(void **state) {
+  (void)state;
+  line l;
+  open_line(&l);
+  send_bytes(&l, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 35);
+  lb_answer a = receive(&l, 0);
+  assert_says(&a, LB_INVALID, "does not begin as one");
+  assert_error(close_line(&l), LB_INVALID, "does not begin as one");
+}
+
+static void a_line_that_closes_inside_a_request_is_an_error(void **state) {
+  (void)state;
+  line l;
+  lb_request r = request_of(spec_of_map(), "x86-64-v3");
+  uint8_t bytes[LB_REQUEST_BYTES];
+  open_line(&l);
+  lb_request_write(&r, 1, bytes);
+  send_bytes(&l, bytes, 100);
+  assert_error(close_line(&l), LB_IO, "broke in a request");
+  open_line(&l);
+  assert_ok(close_line(&l));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(requests_of_every_form_get_objects),
+      cmocka_unit_test(unsound_requests_get_errors_and_the_line_stays),
+      cmocka_unit_test(a_broken_body_is_answered_and_the_line_stays),
+      cmocka_unit_test(bytes_that_are_no_message_end_the_line),
+      cmocka_unit_test(a_line_that_closes_inside_a_request_is_an_error),
+  };
+  return cmocka_run_group_tests_name("serve", tests, NULL, NULL);
+}
