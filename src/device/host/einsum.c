@@ -2,8 +2,10 @@
 //
 // A *label* is a letter of the equation, or one axis of the ellipsis. Seen by
 // labels, an operand is nothing but strides: 0 for a label it lacks or
-// repeats along, a sum for one it has twice (a diagonal). Two operands become
-// one product of matrices; anything else is summed naively.
+// repeats along, a sum for one it has twice (a diagonal). A label that one
+// operand alone has is summed there; then operands are taken together by twos,
+// each two a product of matrices, since the products of all of them grow with
+// the power of their number. What does not fit that is summed naively.
 #include <ctype.h>
 #include <string.h>
 
@@ -12,7 +14,7 @@
 #include "device/host/window.h"
 
 enum { LETTERS = 128, MAX_LABELS = LETTERS + LB_MAX_RANK };
-enum { MAX_OPERANDS = 16 };
+enum { MAX_OPERANDS = 16, MAX_BETWEEN = 1 << 24 };  // elements of a product
 
 typedef struct operand {
   const char *data;
@@ -196,21 +198,23 @@ static void stack_get(const void *user, int64_t i, lb_gemm *g) {
 
 // [batch, rows, cols] dense to the output's order of labels.
 static void give(lb_host_call *c, const equation *e,
-                 const labels *const parts[3], const lb_tensor *sums) {
+                 const labels *const parts[3], const lb_tensor *sums,
+                 const lb_tensor *out) {
   int64_t stride[MAX_LABELS] = {0}, step = 1;
   for (int p = 2; p >= 0; p--)
     for (int k = parts[p]->n - 1; k >= 0; k--) {
       stride[parts[p]->label[k]] = step;
       step *= e->dims[parts[p]->label[k]];
     }
-  lb_tensor from = c->out[0];
+  lb_tensor from = *out;
   from.dtype = sums->dtype;
   from.data = sums->data;
   for (int d = 0; d < from.rank; d++) from.strides[d] = stride[e->out[d]];
-  lb_convert(c->pool, &from, &c->out[0]);
+  lb_convert(c->pool, &from, out);
 }
 
-static lb_status product(lb_host_call *c, const equation *e, lb_dtype work) {
+static lb_status product(lb_host_call *c, const equation *e, lb_dtype work,
+                         const lb_tensor *out) {
   labels batch = {.size = 1}, rows = batch, cols = batch, sum = batch;
   for (int i = 0; i < e->n_out; i++) {
     int label = e->out[i];
@@ -245,7 +249,7 @@ static lb_status product(lb_host_call *c, const equation *e, lb_dtype work) {
                .pack = lb_gemm_pack_matrix,
                .c_row = cols.size};
   lb_gemm_batch(c->pool, &g, batch.size, stack_get, &s);
-  give(c, e, (const labels *[]){&batch, &rows, &cols}, &sums);
+  give(c, e, (const labels *[]){&batch, &rows, &cols}, &sums, out);
   return LB_OK;
 }
 
@@ -292,10 +296,11 @@ SUMS(f64, lb_f64, double)
 SUMS(i32, lb_u32, uint32_t)
 SUMS(i64, lb_u64, uint64_t)
 
-static lb_status naive(lb_host_call *c, const equation *e, lb_dtype work) {
-  lb_tensor out;
-  LB_TRY(lb_work_out(c, 0, work, &out));
-  sums_job job = {.e = e, .out = out.data, .terms = 1};
+// `out` has the operands' dtype.
+static lb_status naive(lb_host_call *c, const equation *e,
+                       const lb_tensor *out) {
+  lb_dtype work = out->dtype;
+  sums_job job = {.e = e, .out = out->data, .terms = 1};
   for (int i = 0; i < e->n_out; i++) job.out_dims[i] = e->dims[e->out[i]];
   for (int i = 0; i < e->n_sum; i++) {
     job.sum_dims[i] = e->dims[e->sum[i]];
@@ -308,8 +313,77 @@ static lb_status naive(lb_host_call *c, const equation *e, lb_dtype work) {
                                     : sums_i64;
   int64_t grain = job.terms < LB_ITER_GRAIN ? LB_ITER_GRAIN : 1;
   if (job.terms > 0 && grain > 1) grain = 1 + LB_ITER_GRAIN / job.terms;
-  lb_pool_for(c->pool, lb_tensor_count(&out), grain, fn, &job);
-  return lb_work_done(c, 0, &out);
+  lb_pool_for(c->pool, lb_tensor_count(out), grain, fn, &job);
+  return LB_OK;
+}
+
+// -- by twos -----------------------------------------------------------------
+
+static bool held(const equation *e, int begin, int end, int label) {
+  for (int i = begin; i < end; i++)
+    if (e->in[i].has[label]) return true;
+  return false;
+}
+
+// The equation of operands [begin, end) alone: labels that neither the output
+// nor another operand has are summed.
+static void part_of(const equation *e, int begin, int end, equation *out) {
+  out->n_in = end - begin;
+  memcpy(out->in, e->in + begin, (size_t)out->n_in * sizeof *out->in);
+  memcpy(out->dims, e->dims, sizeof out->dims);
+  for (int i = 0; i < e->n_order; i++) {
+    int label = e->order[i];
+    if (!held(e, begin, end, label)) continue;
+    if (in_output(e, label) || held(e, 0, begin, label) ||
+        held(e, end, e->n_in, label))
+      out->out[out->n_out++] = label;
+    else
+      out->sum[out->n_sum++] = label;
+  }
+}
+
+// What operands [begin, end) make becomes one operand, unless it would be too
+// large; a single one without labels to sum stays as it is.
+static lb_status combine(lb_host_call *c, equation *e, int begin, int end,
+                         lb_dtype work) {
+  equation *part = lb_arena_new(c->scratch, equation, 1);
+  if (!part) return lb_oom();
+  part_of(e, begin, end, part);
+  if (part->n_out + part->n_sum > LB_MAX_RANK) return LB_OK;
+  if (part->n_in == 1 && part->n_sum == 0) return LB_OK;
+  lb_tensor made = {.rank = part->n_out};
+  int64_t count = 1;
+  for (int i = 0; i < made.rank; i++) {
+    made.dims[i] = part->dims[part->out[i]];
+    if (__builtin_mul_overflow(count, made.dims[i], &count)) return LB_OK;
+  }
+  if (count > MAX_BETWEEN) return LB_OK;
+  LB_TRY(lb_host_temp(c, work, made.rank, made.dims, &made));
+  LB_TRY(part->n_in == 1 ? naive(c, part, &made)
+                         : product(c, part, work, &made));
+  operand *o = &e->in[begin];
+  *o = (operand){.data = made.data};
+  for (int i = 0; i < made.rank; i++) {
+    o->has[part->out[i]] = true;
+    o->strides[part->out[i]] = made.strides[i];
+  }
+  memmove(o + 1, e->in + end, (size_t)(e->n_in - end) * sizeof *o);
+  e->n_in -= part->n_in - 1;
+  return LB_OK;
+}
+
+static lb_status simplify(lb_host_call *c, equation *e, lb_dtype work) {
+  if (e->n_in == 1) return LB_OK;
+  for (int i = 0; i < e->n_in; i++) LB_TRY(combine(c, e, i, i + 1, work));
+  for (int n = e->n_in + 1; e->n_in > 2 && e->n_in < n;) {
+    n = e->n_in;
+    LB_TRY(combine(c, e, 0, 2, work));
+  }
+  int left = 0;  // labels still to be summed
+  for (int i = 0; i < e->n_sum; i++)
+    if (held(e, 0, e->n_in, e->sum[i])) e->sum[left++] = e->sum[i];
+  e->n_sum = left;
+  return LB_OK;
 }
 
 lb_status lb_host_Einsum(lb_host_call *c) {
@@ -323,5 +397,10 @@ lb_status lb_host_Einsum(lb_host_call *c) {
     LB_TRY(lb_host_dense(c, &c->in[i], work, &in[i]));
   LB_TRY(parse(c, in, e));
   if (lb_tensor_count(&c->out[0]) == 0) return LB_OK;
-  return e->n_in == 2 ? product(c, e, work) : naive(c, e, work);
+  LB_TRY(simplify(c, e, work));
+  if (e->n_in == 2) return product(c, e, work, &c->out[0]);
+  lb_tensor out;
+  LB_TRY(lb_work_out(c, 0, work, &out));
+  LB_TRY(naive(c, e, &out));
+  return lb_work_done(c, 0, &out);
 }

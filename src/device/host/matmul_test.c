@@ -212,11 +212,12 @@ static void parameters_that_do_not_fit_are_refused(void **state) {
 
 // "bij,bjk->bik" and friends by their definition: every label is a counter.
 static void einsum_one(test_case *t) {
-  static const char *const all[] = {"ij,jk->ik", "bij,bkj->bik", "ii->i",
-                                    "ii->",      "ij->ji",       "i,j->ij",
-                                    "ij,kl->jl", "iij,jk->ik",   "ij,jk,ki->i",
-                                    "ij,ij->",   "abc,cb->ba"};
-  const char *eq = all[case_int(t, 0, 10)], *s = eq;
+  static const char *const all[] = {
+      "ij,jk->ik",   "bij,bkj->bik", "ii->i",      "ii->",
+      "ij->ji",      "i,j->ij",      "ij,kl->jl",  "iij,jk->ik",
+      "ij,jk,ki->i", "ij,ij->",      "abc,cb->ba", "a,b,c->",
+      "ij,k->j",     "ab,bc,cd->ad", "aab,c,b->c", "ab,cd,ac,bd->"};
+  const char *eq = all[case_int(t, 0, 15)], *s = eq;
   int64_t size[128], index[128] = {0}, y[LB_MAX_RANK];
   for (int i = 0; i < 128; i++) size[i] = case_int(t, 1, 5);
   lb_dtype dtype = any_sum(t);
@@ -264,7 +265,7 @@ static void einsum_one(test_case *t) {
     CASE_CHECK(t, number_is(&t->out[0], o, sum));
   }
 }
-CASE_TEST(einsum_is_the_sum_over_labels, 120, einsum_one)
+CASE_TEST(einsum_is_the_sum_over_labels, 160, einsum_one)
 
 static void einsum_broadcasts_its_ellipsis(void **state) {
   (void)state;
@@ -283,6 +284,27 @@ static void einsum_broadcasts_its_ellipsis(void **state) {
   case_end(&t);
 }
 
+// All products together are 16^12.
+static void einsum_of_many_is_done_by_twos(void **state) {
+  (void)state;
+  test_case t = {0};
+  const int64_t n = 16;
+  double ones[16];
+  for (int i = 0; i < 16; i++) ones[i] = 1;
+  case_begin(&t, LB_OP_Einsum);
+  case_attr_str(&t, "equation", "a,ab,b,c,d,ef,gh->c");
+  for (int i = 0; i < 7; i++) {
+    bool matrix = i == 1 || i > 4;
+    const int64_t dims[] = {matrix ? 4 : n, 4};
+    case_in(&t, number_list(&t, LB_F32, matrix ? 2 : 1, dims, ones));
+  }
+  t.in[0].dims[0] = t.in[2].dims[0] = 4;
+  t.out[0] = case_dense(&t, LB_F32, 1, &n);
+  assert_int_equal(case_run(&t, lb_host_Einsum), LB_CODE_OK);
+  assert_true(number_is(&t.out[0], (int64_t[]){3}, 16 * 16 * 16 * 16));
+  case_end(&t);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(matmul_of_any_dims_strides_and_dtypes_is_the_sum),
@@ -295,6 +317,7 @@ int main(void) {
       cmocka_unit_test(parameters_that_do_not_fit_are_refused),
       cmocka_unit_test(einsum_is_the_sum_over_labels),
       cmocka_unit_test(einsum_broadcasts_its_ellipsis),
+      cmocka_unit_test(einsum_of_many_is_done_by_twos),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
