@@ -74,10 +74,11 @@ static lb_status allocate(lb_planner *p, const lb_region *r) {
   p->uses = lb_arena_new(a, uint32_t, n);
   p->lands = lb_arena_new(a, uint32_t, n);
   p->needed = lb_arena_new(a, bool, p->prog->graph->n_nodes);
+  p->planned = lb_arena_new(a, bool, p->prog->graph->n_nodes);
   p->claimed = lb_arena_new(a, bool, r->n_results);
   p->delivered = lb_arena_new(a, bool, r->n_results);
   bool ok = p->states && p->alias && p->uses && p->lands && p->needed &&
-            p->claimed && p->delivered;
+            p->planned && p->claimed && p->delivered;
   return ok ? LB_OK : lb_oom();
 }
 
@@ -148,7 +149,7 @@ lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
 
 // A planner that goes on where `from` stopped; several may, so `from` stays as
 // it is.
-static lb_status clone(lb_planner *p, const lb_planner *from) {
+static lb_status resume(lb_planner *p, const lb_planner *from) {
   size_t values = from->prog->graph->n_values;
   size_t nodes = from->prog->graph->n_nodes;
   size_t results = from->region->n_results;
@@ -159,7 +160,8 @@ static lb_status clone(lb_planner *p, const lb_planner *from) {
   p->cap_bufs = from->cap_bufs;
   bool ok = CLONE(p, from, states, values) && CLONE(p, from, alias, values) &&
             CLONE(p, from, uses, values) && CLONE(p, from, lands, values) &&
-            CLONE(p, from, needed, nodes) && CLONE(p, from, claimed, results) &&
+            CLONE(p, from, needed, nodes) && CLONE(p, from, planned, nodes) &&
+            CLONE(p, from, claimed, results) &&
             CLONE(p, from, delivered, results) &&
             CLONE(p, from, bufs, from->cap_bufs);
   if (!ok) return lb_oom();
@@ -186,7 +188,7 @@ static lb_status learn(lb_planner *p, const lb_fact *fact, uint32_t value,
 static lb_status build_next(lb_planner *p, const lb_plan *parent,
                             const lb_tensor *facts) {
   const lb_planner *from = parent->rest;
-  LB_TRY(clone(p, from));
+  LB_TRY(resume(p, from));
   for (uint32_t i = 0; i < parent->n_facts; i++)
     LB_TRY(learn(p, &parent->facts[i], from->fact_values[i], &facts[i]));
   LB_TRY(lb_planner_nodes(p, from->pending, from->n_pending));

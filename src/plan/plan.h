@@ -13,9 +13,11 @@
 //     of the plan: shape arithmetic never becomes a step.
 // (3) If disappears: its condition is known when it is planned, and the nodes
 //     of the taken branch are planned in its place.
-// (4) Values share buffers where one is a view of the other. User inputs and
+// (4) A partition's launch is followed by its cover: its nodes one by one. What
+//     the partition reads stays alive until all of it has run.
+// (5) Values share buffers where one is a view of the other. User inputs and
 //     constants are never written.
-// (5) Building is pure: no threads, no clocks, no state but the result.
+// (6) Building is pure: no threads, no clocks, no state but the result.
 #ifndef LB_PLAN_PLAN_H
 #define LB_PLAN_PLAN_H
 
@@ -40,16 +42,34 @@ typedef struct lb_operand {
 } lb_operand;
 
 typedef enum lb_step_kind {
-  LB_STEP_CALL,  // a kernel
-  LB_STEP_COPY,  // in[0] to out[0], elements unchanged
-  LB_STEP_LOOP,  // Loop and Scan: the body is planned at run time
+  LB_STEP_CALL,    // a kernel
+  LB_STEP_COPY,    // in[0] to out[0], elements unchanged
+  LB_STEP_LOOP,    // Loop and Scan: the body is planned at run time
+  LB_STEP_LAUNCH,  // a partition's kernel if there is one: then the steps that
+                   // cover it, `skip` of them, are passed over
 } lb_step_kind;
+
+// A partition's kernel and all that its call needs but pointers. Operands are
+// the step's: outputs, then inputs.
+typedef struct lb_launch {
+  lb_slot *slot;  // borrowed from the table, which outlives plans
+  lb_sargs cells;
+  uint64_t args[LB_SPEC_MAX_ARGS];
+  int64_t dims[LB_SDIMS];
+  int n_outer;
+  int64_t outer[LB_BIND_LOOPS];
+  struct {
+    int64_t row, col, outer[LB_BIND_LOOPS];  // strides in bytes
+  } operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+} lb_launch;
 
 typedef struct lb_step {
   lb_step_kind kind;
   const lb_node *node;  // borrowed from the graph; NULL for a copy
   lb_operand *in, *out;
   uint32_t n_in, n_out;
+  uint32_t skip;            // LAUNCH: steps of the cover that follow
+  const lb_launch *launch;  // LAUNCH: else NULL
 } lb_step;
 
 // What a finished stage tells about the next one, in this order.

@@ -36,7 +36,7 @@ static bool is_wanted(const lb_planner *p, const lb_value *v) {
   return v && p->uses[lb_planner_root(p, v->id)] > 0;
 }
 
-static void unuse_inputs(lb_planner *p, const lb_node *n) {
+void lb_planner_unuse_inputs(lb_planner *p, const lb_node *n) {
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i]) lb_planner_unuse(p, n->in[i]);
 }
@@ -112,7 +112,7 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
     add_alias(p, n->out[i], r->results[i]);
     lb_planner_unuse(p, r->results[i]);  // the mark that made it needed
   }
-  unuse_inputs(p, n);
+  lb_planner_unuse_inputs(p, n);
   return lb_planner_nodes(p, (const lb_node *const *)r->nodes, r->n_nodes);
 }
 
@@ -315,20 +315,23 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
 
 // -- all ---------------------------------------------------------------------
 
-static lb_status plan_node(lb_planner *p, const lb_node *n) {
-  if (n->op == LB_OP_If) return plan_if(p, n);
+lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred) {
   const lb_pvalue **in = lb_arena_new(&p->scratch, const lb_pvalue *, n->n_in);
   bool ready;
   if (!in) return lb_oom();
   LB_TRY(inputs_of(p, n, in, &ready));
   if (ready) LB_TRY(need_contents(p, n, in, &ready));
+  *deferred = !ready;
   if (!ready) return lb_planner_defer(p, n);
-  if (lb_op_infos[n->op].cls == LB_CLASS_CONTROL) {
-    LB_TRY(plan_loop(p, n, in));
-  } else {
-    LB_TRY(plan_call(p, n, in));
-  }
-  unuse_inputs(p, n);
+  return lb_op_infos[n->op].cls == LB_CLASS_CONTROL ? plan_loop(p, n, in)
+                                                    : plan_call(p, n, in);
+}
+
+static lb_status plan_alone(lb_planner *p, const lb_node *n) {
+  bool deferred;
+  LB_TRY(lb_planner_node(p, n, &deferred));
+  if (!deferred) lb_planner_unuse_inputs(p, n);
+  lb_arena_reset(&p->scratch);
   return LB_OK;
 }
 
@@ -342,17 +345,24 @@ static void drop_unread(lb_planner *p, const lb_node *const *nodes,
     for (uint32_t k = 0; k < x->n_out; k++) wanted |= is_wanted(p, x->out[k]);
     if (wanted || !p->needed[x->id]) continue;
     p->needed[x->id] = false;
-    unuse_inputs(p, x);
+    lb_planner_unuse_inputs(p, x);
   }
 }
 
 lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
                            uint32_t n) {
   drop_unread(p, nodes, n);
+  const lb_partitioning *parts = p->prog->parts;
   for (uint32_t i = 0; i < n; i++) {
-    if (!p->needed[nodes[i]->id]) continue;
-    LB_TRY(plan_node(p, nodes[i]));
-    if (nodes[i]->op != LB_OP_If) lb_arena_reset(&p->scratch);
+    const lb_node *x = nodes[i];
+    if (!p->needed[x->id]) continue;
+    const lb_partition *part = parts ? parts->of_node[x->id] : NULL;
+    if (x->op == LB_OP_If)
+      LB_TRY(plan_if(p, x));
+    else if (!part)
+      LB_TRY(plan_alone(p, x));
+    else if (x == part->nodes[part->n_nodes - 1])
+      LB_TRY(lb_planner_partition(p, part));
   }
   return LB_OK;
 }

@@ -39,6 +39,7 @@ typedef struct lb_planner {
   uint32_t *uses;            // reads still to be planned
   uint32_t *lands;           // 0: nowhere; else result + 1 it may be written to
   bool *needed;              // by node id
+  bool *planned;             // by node id: done as a member of a partition
   bool *claimed;             // by result: some value is written there
   bool *delivered;           // by result: all of it is planned
   const bool *wanted;        // by result
@@ -60,6 +61,16 @@ lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
                            uint32_t n);
 // Copies results that are known but not in place yet, and names their dims.
 lb_status lb_planner_deliver(lb_planner *p);
+
+// Plans one node; what it reads is still counted as read.
+lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred);
+void lb_planner_unuse_inputs(lb_planner *p, const lb_node *n);
+
+// -- launch.c: partitions
+// ------------------------------------------------------
+
+// Plans the members of a partition, whose last node has been reached.
+lb_status lb_planner_partition(lb_planner *p, const lb_partition *part);
 
 // -- values.c: states, buffers, operands -------------------------------------
 

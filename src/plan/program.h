@@ -8,7 +8,9 @@
 #ifndef LB_PLAN_PROGRAM_H
 #define LB_PLAN_PROGRAM_H
 
+#include "cache/slots.h"
 #include "graph/graph.h"
+#include "partition/partition.h"
 
 typedef enum lb_deciding {
   LB_DECIDES_NOTHING,
@@ -20,6 +22,9 @@ typedef struct lb_program {
   const lb_graph *graph;  // borrowed
   uint8_t *deciding;      // owned; by value id: lb_deciding
   size_t limit;           // bytes of one value, views too; 0: none
+  // Both borrowed; NULL: every node runs by its host kernel.
+  const lb_partitioning *parts;
+  lb_slots *slots;
 } lb_program;
 
 lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit);

@@ -102,7 +102,12 @@ lb_status lb_planner_step(lb_planner *p, const lb_node *node, lb_step_kind kind,
   lb_operand *ops = lb_arena_new(p->arena, lb_operand, (size_t)n_in + n_out);
   if (!ops) return lb_oom();
   *out = &plan->steps[plan->n_steps++];
-  **out = (lb_step){kind, node, ops, ops + n_in, n_in, n_out};
+  **out = (lb_step){.kind = kind,
+                    .node = node,
+                    .in = ops,
+                    .out = ops + n_in,
+                    .n_in = n_in,
+                    .n_out = n_out};
   return LB_OK;
 }
 

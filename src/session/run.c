@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/host/host.h"
+#include "session/launch.h"
 
 // -- signatures --------------------------------------------------------------
 
@@ -116,7 +117,7 @@ static lb_status run_call(frame *f, lb_tensor *in, lb_tensor *out) {
   return lb_host_run(&call);
 }
 
-static lb_status run_step(frame *f, const lb_step *step) {
+static lb_status run_step(frame *f, const lb_step *step, lb_kernel_fn *kernel) {
   lb_tensor *args =
       lb_arena_new(&f->c->scratch, lb_tensor, (size_t)step->n_in + step->n_out);
   if (!args) return lb_oom();
@@ -128,7 +129,35 @@ static lb_status run_step(frame *f, const lb_step *step) {
     case LB_STEP_CALL: return run_call(f, in, out);
     case LB_STEP_LOOP: return lb_run_loop(f->s, f->c, step, in);
     case LB_STEP_COPY: lb_tensor_copy(&in[0], &out[0]); return LB_OK;
+    case LB_STEP_LAUNCH:
+      lb_launch_run(step->launch, kernel, f->s->options.pool, out, in);
+      return LB_OK;
   }
+  return LB_OK;
+}
+
+// Makes `o` hold a tensor like t, with memory for it.
+static lb_status hold_output(const lb_session *s, lb_budget *b, lb_output *o,
+                             const lb_tensor *t) {
+  size_t bytes = lb_tensor_bytes(t);
+  bool mine = !o->data || o->owned;
+  if (mine && (!o->data || bytes > o->cap)) {
+    LB_TRY(lb_budget_check(b, bytes - o->cap));
+    void *p = lb_alloc_get(s->options.alloc, bytes);
+    if (!p)
+      return lb_error(LB_OOM, "out of memory: %zu bytes for an output", bytes);
+    lb_alloc_put(s->options.alloc, o->data);
+    b->outputs += bytes - o->cap;
+    *o = (lb_output){.wanted = true, .owned = true, .data = p, .cap = bytes};
+  }
+  char dims[128];
+  if (bytes > o->cap)
+    return lb_error(
+        LB_INVALID, "the output of %s%s needs %zu bytes, the buffer has %zu",
+        lb_dtype_name(t->dtype),
+        lb_dims_print(t->rank, t->dims, dims, sizeof dims), bytes, o->cap);
+  o->tensor = *t;
+  o->tensor.data = o->data;
   return LB_OK;
 }
 
@@ -136,10 +165,17 @@ static lb_status run_stage(frame *f, const lb_plan *plan) {
   LB_TRY(lb_context_arena(f->c, plan->arena_bytes));
   LB_TRY(lb_context_owns(f->c, plan->n_own));
   for (uint32_t i = 0; i < plan->n_binds; i++)
-    LB_TRY(lb_output_hold(f->s, f->c->budget, &f->out[plan->binds[i].result],
-                          &plan->binds[i].tensor));
+    LB_TRY(hold_output(f->s, f->c->budget, &f->out[plan->binds[i].result],
+                       &plan->binds[i].tensor));
   for (uint32_t i = 0; i < plan->n_steps; i++) {
-    lb_status st = run_step(f, &plan->steps[i]);
+    const lb_step *step = &plan->steps[i];
+    lb_kernel_fn *kernel = NULL;
+    if (step->kind == LB_STEP_LAUNCH) {
+      kernel = lb_slot_kernel(step->launch->slot);
+      if (!kernel) continue;  // its cover comes next
+      i += step->skip;
+    }
+    lb_status st = run_step(f, step, kernel);
     lb_arena_reset(&f->c->scratch);
     LB_TRY(st);
   }
@@ -214,28 +250,4 @@ lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
   lb_plan_release(plan);
   lb_arena_reset(&c->keys);
   return st;
-}
-
-lb_status lb_output_hold(const lb_session *s, lb_budget *b, lb_output *o,
-                         const lb_tensor *t) {
-  size_t bytes = lb_tensor_bytes(t);
-  bool mine = !o->data || o->owned;
-  if (mine && (!o->data || bytes > o->cap)) {
-    LB_TRY(lb_budget_check(b, bytes - o->cap));
-    void *p = lb_alloc_get(s->options.alloc, bytes);
-    if (!p)
-      return lb_error(LB_OOM, "out of memory: %zu bytes for an output", bytes);
-    lb_alloc_put(s->options.alloc, o->data);
-    b->outputs += bytes - o->cap;
-    *o = (lb_output){.wanted = true, .owned = true, .data = p, .cap = bytes};
-  }
-  char dims[128];
-  if (bytes > o->cap)
-    return lb_error(
-        LB_INVALID, "the output of %s%s needs %zu bytes, the buffer has %zu",
-        lb_dtype_name(t->dtype),
-        lb_dims_print(t->rank, t->dims, dims, sizeof dims), bytes, o->cap);
-  o->tensor = *t;
-  o->tensor.data = o->data;
-  return LB_OK;
 }

@@ -9,7 +9,8 @@
 #include "session/session.h"
 
 struct lb_session {
-  lb_graph *graph;  // borrowed
+  lb_graph *graph;        // borrowed
+  lb_partitioning parts;  // empty without slots
   lb_program program;
   lb_plans plans;
   lb_session_options options;
@@ -26,9 +27,5 @@ lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
 // Runs a Loop or Scan step; outputs become own buffers of c.
 lb_status lb_run_loop(lb_session *s, lb_context *c, const lb_step *step,
                       const lb_tensor *in);
-
-// Makes `o` hold a tensor like t, with memory for it.
-lb_status lb_output_hold(const lb_session *s, lb_budget *b, lb_output *o,
-                         const lb_tensor *t);
 
 #endif

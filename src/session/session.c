@@ -18,7 +18,12 @@ static lb_status prepare(lb_session *s) {
   LB_TRY(lb_graph_optimize(s->graph, &passes));
   LB_TRY(lb_infer_graph(s->graph));
   LB_TRY(lb_graph_verify(s->graph));
-  return lb_program_init(&s->program, s->graph, s->options.memory_limit);
+  LB_TRY(lb_program_init(&s->program, s->graph, s->options.memory_limit));
+  if (!s->options.slots) return LB_OK;
+  LB_TRY(lb_partitioning_init(&s->parts, s->graph));
+  s->program.parts = &s->parts;
+  s->program.slots = s->options.slots;
+  return LB_OK;
 }
 
 lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
@@ -59,6 +64,7 @@ void lb_session_free(lb_session *s) {
   }
   lb_plans_fini(&s->plans);
   lb_program_fini(&s->program);
+  lb_partitioning_fini(&s->parts);
   lb_lock_fini(&s->lock);
   free(s);
 }

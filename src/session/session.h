@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/tensor.h"
+#include "cache/slots.h"
 #include "graph/graph.h"
 
 typedef struct lb_session lb_session;
@@ -19,8 +20,11 @@ typedef struct lb_session_options {
   const lb_alloc *alloc;  // borrowed; NULL: the C library
   size_t plan_bytes;      // budget of the plan cache; 0: the default, 64 MB
   size_t memory_limit;    // bytes one run may take for values; 0: none
-  int64_t loop_limit;     // turns of one Loop; 0: the default, 10 million
+  int64_t loop_limit;     // turns of a Loop, inner ones too; 0: 10 million
   uint32_t passes_off;    // bit mask of lb_pass; for tests
+  // Where kernels of partitions are published; borrowed, outlives the session.
+  // NULL: every node runs by its host kernel, and no weights are packed.
+  lb_slots *slots;
 } lb_session_options;
 
 // A result and where it goes. With data == NULL the run allocates (and owned is

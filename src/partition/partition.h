@@ -1,0 +1,68 @@
+// partition/partition.h -- nodes that run and compile as one unit.
+//
+// A partition is a chain: one anchor (a product, a row operation) or an
+// elementwise node first, then elementwise nodes, each reading the one before.
+// Only the last node's value is seen outside. What a partition computes is a
+// spec (spec/spec.h); until its kernel exists its nodes run one by one.
+//
+// A partitioning is made once per graph and never changes; any thread may read
+// it.
+#ifndef LB_PARTITION_PARTITION_H
+#define LB_PARTITION_PARTITION_H
+
+#include "base/arena.h"
+#include "graph/graph.h"
+#include "spec/spec.h"
+
+typedef struct lb_partition {
+  uint32_t id;
+  lb_form form;
+  const lb_node **nodes;  // in order; the last one's output 0 is the result
+  uint32_t n_nodes;
+  void *packed;  // MATMUL: the constant b as [N/16][K][16]; else NULL
+} lb_partition;
+
+typedef struct lb_partitioning {
+  lb_arena arena;        // owns all of it, packed weights included
+  lb_partition **parts;  // by id
+  uint32_t n_parts;
+  lb_partition **of_node;  // by node id; NULL: runs alone
+  size_t packed_bytes;
+} lb_partitioning;
+
+lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g);
+void lb_partitioning_fini(lb_partitioning *p);
+
+// -- one partition at concrete shapes
+// ------------------------------------------
+
+#define LB_BIND_LOOPS (LB_MAX_RANK - 2)
+
+// An operand of a kernel: which value, and how to walk it.
+typedef struct lb_bind_operand {
+  const lb_value *value;  // NULL: the packed weights
+  int64_t row, col;       // strides in elements
+  int64_t outer[LB_BIND_LOOPS];
+} lb_bind_operand;
+
+// How a partition is computed at these shapes: loops around a kernel's
+// rows x cols. Operands: outputs, then inputs, in the spec's order.
+typedef struct lb_binding {
+  lb_spec spec;
+  lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+  uint32_t n_operands;
+  int64_t dims[LB_SDIMS];  // rows, cols, k
+  int64_t outer[LB_BIND_LOOPS];
+  int n_outer;
+  uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits
+} lb_binding;
+
+// A tensor as the plan sees it: dims and strides (data is not read).
+typedef lb_status lb_tensor_fn(void *user, const lb_value *v, lb_tensor *out);
+
+// *ok is false where these shapes or strides have no spec; the nodes then run
+// one by one.
+lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
+                            void *user, lb_binding *out, bool *ok);
+
+#endif

@@ -1,0 +1,14 @@
+// session/launch.h -- calling a partition's kernel on the pool. Internal to the
+// room.
+#ifndef LB_SESSION_LAUNCH_H
+#define LB_SESSION_LAUNCH_H
+
+#include "base/pool.h"
+#include "plan/plan.h"
+
+// Runs the kernel over the whole partition. `operands` are the tensors of the
+// step's outputs, then of its inputs.
+void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
+                   const lb_tensor *out, const lb_tensor *in);
+
+#endif
