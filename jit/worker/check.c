@@ -230,27 +230,67 @@ static lb_status compare(const trial *t, int output, exactness e) {
 
 // -- trials ------------------------------------------------------------------
 
-static lb_status try_shape(trial *t, int i, bool *done) {
+// An output and an input that may be one memory: they lie the same way.
+typedef struct pair {
+  int out, in;  // -1: there are none
+} pair;
+
+static pair find_pair(const lb_spec *s) {
+  int first = s->form == LB_FORM_MATMUL ? 2 : 0;
+  for (int o = 0; o < s->n_out; o++)
+    for (int i = first; i < s->n_in; i++)
+      if (s->out[o].dtype == s->in[i].dtype &&
+          s->out[o].layout == s->in[i].layout)
+        return (pair){o, i};
+  return (pair){-1, -1};
+}
+
+// The code works in place; the interpreter writes over a copy, so that gaps
+// are alike.
+static void join(trial *t, pair p) {
+  lb_sargs a = lb_spec_args(t->spec);
+  size_t bytes = lb_operand_bytes(&t->in[p.in]);
+  memcpy(t->out[p.out].data, t->in[p.in].data, bytes);
+  memcpy(t->want[p.out].data, t->in[p.in].data, bytes);
+  t->args[a.in + p.in] = t->args[a.out + p.out];
+}
+
+// False, and no error: too slow to be told.
+static lb_status interpret(trial *t, bool *done) {
+  lb_klaunch launch = {.args = t->kargs,
+                       .n_args = lb_spec_args(t->spec).count,
+                       .groups = {1, 1, 1},
+                       .budget = BUDGET};
+  lb_status st = lb_kinterp_run(t->interp, &launch);
+  *done = !lb_failed(st);
+  if (!lb_failed(st)) return LB_OK;
+  if (lb_status_code(st) != LB_CANCELLED)
+    return lb_status_note(st, "the interpreter");
+  lb_status_drop(st);
+  return LB_OK;
+}
+
+static lb_status try_shape(trial *t, int i, pair together, bool *done) {
   exactness exact[LB_SPEC_MAX_NODES];
   bool wild = i == 0;
   LB_TRY(map_operands(t, i % 2 != 0, wild));
   set_args(t, wild);
-  lb_status st = lb_kinterp_run(
-      t->interp, &(lb_klaunch){.args = t->kargs,
-                               .n_args = lb_spec_args(t->spec).count,
-                               .groups = {1, 1, 1},
-                               .budget = BUDGET});
-  if (lb_status_code(st) == LB_CANCELLED) {  // too slow to be told
-    lb_status_drop(st);
-    return LB_OK;
-  }
-  if (lb_failed(st)) return lb_status_note(st, "the interpreter");
+  if (together.in >= 0) join(t, together);
+  LB_TRY(interpret(t, done));
+  if (!*done) return LB_OK;
   LB_TRY(lb_fault_run(t->code, t->args, RUN_LIMIT_MS));
   find_exactness(t->spec, exact);
   for (int o = 0; o < t->spec->n_out; o++)
     LB_TRY(compare(t, o, exact[t->spec->out[o].node]));
-  *done = true;
   return LB_OK;
+}
+
+// Apart first, then in place where the spec allows that.
+static lb_status try_both_ways(trial *t, int i, bool *done) {
+  pair p = find_pair(t->spec);
+  LB_TRY(try_shape(t, i, (pair){-1, -1}, done));
+  if (!*done || p.in < 0) return LB_OK;
+  return lb_status_note(try_shape(t, i, p, done), "in place");
 }
 
 static void trial_fini(trial *t) {
@@ -270,7 +310,8 @@ lb_status lb_check_code(const lb_spec *spec, const lb_facts *facts,
   lb_status st = lb_kinterp_new(kernel, &t.interp);
   for (int i = 0; i < N_SHAPES && !lb_failed(st); i++) {
     bool done = false;
-    if (choose_dims(&t, i) && shape_operands(&t)) st = try_shape(&t, i, &done);
+    if (choose_dims(&t, i) && shape_operands(&t))
+      st = try_both_ways(&t, i, &done);
     *shapes += done;
   }
   trial_fini(&t);

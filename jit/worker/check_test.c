@@ -72,6 +72,14 @@ static void add_with_an_error_of_one_ulp(const uint64_t *args) {
   if (a.rows && a.cols) a.out[0] = nextafterf(a.out[0], 9.0f);
 }
 
+// Right, unless x and out are one memory.
+static void add_after_clearing(const uint64_t *args) {
+  map_args a = map_of(args);
+  for (int64_t i = 0; i < a.rows; i++)
+    for (int64_t j = 0; j < a.cols; j++) a.out[i * a.out_row + j] = 0;
+  add_columns(&a, a.cols);
+}
+
 static void never_end(const uint64_t *args) {
   (void)args;
   for (volatile int i = 0;; i++) continue;
@@ -100,6 +108,7 @@ static void wrong_code_is_refused(void **state) {
       {add_one_column_too_many, "faults: Segmentation fault"},
       {add_from_before_the_begin, "faults: Segmentation fault"},
       {add_with_an_error_of_one_ulp, "code is wrong"},
+      {add_after_clearing, "in place: the code is wrong"},
       {run_what_is_no_instruction, "faults: Illegal instruction"},
   };
   uint32_t shapes;
