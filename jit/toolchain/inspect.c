@@ -1,0 +1,94 @@
+// toolchain/inspect.c -- ELF symbols, and comments in assembly.
+#include "toolchain/inspect.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+
+// -- objects -----------------------------------------------------------------
+
+// A copy of the n-th record of `size` bytes at `offset`; false: not there.
+static bool record(lb_span o, uint64_t offset, uint64_t n, void *to,
+                   size_t size) {
+  if (offset > o.size || n >= (o.size - offset) / size) return false;
+  memcpy(to, o.data + offset + n * size, size);
+  return true;
+}
+
+static const char *string_at(lb_span o, const Elf64_Shdr *table, uint32_t at) {
+  uint64_t place = table->sh_offset + at;
+  if (place < at || place >= o.size) return "?";
+  if (!memchr(o.data + place, 0, o.size - place)) return "?";
+  return (const char *)o.data + place;
+}
+
+static void list_missing(lb_span o, const Elf64_Shdr *symbols,
+                         const Elf64_Shdr *names, lb_strbuf *out) {
+  uint64_t n = symbols->sh_size / sizeof(Elf64_Sym);
+  for (uint64_t i = 1; i < n; i++) {  // the first is empty
+    Elf64_Sym s;
+    if (!record(o, symbols->sh_offset, i, &s, sizeof s)) return;
+    if (s.st_shndx != SHN_UNDEF) continue;
+    lb_strbuf_printf(out, "%s%s", out->len ? ", " : "",
+                     string_at(o, names, s.st_name));
+  }
+}
+
+lb_status lb_inspect_object(lb_span object) {
+  Elf64_Ehdr head;
+  if (!record(object, 0, 0, &head, sizeof head) ||
+      memcmp(head.e_ident, ELFMAG, SELFMAG) != 0)
+    return lb_error(LB_INTERNAL, "LLVM's object is not an ELF file");
+  lb_strbuf missing = {0};
+  for (unsigned i = 0; i < head.e_shnum; i++) {
+    Elf64_Shdr s, names;
+    if (!record(object, head.e_shoff, i, &s, sizeof s)) break;
+    if (s.sh_type != SHT_SYMTAB) continue;
+    if (record(object, head.e_shoff, s.sh_link, &names, sizeof names))
+      list_missing(object, &s, &names, &missing);
+  }
+  lb_status st = lb_strbuf_status(&missing);
+  if (!lb_failed(st) && missing.len)
+    st = lb_error(LB_INTERNAL, "the kernel calls what no loader has: %s",
+                  lb_strbuf_str(&missing));
+  lb_strbuf_fini(&missing);
+  return st;
+}
+
+// -- assembly ----------------------------------------------------------------
+
+static bool holds(const char *line, size_t n, const char *word) {
+  return memmem(line, n, word, strlen(word)) != NULL;
+}
+
+// "# 64-byte Spill", "# 32-byte Folded Spill"; 8 bytes and less are scalars.
+static bool is_vector_spill(const char *line, size_t n) {
+  if (!holds(line, n, " Spill")) return false;
+  return holds(line, n, " 64-byte ") || holds(line, n, " 32-byte ") ||
+         holds(line, n, " 16-byte ");
+}
+
+// A block begins with its label, or with a comment that stands for one; the
+// comments behind say which loops it is in.
+static bool begins_block(const char *line, size_t n) {
+  return (n > 4 && memcmp(line, ".LBB", 4) == 0) || holds(line, n, "# %bb.");
+}
+
+void lb_inspect_spills(lb_span assembly, uint32_t *all, uint32_t *in_loops) {
+  const char *p = (const char *)assembly.data, *end = p + assembly.size;
+  bool loop = false;
+  *all = *in_loops = 0;
+  while (p < end) {
+    const char *stop = memchr(p, '\n', (size_t)(end - p));
+    size_t n = (size_t)((stop ? stop : end) - p);
+    if (begins_block(p, n)) loop = false;
+    if (holds(p, n, "Loop Header: ") || holds(p, n, "in Loop: ")) loop = true;
+    if (is_vector_spill(p, n)) {
+      ++*all;
+      *in_loops += loop;
+    }
+    p += n + 1;
+  }
+}

@@ -1,0 +1,62 @@
+// toolchain/random_test.c -- random programs as machine code, against the
+// interpreter: control flow, registers, masks and memory together.
+#include "kir/random.h"
+
+#include <math.h>
+
+#include "toolchain/machine.h"
+
+enum { PROGRAMS = 60 };
+
+// Bits of a NaN are not defined.
+static bool same_array(lb_dtype t, const char *a, const char *b) {
+  size_t size = lb_dtype_size(t);
+  for (size_t i = 0; i < ELEMENTS; i++) {
+    uint64_t x = 0, y = 0;
+    memcpy(&x, a + i * size, size);
+    memcpy(&y, b + i * size, size);
+    if (x == y) continue;
+    if (!lb_dtype_is_float(t) || !isnan(lb_knum_float(t, x)) ||
+        !isnan(lb_knum_float(t, y)))
+      return false;
+  }
+  return true;
+}
+
+static void check(machine *m, uint64_t seed) {
+  lb_kernel k;
+  lb_karg args[N_ARGS];
+  draw_kernel(seed, true, &k);
+  char *want = draw_memory(args);
+  assert_ok(run_kernel(&k, args, N_ARGS, 1));
+  if (seed % 2) assert_ok(lb_kernel_simplify(&k));
+  char *got = draw_memory(args);
+  machine_call(machine_load(m, &k), args, N_ARGS);
+  for (size_t a = 0; a < ARRAYS; a++) {
+    if (same_array(arrays[a], got + a * ARRAY_BYTES, want + a * ARRAY_BYTES))
+      continue;
+    print_error("seed %llu, level %u, features %x: array of %s\n",
+                (unsigned long long)seed, m->target.level, m->target.features,
+                lb_dtype_name(arrays[a]));
+    fail();
+  }
+  free(want), free(got);
+  lb_kernel_fini(&k);
+}
+
+static void check_programs(machine *m) {
+  static uint64_t seed;
+  for (int i = 0; i < PROGRAMS; i++) check(m, seed++);
+}
+
+static void random_programs_do_the_same_as_interpreted(void **state) {
+  (void)state;
+  each_machine(check_programs);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(random_programs_do_the_same_as_interpreted),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
