@@ -244,6 +244,10 @@ static void window_mistakes_are_named(void **state) {
       "y = Conv(x,w) {strides=[0]}\nout y\n",
       "Conv 'Conv_0': strides[0] is 0; it must be at least 1");
   fails(
+      "in x float32[1,3,8]\nin w float32[8,3,3]\n"
+      "y = Conv(x,w) {strides=[2147483648]}\nout y\n",
+      "Conv 'Conv_0': strides[0] is 2147483648; it must be less than 2^31");
+  fails(
       "in x float32[1,3,8]\nin w float32[8,3,3]\nin b float32[7]\n"
       "y = Conv(x,w,b)\nout y\n",
       "Conv 'Conv_0': bias is [7]; it must be [8]");

@@ -27,9 +27,12 @@ static lb_status small_list(const lb_infer *c, const char *name, int n,
   LB_TRY(lb_rule_list(c, name, n, &list));
   for (int i = 0; i < n; i++) {
     out[i] = list ? list[i] : dflt;
-    if (out[i] < lo || out[i] > INT32_MAX)
+    if (out[i] < lo)
       return lb_infer_error(c, "%s[%d] is %lld; it must be at least %lld", name,
                             i, (long long)out[i], (long long)lo);
+    if (out[i] > INT32_MAX)
+      return lb_infer_error(c, "%s[%d] is %lld; it must be less than 2^31",
+                            name, i, (long long)out[i]);
   }
   return LB_OK;
 }
