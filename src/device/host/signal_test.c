@@ -81,6 +81,23 @@ static void stft_windows_each_frame(void **state) {
   case_end(&t);
 }
 
+static void windows_of_integers_reach_one(void **state) {
+  (void)state;
+  lb_op ops[] = {LB_OP_BlackmanWindow, LB_OP_HammingWindow, LB_OP_HannWindow};
+  lb_host_fn *fns[] = {lb_host_BlackmanWindow, lb_host_HammingWindow,
+                       lb_host_HannWindow};
+  for (int i = 0; i < 3; i++) {
+    test_case t = {0};
+    const int64_t n = 20, middle = 10;
+    case_begin(&t, ops[i]);
+    case_in(&t, case_ints(&t, &n, 1));
+    t.out[0] = case_dense(&t, LB_I32, 1, &n);
+    assert_int_equal(case_run(&t, fns[i]), LB_CODE_OK);
+    assert_true(number_is(&t.out[0], &middle, 1));
+    case_end(&t);
+  }
+}
+
 static void hostile_lengths_are_refused(void **state) {
   (void)state;
   static const int64_t lengths[] = {0, -4, INT64_MAX, INT64_MIN};
@@ -101,6 +118,7 @@ int main(void) {
       cmocka_unit_test(dft_of_any_length_is_the_sum),
       cmocka_unit_test(one_sided_inverse_gives_the_signal_back),
       cmocka_unit_test(stft_windows_each_frame),
+      cmocka_unit_test(windows_of_integers_reach_one),
       cmocka_unit_test(hostile_lengths_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
