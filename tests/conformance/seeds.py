@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper, parser
+from onnx import external_data_helper, numpy_helper, parser
 from run import load_cases
 
 LIMIT = 16 << 10
@@ -171,7 +171,21 @@ def variants(case):
             yield f"-only{i}", with_one_output(model, i)
 
 
+def external_data():
+    model = parser.parse_model(HEAD % "" + """
+agraph (float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}> {
+  y = Add(x, w)
+}""")
+    (tensor,) = model.graph.initializer
+    tensor.ClearField("float_data")
+    tensor.raw_data = b"bytes, or there is nothing to set apart"
+    external_data_helper.set_external_data(tensor, "mutate.c", 16, 16)
+    tensor.ClearField("raw_data")
+    return model
+
+
 def all_models():
+    yield "external", external_data()
     for name, text in TEXTS.items():
         yield name, parser.parse_model(text)
     for name, case in load_cases("").items():

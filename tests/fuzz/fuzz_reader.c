@@ -1,5 +1,6 @@
 // tests/fuzz/fuzz_reader.c -- any bytes into the reader: an error or a graph
-// that the verifier accepts, nothing else.
+// that the verifier accepts and that can be printed, nothing else. External
+// data may lie in this folder (the fuzzers start at the root of the sources).
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +11,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   lb_model m;
-  lb_status st =
-      lb_onnx_parse((lb_span){data, size}, NULL, &(lb_onnx_options){0}, &m);
+  lb_status st = lb_onnx_parse((lb_span){data, size}, "tests/fuzz",
+                               &(lb_onnx_options){0}, &m);
   if (!lb_failed(st)) {
     st = lb_graph_verify(m.graph);
     if (lb_failed(st)) {
       fprintf(stderr, "verifier: %s\n", lb_status_message(st));
       abort();
     }
+    lb_strbuf text = {0};
+    lb_graph_dump(m.graph, &text);
+    lb_strbuf_fini(&text);
   }
   lb_status_drop(st);
   lb_model_fini(&m);
