@@ -249,6 +249,10 @@ static inline int draw_alias(problem *p) {
 static inline void draw_facts(problem *p) {
   static const uint16_t tiles[] = {16, 32, 48, 64};
   static const uint16_t units[] = {4, 8, 16, 32, 64, 128};
+  if (draw(3) == 0) {
+    p->facts = lb_facts_of(&p->spec, 4u << draw(3), p->dims);
+    return;
+  }
   for (lb_sdim d = 0; d < LB_SDIMS; d++) {
     if (draw(6) == 0)
       lb_facts_add(&p->facts, LB_ASSUME_EQUAL, d, (uint16_t)p->dims[d]);

@@ -194,6 +194,12 @@ bool lb_facts_hold(const lb_facts *f, const int64_t dims[LB_SDIMS]);
 int lb_facts_get(const lb_facts *f, lb_sfact_kind kind, lb_sdim dim, int dflt);
 // True if the dim is sure to be a multiple of n.
 bool lb_facts_divides(const lb_facts *f, lb_sdim dim, int n);
+// The facts to ask for at these sizes, on a machine with vectors of `lanes`
+// float32. They hold, they are reusable, and there are at most
+// LB_MAX_FACTS_OF for one spec, whatever sizes come.
+lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
+                     const int64_t dims[LB_SDIMS]);
+#define LB_MAX_FACTS_OF 16
 void lb_facts_print(const lb_facts *f, lb_strbuf *out);  // "cols%64 rows:6"
 
 // -- arguments: a kernel is void f(const uint64_t *args), a cell each of

@@ -283,6 +283,53 @@ static void facts_are_sorted_and_checked(void **state) {
   assert_error(lb_facts_verify(&f), LB_INVALID, "entry 0");
 }
 
+static lb_spec product(void) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0),
+                 LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+static void facts_of_all_sizes_are_few(void **state) {
+  (void)state;
+  const lb_spec specs[] = {product(), softmax()};
+  for (int i = 0; i < 2; i++)
+    for (uint32_t lanes = 4; lanes <= 16; lanes *= 2) {
+      lb_facts seen[LB_MAX_FACTS_OF + 1];
+      int n = 0;
+      for (int64_t at = 0; at < 200 * 200; at++) {
+        int64_t dims[] = {at % 200, at / 200 * (at % 2 ? 16 : 1), at % 7};
+        lb_facts f = lb_facts_of(&specs[i], lanes, dims);
+        assert_true(lb_facts_hold(&f, dims) && lb_facts_reusable(&f));
+        int j = 0;
+        while (j < n && memcmp(&seen[j], &f, sizeof f) != 0) j++;
+        if (j == n) seen[n++] = f;
+        assert_true(n <= LB_MAX_FACTS_OF);
+      }
+    }
+}
+
+// Rows that are computed and thrown away are less than one in five, but for
+// the smallest products.
+static void tiles_fit_the_rows(void **state) {
+  (void)state;
+  lb_spec s = product();
+  for (uint32_t lanes = 4; lanes <= 16; lanes *= 2)
+    for (int64_t m = 1; m < 300; m++) {
+      lb_facts f = lb_facts_of(&s, lanes, (int64_t[]){m, 384, 384});
+      int64_t rows = lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 0);
+      assert_true(rows >= 1);
+      int64_t n = (m + rows - 1) / rows, full = m - n * (rows - 1);
+      int64_t done = full < 0 ? n * (rows - 1) : m;
+      assert_true((done - m) * 5 < m);
+    }
+}
+
 static void keys_tell_all_parts_apart(void **state) {
   (void)state;
   lb_spec s = softmax();
@@ -308,6 +355,8 @@ int main(void) {
       cmocka_unit_test(a_spec_prints_as_one_line),
       cmocka_unit_test(arguments_follow_each_other),
       cmocka_unit_test(facts_are_sorted_and_checked),
+      cmocka_unit_test(facts_of_all_sizes_are_few),
+      cmocka_unit_test(tiles_fit_the_rows),
       cmocka_unit_test(keys_tell_all_parts_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,63 @@
+// spec/choose.c -- from sizes to facts.
+//
+// What gains is the shape of a product's tile and code without remainders; that
+// sizes are constants gains nothing. So rows are mapped to a few tiles, and
+// columns to whether they divide.
+#include "spec/spec.h"
+
+// A tile of `rows` has a second one of a row less beside it, so the table need
+// not name every number. Tiles fill the registers: 32 of 16 lanes, else 16.
+typedef struct tiling {
+  uint32_t lanes;
+  uint16_t most;  // rows, when there are many
+  struct {
+    uint16_t rows, cols;
+  } few[5];  // the first whose rows suffice; {0}: none, take blocks of `most`
+} tiling;
+
+static const tiling tilings[] = {
+    {16, 6, {{1, 128}, {2, 64}, {4, 64}, {6, 64}, {0, 64}}},
+    {8, 6, {{1, 64}, {2, 32}, {4, 16}, {6, 16}, {0, 16}}},
+    {4, 2, {{1, 32}, {2, 16}, {0, 16}}},
+};
+
+static const tiling *tiling_of(uint32_t lanes) {
+  const tiling *t = tilings;
+  while (t->lanes > lanes && t->lanes > 4) t++;
+  return t;
+}
+
+// Lanes of what is summed: float64 fills a register with half as many.
+static uint32_t sum_lanes(const lb_spec *s, uint32_t lanes) {
+  for (int i = 0; i < s->n_nodes; i++)
+    if (s->nodes[i].op == LB_S_ACC && lb_dtype_size(s->nodes[i].dtype) > 4)
+      return lanes / 2;
+  return lanes;
+}
+
+// As few blocks as there can be, evenly high.
+static uint16_t even_rows(int64_t rows, int64_t most) {
+  int64_t blocks = rows / most + (rows % most != 0);
+  return (uint16_t)(rows / blocks + (rows % blocks != 0));
+}
+
+static void choose_tile(const tiling *t, const int64_t *dims, lb_facts *out) {
+  int i = 0;
+  while (t->few[i].rows && t->few[i].rows < dims[LB_DIM_ROWS]) i++;
+  uint16_t rows = t->few[i].rows, cols = t->few[i].cols;
+  if (!rows) rows = even_rows(dims[LB_DIM_ROWS], t->most);
+  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
+  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_COLS, cols);
+  if (dims[LB_DIM_COLS] % cols == 0)
+    lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, cols);
+}
+
+lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
+                     const int64_t dims[LB_SDIMS]) {
+  lb_facts f = {0};
+  if (s->form == LB_FORM_MATMUL)
+    choose_tile(tiling_of(sum_lanes(s, lanes)), dims, &f);
+  else if (dims[LB_DIM_COLS] % LB_SPEC_LANES == 0)
+    lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, LB_SPEC_LANES);
+  return f;
+}
