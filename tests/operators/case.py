@@ -1,0 +1,155 @@
+"""A case: one node, or a graph, with its inputs; as a model, and its result."""
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnxruntime
+from onnx import AttributeProto, helper, numpy_helper
+
+import limber
+
+onnxruntime.set_default_logger_severity(4)
+
+IR_VERSION = 10
+
+
+class Const(np.ndarray):
+    """An array that has to be an initializer."""
+
+
+def const(array):
+    return None if array is None else np.asarray(array).view(Const)
+
+
+@dataclass
+class Case:
+    """inputs: arrays, None where left out."""
+
+    op: str
+    opset: int
+    inputs: list
+    attrs: dict = field(default_factory=dict)
+    n_out: int = 1
+    skipped: tuple = ()  # outputs that are not asked for
+    constants: tuple = ()
+    shapes: dict = field(default_factory=dict)
+
+    def feeds(self):
+        return {f"x{i}": np.asarray(x) for i, x in enumerate(self.inputs)
+                if x is not None and i not in self.constants}
+
+    def model(self):
+        names = [f"x{i}" if x is not None else ""
+                 for i, x in enumerate(self.inputs)]
+        while names and not names[-1]:
+            names.pop()
+        outputs = ["" if i in self.skipped else f"y{i}"
+                   for i in range(self.n_out)]
+        node = helper.make_node(self.op, names, outputs, "node")
+        node.attribute.extend(attribute(k, v) for k, v in self.attrs.items())
+        graph = helper.make_graph(
+            [node], "case",
+            [self.declare(i, x) for i, x in enumerate(self.inputs)
+             if x is not None and i not in self.constants],
+            [helper.make_empty_tensor_value_info(y) for y in outputs if y],
+            [numpy_helper.from_array(np.asarray(self.inputs[i]), f"x{i}")
+             for i in self.constants])
+        return seal(graph, self.opset)
+
+    def declare(self, i, x):
+        return helper.make_tensor_value_info(
+            f"x{i}", helper.np_dtype_to_tensor_dtype(x.dtype), self.shapes[i])
+
+    def __str__(self):
+        inputs = ", ".join(
+            "-" if x is None else
+            f"{x.dtype}{list(x.shape)}{'c' if i in self.constants else ''}"
+            for i, x in enumerate(self.inputs))
+        attrs = "".join(f" {k}={v!r}" for k, v in self.attrs.items())
+        return f"{self.op}-{self.opset}({inputs}){attrs}"
+
+
+def attribute(name, value):
+    if value == []:
+        return helper.make_attribute(name, value,
+                                     attr_type=AttributeProto.INTS)
+    return helper.make_attribute(name, value)
+
+
+def seal(graph, opset):
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=IR_VERSION).SerializeToString()
+
+
+def single(draw, inputs, n_out=1, skipped=(), **attrs):
+    """A case of the drawn operator: which inputs are constants, and what the
+    model says of the others' shapes, is drawn here."""
+    attrs = {k: v for k, v in attrs.items() if v is not None}
+    present = [i for i, x in enumerate(inputs) if x is not None]
+    p = draw.pick([0.0, 0.0, 0.3, 1.0])
+    constants = tuple(i for i in present
+                      if isinstance(inputs[i], Const) or draw.chance(p))
+    shapes = {i: declared(draw, i, inputs[i].shape) for i in present}
+    return Case(draw.op, draw.version, list(inputs), attrs, n_out,
+                tuple(skipped), constants, shapes)
+
+
+def declared(draw, i, shape):
+    """None, symbols, or sizes: what the model says of an input's shape."""
+    style = draw.int(0, 9)
+    if i and len(shape) == 1 and draw.chance(0.7):
+        return shape  # a list of sizes or axes: of how many, models say
+    if style == 0:
+        return None
+    fixed = 0.5 if style < 3 else 0.0
+    return [size if draw.chance(fixed) else f"d{i}_{k}"
+            for k, size in enumerate(shape)]
+
+
+# -- running ------------------------------------------------------------------
+
+# ONNX Runtime has no kernel, or one that takes less than the schema allows.
+NO_KERNEL = re.compile(
+    r"NOT_IMPLEMENTED|not implemented|Type Error|does not support|"
+    r"not supported|unsupported|layout_ == 0 was false", re.I)
+
+
+class Failure:
+    """What an engine raised instead of a result."""
+
+    def __init__(self, error):
+        self.text = str(error) or type(error).__name__
+        self.unsupported = bool(NO_KERNEL.search(self.text))
+
+    def __str__(self):
+        return "fails: " + " ".join(self.text.split())[:300]
+
+
+def run_ours(model, feeds, optimize=True):
+    try:
+        return limber.load(model, optimize=optimize, loop_limit=1000,
+                           memory_limit=1 << 28).run(None, feeds)
+    except limber.Error as error:
+        return Failure(error)
+
+
+def reference_options():
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.graph_optimization_level = level
+    return options
+
+
+def run_theirs(model, feeds):
+    try:
+        session = onnxruntime.InferenceSession(model, reference_options(),
+                                               ["CPUExecutionProvider"])
+        run = onnxruntime.RunOptions()
+        run.log_severity_level = 4
+        return session.run(None, feeds, run)
+    except Exception as error:  # its errors have no common base
+        return Failure(error)

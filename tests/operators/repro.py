@@ -1,0 +1,23 @@
+"""tests/operators/repro.py OP SEED [COUNT] -- runs one case, or COUNT cases from
+SEED on, and prints them: what test_operators.py runs. `graph` as OP runs the
+random graphs."""
+
+import sys
+
+import suite
+
+
+def main():
+    op, seed = sys.argv[1], int(sys.argv[2])
+    count = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    bad = 0
+    for n in range(seed, seed + count):
+        case, text = suite.check(op, n)
+        bad += text is not None
+        if text or count == 1:
+            print(f"{op} {n}: {case}\n  {text or 'agree'}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

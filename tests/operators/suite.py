@@ -1,0 +1,22 @@
+"""All generators together, and the random graphs."""
+
+import warnings
+
+import gen_contraction  # noqa: F401
+import gen_elementwise  # noqa: F401
+import gen_movement  # noqa: F401
+import gen_reduction  # noqa: F401
+import gen_window  # noqa: F401
+import registry
+from graph_check import check_graph
+from registry import GENERATORS  # noqa: F401
+
+NO_KERNEL = "ONNX Runtime has no kernel for any draw"
+
+warnings.simplefilter("ignore", RuntimeWarning)  # values overflow on purpose
+
+
+def check(op, seed):
+    """(case, how the engines disagree about it); (None, None) where ONNX
+    Runtime has nothing to compare with."""
+    return check_graph(seed) if op == "graph" else registry.check(op, seed)
