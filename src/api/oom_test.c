@@ -1,0 +1,194 @@
+// api/oom_test.c -- every allocation of a load and of a run fails once: each
+// time the answer is LIMBER_OOM or the right result, and nothing is lost (the
+// leaks are AddressSanitizer's to find). The linker puts these functions in
+// place of the C library's (CMakeLists.txt).
+#include <limber/limber.h>
+
+#include "onnx/model_test.h"
+
+// -- allocations that fail ----------------------------------------------------
+
+static long countdown = -1;  // of allocations that go well; -1: all do
+
+static bool fails(void) { return countdown >= 0 && countdown-- == 0; }
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+int __real_posix_memalign(void **out, size_t align, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+int __wrap_posix_memalign(void **out, size_t align, size_t n);
+
+void *__wrap_malloc(size_t n) { return fails() ? NULL : __real_malloc(n); }
+
+void *__wrap_calloc(size_t n, size_t size) {
+  return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n) {
+  return fails() ? NULL : __real_realloc(p, n);
+}
+
+int __wrap_posix_memalign(void **out, size_t align, size_t n) {
+  return fails() ? 12 : __real_posix_memalign(out, align, n);
+}
+
+// -- a model with something of everything -------------------------------------
+
+static void add_shapes(pb *g) {
+  static const int64_t zero[] = {0}, two[] = {2, 2};
+  pb_msg(g, 1, pb_node("MatMul", "mm", "x,w", "product"));
+  pb_msg(g, 1, pb_node("Relu", "relu", "product", "r"));
+  pb_msg(g, 1, pb_node("Shape", "shape", "x", "dims"));
+  pb_msg(g, 1, pb_node("Gather", "first", "dims,zero", "n"));
+  pb cat = pb_node("Concat", "cat", "n,two", "target");
+  pb_attr_int(&cat, "axis", 0);
+  pb_msg(g, 1, cat);
+  pb_msg(g, 1, pb_node("Reshape", "re", "r,target", "cube"));
+  pb_msg(g, 1, pb_node("Transpose", "tr", "cube", "turned"));
+  pb_msg(g, 1, pb_node("NonZero", "nz", "r", "places"));
+  pb_msg(g, 5, pb_int64s("zero", 1, zero));
+  pb_msg(g, 5, pb_int64s("two", 2, two));
+}
+
+static void add_bodies(pb *g) {
+  static const float none[] = {0};
+  pb loop = pb_node("Loop", "loop", "turns,-,x", "last,all");
+  pb_attr_graph(
+      &loop, "body",
+      pb_graph("i,c,v", pb_node("Add", "double", "v,v", "vv"), "c,vv,vv"));
+  pb_msg(g, 1, loop);
+  pb_msg(g, 1, pb_node("ReduceMax", "most", "x", "max"));
+  pb_msg(g, 1, pb_node("Greater", "gt", "max,none", "several"));
+  pb_msg(g, 1, pb_node("Squeeze", "one", "several", "positive"));
+  pb branch = pb_node("If", "if", "positive", "z");
+  pb_attr_graph(&branch, "then_branch",
+                pb_graph("", pb_node("Neg", "neg", "x", "t"), "t"));
+  pb_attr_graph(&branch, "else_branch",
+                pb_graph("", pb_node("Abs", "abs", "x", "e"), "e"));
+  pb_msg(g, 1, branch);
+  pb_msg(g, 5, pb_floats("none", 1, none));
+}
+
+static pb new_model(void) {
+  static const float w[16] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
+  static const int64_t square[] = {4, 4};
+  static const char *const outputs[] = {"turned", "places", "last", "all", "z"};
+  pb g = {0}, weight = pb_tensor("w", T_FLOAT, 2, square);
+  pb_raw(&weight, 9, w, sizeof w);
+  pb_msg(&g, 5, weight);
+  add_shapes(&g);
+  add_bodies(&g);
+  pb_msg(&g, 11, pb_value("x", T_FLOAT, "n,4"));
+  pb_msg(&g, 11, pb_value("turns", T_INT64, ""));
+  for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+    pb_msg(&g, 12, pb_value(outputs[i], i == 1 ? T_INT64 : T_FLOAT, NULL));
+  return pb_model(g, 17);
+}
+
+// -- the test
+// -------------------------------------------------------------------
+
+enum { OUTPUTS = 5 };
+
+static limber_status run(limber_session *s) {
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  int64_t turns = 3;
+  limber_tensor in[] = {
+      {.dtype = LIMBER_F32, .rank = 2, .dims = {2, 4}, .data = x},
+      {.dtype = LIMBER_I64, .data = &turns}};
+  limber_tensor out[OUTPUTS] = {{0}};
+  limber_status st = limber_session_run(s, in, 2, out, OUTPUTS);
+  if (!st) {
+    assert_int_equal(out[1].dims[1], 8);
+    assert_true(((float *)out[2].data)[7] == 64);
+    assert_int_equal(out[3].dims[0], 3);
+    assert_true(((float *)out[4].data)[7] == -8);
+  }
+  for (int i = 0; i < OUTPUTS; i++) {
+    if (st) assert_null(out[i].data);
+    limber_tensor_free(&out[i]);
+  }
+  return st;
+}
+
+static limber_status open_model(limber_runtime *r, const pb *m,
+                                limber_session **out) {
+  return limber_session_open_memory(r, m->b.data, m->b.len, NULL, out);
+}
+
+typedef struct fixture {
+  limber_runtime *runtime;
+  pb model;
+} fixture;
+
+static int set_up(void **state) {
+  fixture *f = calloc(1, sizeof *f);
+  *state = f;
+  f->model = new_model();
+  limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
+  o.threads = 1;  // the countdown is not for two
+  o.log_level = LIMBER_LOG_ERROR;
+  return limber_runtime_create(&o, &f->runtime) != LIMBER_OK;
+}
+
+static int tear_down(void **state) {
+  fixture *f = *state;
+  limber_runtime_destroy(f->runtime);
+  lb_strbuf_fini(&f->model.b);
+  free(f);
+  return 0;
+}
+
+static void a_load_survives_every_failed_allocation(void **state) {
+  fixture *f = *state;
+  limber_status st = LIMBER_OOM;
+  long tries = 0;
+  for (; st == LIMBER_OOM && tries < 100000; tries++) {
+    limber_session *s;
+    countdown = tries;
+    st = open_model(f->runtime, &f->model, &s);
+    bool reached = countdown < 0;
+    countdown = -1;
+    if (st) {
+      assert_null(s);
+      continue;
+    }
+    assert_int_equal(run(s), LIMBER_OK);
+    limber_session_close(s);
+    if (reached) st = LIMBER_OOM;  // it did without
+  }
+  assert_int_equal(st, LIMBER_OK);
+  assert_true(tries > 20);
+}
+
+static void a_run_survives_every_failed_allocation(void **state) {
+  fixture *f = *state;
+  limber_status st = LIMBER_OOM;
+  long tries = 0;
+  for (; st == LIMBER_OOM && tries < 100000; tries++) {
+    limber_session *s;
+    assert_int_equal(open_model(f->runtime, &f->model, &s), LIMBER_OK);
+    countdown = tries;
+    st = run(s);
+    bool reached = countdown < 0;
+    countdown = -1;
+    assert_int_equal(run(s), LIMBER_OK);  // the session is as it was
+    limber_session_close(s);
+    if (!st && reached) st = LIMBER_OOM;
+  }
+  assert_int_equal(st, LIMBER_OK);
+  assert_true(tries > 20);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(a_load_survives_every_failed_allocation),
+      TEST(a_run_survives_every_failed_allocation),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
