@@ -27,6 +27,8 @@ void lb_context_trim(lb_context *c) {
     c->arena = NULL;
     c->arena_cap = 0;
     c->budget->kept = 0;
+    lb_arena_fini(&c->scratch);  // empty, and ready for more
+    lb_arena_fini(&c->keys);
   }
 }
 
@@ -34,8 +36,6 @@ void lb_context_free(lb_context *c) {
   if (c) lb_context_trim(c);
   while (c) {
     lb_context *inner = c->inner;
-    lb_arena_fini(&c->scratch);
-    lb_arena_fini(&c->keys);
     free(c);
     c = inner;
   }
