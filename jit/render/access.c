@@ -6,8 +6,6 @@
 
 #include "render/lanes.h"
 
-const char lb_access_metadata[] = "!0 = !{}\n!1 = !{i32 1}\n";
-
 static bool given(lb_lv v) { return v.kind != LB_L_POISON; }
 
 static lb_lt memory_type(const lb_access *a) {
@@ -66,7 +64,7 @@ static lb_lv plain_load(lb_em *e, const lb_access *a) {
   lb_strbuf_puts(&e->out, ", ");
   lb_em_typed(&e->out, a->pointer);
   lb_strbuf_printf(&e->out, ", align %u%s\n", a->align,
-                   a->fixed ? ", !invariant.load !0" : "");
+                   a->fixed ? ", !invariant.load " LB_EM_FIXED : "");
   return v;
 }
 
@@ -86,7 +84,7 @@ static void plain_store(lb_em *e, const lb_access *a, lb_lv v) {
   lb_strbuf_puts(&e->out, ", ");
   lb_em_typed(&e->out, a->pointer);
   lb_strbuf_printf(&e->out, ", align %u%s\n", a->align,
-                   a->stream ? ", !nontemporal !1" : "");
+                   a->stream ? ", !nontemporal " LB_EM_STREAM : "");
 }
 
 void lb_access_store(lb_em *e, const lb_access *a, lb_lv value) {

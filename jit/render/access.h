@@ -23,7 +23,4 @@ void lb_access_store(lb_em *e, const lb_access *a, lb_lv value);
 lb_lv lb_access_gather(lb_em *e, const lb_access *a);
 void lb_access_scatter(lb_em *e, const lb_access *a, lb_lv value);
 
-// What the text must end with: the metadata that accesses name.
-extern const char lb_access_metadata[];
-
 #endif

@@ -16,6 +16,12 @@ static const struct {
     [LB_E_PTR] = {"ptr", "p0", 64},    [LB_E_VOID] = {"void", "isVoid", 0},
 };
 
+#define SELDOM "!2"  // for !prof
+
+const char lb_em_metadata[] =
+    LB_EM_FIXED " = !{}\n" LB_EM_STREAM " = !{i32 1}\n" SELDOM
+                " = !{!\"branch_weights\", i32 1, i32 2000}\n";
+
 // -- printing ----------------------------------------------------------------
 
 uint32_t lb_elem_bits(lb_elem e) { return elems[e].bits; }
@@ -251,10 +257,19 @@ void lb_em_jump(lb_em *e, uint32_t to) {
   lb_strbuf_printf(&e->out, "  br label %%b%u\n", to);
 }
 
-void lb_em_branch(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no) {
+static void branch(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no,
+                   const char *how) {
   lb_strbuf_puts(&e->out, "  br ");
   lb_em_typed(&e->out, cond);
-  lb_strbuf_printf(&e->out, ", label %%b%u, label %%b%u\n", yes, no);
+  lb_strbuf_printf(&e->out, ", label %%b%u, label %%b%u%s\n", yes, no, how);
+}
+
+void lb_em_branch(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no) {
+  branch(e, cond, yes, no, "");
+}
+
+void lb_em_rarely(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no) {
+  branch(e, cond, yes, no, ", !prof " SELDOM);
 }
 
 void lb_em_phi(lb_em *e, lb_lv v, lb_lv x, uint32_t from, lb_lv y,

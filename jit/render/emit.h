@@ -58,6 +58,11 @@ typedef struct lb_em {  // one function in the making
   uint32_t n_temps;
 } lb_em;
 
+// What instructions refer to; a text must end with it.
+#define LB_EM_FIXED "!0"   // for !invariant.load
+#define LB_EM_STREAM "!1"  // for !nontemporal
+extern const char lb_em_metadata[];
+
 // -- printing
 void lb_em_type(lb_strbuf *out, lb_lt t);
 void lb_em_value(lb_strbuf *out, lb_lv v);  // "%t3", "splat (i32 1)"
@@ -104,6 +109,7 @@ lb_lv lb_em_gep(lb_em *e, lb_elem elem, lb_lv p, lb_lv index);
 void lb_em_label(lb_em *e, uint32_t label);
 void lb_em_jump(lb_em *e, uint32_t to);
 void lb_em_branch(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no);
+void lb_em_rarely(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no);
 // v is x coming from block `from`, and y from `from2`.
 void lb_em_phi(lb_em *e, lb_lv v, lb_lv x, uint32_t from, lb_lv y,
                uint32_t from2);

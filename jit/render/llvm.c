@@ -517,7 +517,7 @@ static void write_module(const walk *w, lb_strbuf *out) {
                    w->k->name, w->m.target.level >= LB_LEVEL_V4 ? 512 : 256);
   lb_strbuf_puts(out, lb_strbuf_str(&w->e.out));
   lb_strbuf_puts(out, "}\n");
-  lb_strbuf_puts(out, lb_access_metadata);
+  lb_strbuf_puts(out, lb_em_metadata);
 }
 
 static lb_status walk_init(walk *w, const lb_kernel *k, const lb_target *t) {

@@ -77,6 +77,17 @@ lb_lv lb_math_atleast(lb_em *e, lb_lv x, double low) {
   return sel(e, below(e, x, l), l, x);
 }
 
+lb_lv lb_math_any(lb_em *e, lb_lv c) {
+  if (c.type.lanes == 1) return c;
+  lb_strbuf name = {0};
+  lb_strbuf_puts(&name, "llvm.vector.reduce.or.");
+  lb_em_mangle(&name, c.type);
+  lb_lv v = lb_em_call(e, lb_strbuf_str(&name), lt(LB_E_I1, 1), &c, 1);
+  if (name.failed) e->out.failed = true;
+  lb_strbuf_fini(&name);
+  return v;
+}
+
 // -- helpers -----------------------------------------------------------------
 
 static lb_math_fn *const fns32[LB_K_COUNT] = {

@@ -10,6 +10,7 @@
 #include "kir/kir.h"
 #include "render/emit.h"
 
+// May write blocks, so each is all of a function, which it begins.
 typedef lb_lv lb_math_fn(lb_em *e, lb_lv x);
 
 // EXP(ID, name): a function of one operand; lb_math32_name, lb_math64_name.
@@ -21,11 +22,11 @@ typedef lb_lv lb_math_fn(lb_em *e, lb_lv x);
   X(LOG2, log2)         \
   X(LOG1P, log1p)       \
   X(ERF, erf)           \
-  X(TANH, tanh)
+  X(TANH, tanh)         \
+  X(SIN, sin)           \
+  X(COS, cos)
 #define LB_MATH_WIDE(X) /* floats go by double */ \
   X(ERFC, erfc)                                   \
-  X(SIN, sin)                                     \
-  X(COS, cos)                                     \
   X(TAN, tan)                                     \
   X(ASIN, asin)                                   \
   X(ACOS, acos)                                   \
@@ -69,8 +70,10 @@ lb_lv lb_math_scale(lb_em *e, lb_lv x, lb_lv n);
 lb_lv lb_math_atmost(lb_em *e, lb_lv x, double high);
 lb_lv lb_math_atleast(lb_em *e, lb_lv x, double low);
 
-// fmod of float or double lanes; writes a loop, so it must be all of a
-// function.
+// Whether any lane of c is true.
+lb_lv lb_math_any(lb_em *e, lb_lv c);
+
+// fmod of float or double lanes; writes blocks.
 lb_lv lb_math_fmod(lb_em *e, lb_lv x, lb_lv y);
 
 #endif

@@ -1,4 +1,4 @@
-// render/math_angle.c -- circular functions and the error function of doubles.
+// render/math_angle.c -- circular functions and the error function.
 //
 // Coefficients: fit.py.
 #include "render/math_f64.h"
@@ -35,9 +35,16 @@ static const double erfcx_c[] = {
     0x1.1ee083afa3582p-24, 0x1.c08f55b6d37f2p-24,  -0x1.a1164ca7a97eap-27,
     -0x1.59f27097686aep-27};
 
+static const double sin32_c[] = {-0x1.555544p-3, 0x1.1106a4p-7,
+                                 -0x1.990df8p-13};
+static const double cos32_c[] = {0x1.55554ap-5, -0x1.6c0bc4p-10,
+                                 0x1.99c844p-16};
+
 // pi / 2, in three parts
 static const double half_pi[] = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54,
                                  -0x1.f1976b7ed8fbcp-110};
+static const double half_pi32[] = {0x1.921fb6p+0, -0x1.777a5cp-25,
+                                   -0x1.ee59dap-50};
 
 // The result for x where it is x itself, to the last bit and the sign of 0.
 static lb_lv or_itself(lb_em *e, lb_lv x, lb_lv r) {
@@ -46,34 +53,63 @@ static lb_lv or_itself(lb_em *e, lb_lv x, lb_lv r) {
 
 // -- sine and cosine ---------------------------------------------------------
 
+// How an angle is brought to within pi/4. From `far` on the parts of pi are
+// too few; such angles are taken for 0.
+typedef struct circle {
+  const double *half_pi;
+  double far;
+} circle;
+
+static const circle circle32 = {half_pi32, 0x1p16};
+static const circle circle64 = {half_pi, 0x1p48};
+
+static const circle *circle_of(lb_lt t) {
+  return t.elem == LB_E_F32 ? &circle32 : &circle64;
+}
+
 typedef struct angle {  // x = n pi/2 + r + low
   lb_lv r, low, sin, cos;
   lb_lv n;  // integer
 } angle;
 
-// The first difference is exact: both sides are multiples of 2^-52. From 2^48
-// on the parts of pi are too few; such angles are taken for 0.
+static lb_lv is_near(lb_em *e, lb_lv x) {
+  return below(e, magnitude(e, x), num(x.type, circle_of(x.type)->far));
+}
+
+// The first difference is exact: both sides are multiples of the last bit of
+// pi/2, and it is below 1.
 static angle turn(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
+  const double *part = circle_of(t)->half_pi;
   angle a;
-  lb_lv near = below(e, magnitude(e, x), num(t, 0x1p48));
-  x = sel(e, near, x, times(e, x, num(t, 0)));  // NaN stays, infinity gives it
+  // NaN stays, infinity gives it.
+  x = sel(e, is_near(e, x), x, times(e, x, num(t, 0)));
   lb_lv turns = times(e, x, num(t, 0x1.45f306dc9c883p-1));  // 2 / pi
   lb_lv n = lb_em_fneg(e, lb_math_round(e, turns, &a.n));
-  lb_lv first = mad(e, n, num(t, half_pi[0]), x);
-  a.r = mad(e, n, num(t, half_pi[1]), first);
-  a.low = mad(e, n, num(t, half_pi[1]), minus(e, first, a.r));
-  a.low = mad(e, n, num(t, half_pi[2]), a.low);
+  lb_lv first = mad(e, n, num(t, part[0]), x);
+  a.r = mad(e, n, num(t, part[1]), first);
+  a.low = mad(e, n, num(t, part[1]), minus(e, first, a.r));
+  a.low = mad(e, n, num(t, part[2]), a.low);
   return a;
+}
+
+static lb_lv sine_poly(lb_em *e, lb_lv z) {
+  if (z.type.elem == LB_E_F32) return LB_POLY(e, z, sin32_c);
+  return LB_POLY(e, z, sin_c);
+}
+
+static lb_lv cosine_poly(lb_em *e, lb_lv z) {
+  if (z.type.elem == LB_E_F32) return LB_POLY(e, z, cos32_c);
+  return LB_POLY(e, z, cos_c);
 }
 
 static void sine_and_cosine(lb_em *e, angle *a) {
   lb_lt t = a->r.type;
   lb_lv one = num(t, 1), z = times(e, a->r, a->r);
   lb_lv zr = times(e, z, a->r);
-  a->sin = plus(e, a->r, mad(e, zr, LB_POLY(e, z, sin_c), a->low));
+  a->sin = plus(e, a->r, mad(e, zr, sine_poly(e, z), a->low));
   lb_lv h = times(e, z, num(t, 0.5)), w = minus(e, one, h);
-  lb_lv c = times(e, times(e, z, z), LB_POLY(e, z, cos_c));
+  lb_lv c = times(e, times(e, z, z), cosine_poly(e, z));
   c = minus(e, c, times(e, a->r, a->low));
   a->cos = plus(e, w, plus(e, minus(e, minus(e, one, w), h), c));
 }
@@ -96,6 +132,32 @@ lb_lv lb_math64_sin(lb_em *e, lb_lv x) {
 }
 
 lb_lv lb_math64_cos(lb_em *e, lb_lv x) { return sine_at(e, x, 1); }
+
+// Far lanes are computed in double, if there are any.
+static lb_lv near_or_far(lb_em *e, lb_math_fn *wide, lb_lv x, lb_lv v) {
+  enum { ENTRY, FAR, DONE };
+  lb_lv near = is_near(e, x);
+  lb_lv far = ixor(e, near, lb_em_bits(near.type, 1));
+  lb_em_rarely(e, lb_math_any(e, far), FAR, DONE);
+  lb_em_label(e, FAR);
+  lb_lv d = wide(e, lb_em_convert(e, "fpext", x, LB_E_F64));
+  lb_lv slow = lb_em_convert(e, "fptrunc", d, LB_E_F32);
+  lb_lv mixed = sel(e, near, v, slow);
+  lb_em_jump(e, DONE);
+  lb_em_label(e, DONE);
+  lb_lv r = lb_em_new(e, x.type);
+  lb_em_phi(e, r, v, ENTRY, mixed, FAR);
+  return r;
+}
+
+lb_lv lb_math32_sin(lb_em *e, lb_lv x) {
+  lb_lv v = or_itself(e, x, sine_at(e, x, 0));
+  return near_or_far(e, lb_math64_sin, x, v);
+}
+
+lb_lv lb_math32_cos(lb_em *e, lb_lv x) {
+  return near_or_far(e, lb_math64_cos, x, sine_at(e, x, 1));
+}
 
 lb_lv lb_math64_tan(lb_em *e, lb_lv x) {
   angle a = turn(e, x);

@@ -60,17 +60,6 @@ static lb_lv take(lb_em *e, const format *f, lb_lv m, lb_lv d) {
   return sel(e, lb_em_compare(e, "icmp slt", left, k(f, 0)), m, left);
 }
 
-static lb_lv any(lb_em *e, lb_lv c) {
-  if (c.type.lanes == 1) return c;
-  lb_strbuf name = {0};
-  lb_strbuf_puts(&name, "llvm.vector.reduce.or.");
-  lb_em_mangle(&name, c.type);
-  lb_lv v = lb_em_call(e, lb_strbuf_str(&name), lt(LB_E_I1, 1), &c, 1);
-  if (name.failed) e->out.failed = true;
-  lb_strbuf_fini(&name);
-  return v;
-}
-
 static lb_lv positive(lb_em *e, const format *f, lb_lv n) {
   return lb_em_compare(e, "icmp sgt", n, k(f, 0));
 }
@@ -82,14 +71,14 @@ static lb_lv divide(lb_em *e, const format *f, lb_lv x, lb_lv y, lb_lv n) {
   lb_lv m = lb_em_new(e, f->ti), next_m = lb_em_new(e, f->ti);
   lb_lv left = lb_em_new(e, f->ti), next_left = lb_em_new(e, f->ti);
   lb_lv r = lb_em_new(e, f->ti);
-  lb_em_branch(e, any(e, positive(e, f, n)), TURN, DONE);
+  lb_em_branch(e, lb_math_any(e, positive(e, f, n)), TURN, DONE);
   lb_em_label(e, TURN);
   lb_em_phi(e, m, x, ENTRY, next_m, TURN);
   lb_em_phi(e, left, n, ENTRY, next_left, TURN);
   lb_lv on = positive(e, f, left);
   lb_em_define(e, next_m, sel(e, on, ishl(e, take(e, f, m, y), 1), m));
   lb_em_define(e, next_left, isub(e, left, k(f, 1)));
-  lb_em_branch(e, any(e, positive(e, f, next_left)), TURN, DONE);
+  lb_em_branch(e, lb_math_any(e, positive(e, f, next_left)), TURN, DONE);
   lb_em_label(e, DONE);
   lb_em_phi(e, r, x, ENTRY, next_m, TURN);
   return take(e, f, r, y);
