@@ -21,7 +21,10 @@ static const int64_t shapes_to_try[][LB_SDIMS] = {
     {5, 21, 3}, {1, 1, 1}, {13, 131, 5}, {2, 64, 33},
     {7, 16, 2}, {4, 3, 0}, {0, 9, 4},    {3, 0, 7},
 };
-enum { N_SHAPES = sizeof shapes_to_try / sizeof *shapes_to_try };
+enum {
+  N_SHAPES = sizeof shapes_to_try / sizeof *shapes_to_try,
+  WITH_TILES = 2,  // the shape that has whole tiles and a rest
+};
 
 typedef struct trial {
   const lb_spec *spec;    // borrowed, as the two below
@@ -103,7 +106,9 @@ static void find_exactness(const lb_spec *s, exactness *out) {
 static bool choose_dims(trial *t, int i) {
   for (lb_sdim d = 0; d < LB_SDIMS; d++) {
     int64_t m = lb_facts_get(t->facts, LB_ASSUME_MULTIPLE, d, 1);
+    int64_t tile = lb_facts_get(t->facts, LB_CHOOSE_TILE, d, 0);
     int64_t x = shapes_to_try[i][d];
+    if (i == WITH_TILES && x <= 2 * tile) x = 2 * tile + 1;
     t->dims[d] =
         lb_facts_get(t->facts, LB_ASSUME_EQUAL, d, (int)((x + m - 1) / m * m));
   }

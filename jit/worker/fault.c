@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/time.h>
 
-static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGALRM};
+static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGVTALRM};
 enum { N_SIGNALS = sizeof signals / sizeof *signals };
 
 static sigjmp_buf back;  // set while code runs, which is when signals are ours
@@ -26,10 +26,11 @@ static void release_signals(const struct sigaction *old) {
   for (int i = 0; i < N_SIGNALS; i++) sigaction(signals[i], &old[i], NULL);
 }
 
+// Of processor time: the process may be stopped for long.
 static void set_timer(int ms) {
   struct itimerval t = {
       .it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000}};
-  setitimer(ITIMER_REAL, &t, NULL);
+  setitimer(ITIMER_VIRTUAL, &t, NULL);
 }
 
 lb_status lb_fault_run(lb_kernel_fn *fn, const uint64_t *args, int limit_ms) {
@@ -45,7 +46,7 @@ lb_status lb_fault_run(lb_kernel_fn *fn, const uint64_t *args, int limit_ms) {
   }
   set_timer(0);
   release_signals(old);
-  if (caught == SIGALRM)
+  if (caught == SIGVTALRM)
     return lb_error(LB_INTERNAL, "the code runs for more than %d ms", limit_ms);
   if (caught)
     return lb_error(LB_INTERNAL, "the code faults: %s", strsignal(caught));

@@ -12,8 +12,8 @@
 typedef void lb_kernel_fn(const uint64_t *args);  // see spec/spec.h
 
 // Calls fn(args). LB_INTERNAL if it touches memory that is not mapped, meets
-// an instruction that does not exist here, divides by zero or takes longer
-// than `limit_ms`.
+// an instruction that does not exist here, divides by zero or takes more
+// processor time than `limit_ms`.
 lb_status lb_fault_run(lb_kernel_fn *fn, const uint64_t *args, int limit_ms);
 
 #endif
