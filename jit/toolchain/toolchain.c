@@ -34,11 +34,6 @@ struct lb_toolchain {
   LLVMPassBuilderOptionsRef options;
 };
 
-void lb_blob_fini(lb_blob *b) {
-  free(b->data);
-  *b = (lb_blob){0};
-}
-
 const char *lb_toolchain_version(void) {
   return "LLVM " LLVM_VERSION_STRING " O2 no-misched " PASSES;
 }

@@ -7,16 +7,9 @@
 
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/blob.h"
 #include "base/strbuf.h"
 #include "render/target.h"
-
-typedef struct lb_blob {
-  uint8_t *data;  // owned
-  size_t size;
-} lb_blob;
-
-void lb_blob_fini(lb_blob *b);  // {0} is fine
 
 typedef struct lb_toolchain lb_toolchain;  // a context and a target machine
 

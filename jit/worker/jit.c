@@ -89,8 +89,8 @@ static lb_status check_object(lb_jit *j, const lb_request *r,
   lb_kernel_fn *code;
   void *handle;
   uint32_t start = cpu_us();
-  LB_TRY(j->loader->load(j->loader->user, (lb_span){object->data, object->size},
-                         &code, &handle));
+  LB_TRY(
+      j->loader->load(j->loader->user, lb_blob_span(object), &code, &handle));
   lb_status st =
       lb_check_code(&r->spec, &r->facts, kernel, code, &info->checks);
   j->loader->unload(j->loader->user, handle);

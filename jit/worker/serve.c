@@ -75,7 +75,7 @@ static lb_status answer(const line *l, lb_jit *jit, const lb_message_head *head,
   lb_status st = lb_request_read(head, body, &r);
   if (!lb_failed(st)) st = lb_jit_compile(jit, &r, &object, &a.info);
   if (lb_failed(st)) return send_error(l, st, head->id);
-  a.bytes = (lb_span){object.data, object.size};
+  a.bytes = lb_blob_span(&object);
   st = send_answer(l, &a, head->id);
   lb_blob_fini(&object);
   return st;
