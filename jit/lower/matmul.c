@@ -19,6 +19,7 @@ enum {
   MAX_PANELS = 8,
   PREFETCH_BYTES = 1024,  // ahead in b
   MIN_CHAINS = 8,         // of sums, below which k is unrolled
+  MAX_GROUP = 4,          // vectors of an epilogue at once
   MAX_INLINE = 4,         // nodes of an epilogue that each sum has a copy of
 };
 
@@ -73,13 +74,17 @@ static void point_at_columns(tile *t) {
   }
 }
 
+static lb_kval tail_of(const tile *t, lb_kval col) {
+  lb_emit *e = t->m->e;
+  lb_kval left = lb_k_sub(&e->b, e->dims[LB_DIM_COLS], col);
+  return lb_k_tail(&e->b, left, e->lanes);
+}
+
 static void make_masks(tile *t) {
   lb_emit *e = t->m->e;
-  lb_kbuilder *b = &e->b;
   for (uint32_t v = 0; v < t->vectors; v++) {
     lb_kval col = lb_emit_add(e, t->col, v * e->lanes);
-    lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], col);
-    t->mask[v] = t->masked ? lb_k_tail(b, left, e->lanes) : LB_K_NONE;
+    t->mask[v] = t->masked ? tail_of(t, col) : LB_K_NONE;
   }
 }
 
@@ -180,10 +185,11 @@ static void sum_products(tile *t) {
 
 // -- what is made of them ----------------------------------------------------
 
-static void finish_vector(const tile *t, uint32_t v, lb_kval acc) {
+static void finish_vector(const tile *t, lb_kval col, lb_kval mask,
+                          lb_kval acc) {
   lb_emit *e = t->m->e;
   lb_stores s;
-  lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask[v]);
+  lb_emit_at(e, col, mask);
   e->lanes_of[t->m->acc_node] = acc;
   lb_emit_values(e, &s);
   lb_emit_stores(e, &s);
@@ -198,32 +204,52 @@ static void finish_inline(const tile *t) {
     if (!sure) lb_k_if(b, lb_k_lt(b, row, e->dims[LB_DIM_ROWS]));
     lb_emit_row(e, row);
     for (uint32_t v = 0; v < t->vectors; v++)
-      finish_vector(t, v, lb_k_get(b, t->acc[r][v]));
+      finish_vector(t, lb_emit_add(e, t->col, v * e->lanes), t->mask[v],
+                    lb_k_get(b, t->acc[r][v]));
     if (!sure) lb_k_end(b);
   }
 }
 
-static lb_kval scratch_at(const tile *t, lb_kval r, uint32_t v) {
-  lb_emit *e = t->m->e;
-  lb_kval row = lb_emit_mul(e, r, t->vectors * e->lanes);
-  return lb_k_ptr(&e->b, t->m->scratch, lb_emit_add(e, row, v * e->lanes), 0);
-}
-
-// Long epilogues run in a loop over the rows of a tile that was put in memory:
-// the code for all sums at once would be slow to compile and large.
-static void finish_looped(const tile *t) {
+static void spill_sums(const tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   for (uint32_t r = 0; r < t->rows; r++)
-    for (uint32_t v = 0; v < t->vectors; v++)
-      lb_k_store(b, scratch_at(t, lb_k_i64(b, r), v), lb_k_get(b, t->acc[r][v]),
-                 0);
-  lb_kval n = lb_k_i64(b, t->rows);
+    for (uint32_t v = 0; v < t->vectors; v++) {
+      lb_kval at = lb_k_i64(b, (r * t->vectors + v) * e->lanes);
+      lb_k_store(b, lb_k_ptr(b, t->m->scratch, at, 0),
+                 lb_k_get(b, t->acc[r][v]), 0);
+    }
+}
+
+// Vectors of an epilogue at once. If there is one, LLVM takes the constants of
+// its mathematics for few enough to hold them in registers all the time, and
+// those of many sums run out.
+static uint32_t finish_group(const tile *t) {
+  if (t->m->e->lanes < 16 || t->rows * t->vectors <= MIN_CHAINS) return 1;
+  return t->vectors % MAX_GROUP ? t->vectors : MAX_GROUP;
+}
+
+// Long epilogues run in loops over a tile that was put in memory: the code for
+// all sums at once would be slow to compile.
+static void finish_looped(const tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  uint32_t group = finish_group(t);
+  lb_kval zero = lb_k_i64(b, 0), n = lb_k_i64(b, t->rows);
+  lb_kval width = lb_k_i64(b, t->vectors * e->lanes);
+  spill_sums(t);
   if (t->loose) n = lb_k_min(b, n, lb_k_sub(b, e->dims[LB_DIM_ROWS], t->row));
-  lb_kval r = lb_k_loop(b, lb_k_i64(b, 0), n, lb_k_i64(b, 1));
+  lb_kval r = lb_k_loop(b, zero, n, lb_k_i64(b, 1));
   lb_emit_row(e, lb_k_add(b, t->row, r));
-  for (uint32_t v = 0; v < t->vectors; v++)
-    finish_vector(t, v, lb_k_load(b, scratch_at(t, r, v), e->lanes, 0));
+  lb_kval first = lb_k_loop(b, zero, width, lb_k_i64(b, group * e->lanes));
+  for (uint32_t v = 0; v < group; v++) {
+    lb_kval c = lb_emit_add(e, first, v * e->lanes);
+    lb_kval at = lb_k_add(b, lb_k_mul(b, r, width), c);
+    lb_kval col = lb_k_add(b, t->col, c);
+    finish_vector(t, col, t->masked ? tail_of(t, col) : LB_K_NONE,
+                  lb_k_load(b, lb_k_ptr(b, t->m->scratch, at, 0), e->lanes, 0));
+  }
+  lb_k_end(b);
   lb_k_end(b);
 }
 
@@ -351,7 +377,7 @@ void lb_emit_matmul(lb_emit *e) {
   lb_ktype t = lb_kt(m.acc_dtype, 1);
   lb_kval none = lb_k_eq(b, e->dims[LB_DIM_K], lb_k_i64(b, 0));
   m.first = lb_k_select(b, none, lb_k_num(b, t, 0), lb_k_num(b, t, -0.0));
-  if (is_long(e) && m.rows > 1)
+  if (is_long(e))
     m.scratch = lb_k_local(b, m.acc_dtype, m.rows * m.panels * LB_PACK_COLS);
   emit_tiles(&m);
 }
