@@ -5,6 +5,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -240,6 +241,41 @@ static void the_worker_may_be_killed_at_any_time(void **state) {
   lb_worker_free(w);
 }
 
+// A library in a process that forks a child and then dies without a word. The
+// child holds a copy of the socket. Tells both pids.
+static void die_with_a_worker(int tell) {
+  lb_worker *w;
+  lb_blob object;
+  lb_object_info info;
+  lb_request r = request_of(spec_of_map(), targets[0]);
+  lb_status st = lb_worker_new(LIMBER_JIT, &(lb_worker_options){0}, &w);
+  if (!lb_failed(st)) st = lb_worker_compile(w, &r, LONG, &object, &info);
+  pid_t pids[] = {lb_failed(st) ? 0 : lb_worker_pid(w), fork()};
+  if (pids[1] == 0)
+    for (;;) pause();
+  if (write(tell, pids, sizeof pids) != sizeof pids) _exit(1);
+  _exit(0);
+}
+
+static void it_ends_with_its_parent_whoever_holds_the_socket(void **state) {
+  (void)state;
+  int line[2];
+  pid_t pids[2] = {0};
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that we can wait for it
+  assert_int_equal(pipe(line), 0);
+  pid_t library = fork();
+  if (library == 0) die_with_a_worker(line[1]);
+  assert_int_equal(read(line[0], pids, sizeof pids), sizeof pids);
+  assert_int_equal(waitpid(library, NULL, 0), library);
+  assert_int_not_equal(pids[0], 0);
+  assert_int_equal(waitpid(pids[0], NULL, 0), pids[0]);
+  kill(pids[1], SIGKILL);
+  assert_int_equal(waitpid(pids[1], NULL, 0), pids[1]);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  close(line[0]);
+  close(line[1]);
+}
+
 int main(void) {
   if (!can_run(0)) return 0;  // there are no kernels for this machine
   const struct CMUnitTest tests[] = {
@@ -250,6 +286,7 @@ int main(void) {
       cmocka_unit_test(equal_requests_give_equal_objects),
       cmocka_unit_test(a_limit_of_memory_is_kept_within_its_process),
       cmocka_unit_test(the_worker_may_be_killed_at_any_time),
+      cmocka_unit_test(it_ends_with_its_parent_whoever_holds_the_socket),
   };
   return cmocka_run_group_tests_name("program", tests, set_up, tear_down);
 }
