@@ -132,6 +132,35 @@ static void nan_wins(void **state) {
   }
 }
 
+// Sums of mathematics are in registers at the first level, in memory at the
+// others.
+static void sums_do_not_depend_on_the_level(void **state) {
+  (void)state;
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_ROWS);
+  uint8_t in = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  uint8_t e = unary(&b, LB_S_EXP, in);
+  lb_spec_output(&b, unary(&b, LB_S_RSUM, e), LB_LAYOUT_ROWS);
+  lb_spec s = finish(&b);
+  enum { N = 200 };
+  float x[N], sums[3];
+  for (int i = 0; i < N; i++) x[i] = (float)(i * 37 % 101) / 20;
+  for (int64_t n = 1; n <= N; n += 13) {
+    for (int i = 0; i < 3; i++) {
+      lb_kernel k = lowered(&s, &(lb_facts){0}, lb_lower_targets[i].level);
+      assert_int_equal(count_of(&k, LB_K_LOCAL), i != 0);
+      lb_karg args[] = {lb_karg_mem(&sums[i], 4), lb_karg_mem(x, sizeof x),
+                        lb_karg_i64(1),           lb_karg_i64(n),
+                        lb_karg_i64(1),           lb_karg_i64(0),
+                        lb_karg_i64(n),           lb_karg_i64(1)};
+      assert_ok(run_kernel(&k, args, 8, 1));
+      lb_kernel_fini(&k);
+    }
+    assert_memory_equal(&sums[0], &sums[1], 4);
+    assert_memory_equal(&sums[0], &sums[2], 4);
+  }
+}
+
 static void rows_may_be_written_in_place(void **state) {
   (void)state;
   for (int again = 0; again < 2; again++) {
@@ -249,6 +278,7 @@ int main(void) {
       cmocka_unit_test(sums_of_negative_zeros_are_negative),
       cmocka_unit_test(empty_rows_sum_to_zero),
       cmocka_unit_test(nan_wins),
+      cmocka_unit_test(sums_do_not_depend_on_the_level),
       cmocka_unit_test(rows_may_be_written_in_place),
       cmocka_unit_test(softmax_takes_each_exponential_once),
       cmocka_unit_test(a_product_with_facts_is_one_tile),
