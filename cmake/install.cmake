@@ -10,9 +10,11 @@ set(abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set_target_properties(limber PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${abi})
 
-# The static library holds the objects of every room.
+# The static library holds the objects of every room under src/: what is under
+# jit/ is the worker's.
 get_property(folders DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTY SUBDIRECTORIES)
 set(rooms $<TARGET_OBJECTS:limber>)
+list(FILTER folders INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/src/")
 foreach(folder ${folders})
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   list(FILTER targets INCLUDE REGEX "^room_")

@@ -195,9 +195,17 @@ LIMBER_API limber_status limber_session_run(limber_session *session,
                                             limber_tensor *outputs,
                                             size_t n_outputs);
 
+// Compiles what the plans that exist still lack, and waits for it, as its name
+// says; run never does. Does nothing unless LIMBER_JIT=process.
+// LIMBER_CANCELLED when `seconds` did not suffice; call it again to go on.
+LIMBER_API limber_status limber_session_settle(limber_session *session,
+                                               double seconds);
+
 typedef struct limber_stats {
   size_t size;  // sizeof this struct, set by the caller
   uint64_t runs, plans_built, plans_evicted, plans, plan_bytes, arena_bytes;
+  uint64_t kernels_wanted, kernels;  // of the whole runtime: partitions that
+                                     // plans met, and those compiled
 } limber_stats;
 LIMBER_API limber_status limber_session_stats(limber_session *session,
                                               limber_stats *out);

@@ -245,7 +245,8 @@ static lb_kfolded fold_mask(lb_kfolder *f, lb_kcand *c, uint32_t mask,
   uint64_t bits;
   if (c->in.n_src <= mask || !lb_kfold_const(f->out, c->src[mask], &bits))
     return LB_KFOLD_EMIT;
-  bool other = c->in.n_src > mask + 1;
+  bool other =
+      mask + 1 < sizeof c->src / sizeof *c->src && c->in.n_src > mask + 1;
   if (bits) {
     c->in.n_src = (uint16_t)mask;
     return LB_KFOLD_EMIT;

@@ -55,21 +55,10 @@ static lb_lv masked(lb_em *e, const char *what, lb_lt data, lb_lt pointer,
   return v;
 }
 
-static lb_lv plain_load(lb_em *e, const lb_access *a) {
-  lb_lv v = lb_em_new(e, memory_type(a));
-  lb_strbuf_puts(&e->out, "  ");
-  lb_em_value(&e->out, v);
-  lb_strbuf_puts(&e->out, " = load ");
-  lb_em_type(&e->out, v.type);
-  lb_strbuf_puts(&e->out, ", ");
-  lb_em_typed(&e->out, a->pointer);
-  lb_strbuf_printf(&e->out, ", align %u%s\n", a->align,
-                   a->fixed ? ", !invariant.load " LB_EM_FIXED : "");
-  return v;
-}
-
 lb_lv lb_access_load(lb_em *e, const lb_access *a) {
-  if (!given(a->mask)) return from_memory(e, a, plain_load(e, a));
+  if (!given(a->mask))
+    return from_memory(
+        e, a, lb_em_load(e, memory_type(a), a->pointer, a->align, a->fixed));
   lb_lv other = at_least_two(e, other_of(e, a));
   lb_lt t = other.type;
   lb_lv args[] = {a->pointer, align_of(a), mask_of(e, a), other};
@@ -78,19 +67,10 @@ lb_lv lb_access_load(lb_em *e, const lb_access *a) {
   return from_memory(e, a, v);
 }
 
-static void plain_store(lb_em *e, const lb_access *a, lb_lv v) {
-  lb_strbuf_puts(&e->out, "  store ");
-  lb_em_typed(&e->out, v);
-  lb_strbuf_puts(&e->out, ", ");
-  lb_em_typed(&e->out, a->pointer);
-  lb_strbuf_printf(&e->out, ", align %u%s\n", a->align,
-                   a->stream ? ", !nontemporal " LB_EM_STREAM : "");
-}
-
 void lb_access_store(lb_em *e, const lb_access *a, lb_lv value) {
   lb_lv v = to_memory(e, a, value);
   if (!given(a->mask)) {
-    plain_store(e, a, v);
+    lb_em_store(e, v, a->pointer, a->align, a->stream);
     return;
   }
   v = at_least_two(e, v);

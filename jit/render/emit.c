@@ -16,11 +16,13 @@ static const struct {
     [LB_E_PTR] = {"ptr", "p0", 64},    [LB_E_VOID] = {"void", "isVoid", 0},
 };
 
+#define FIXED "!0"   // for !invariant.load
+#define STREAM "!1"  // for !nontemporal
 #define SELDOM "!2"  // for !prof
 
 const char lb_em_metadata[] =
-    LB_EM_FIXED " = !{}\n" LB_EM_STREAM " = !{i32 1}\n" SELDOM
-                " = !{!\"branch_weights\", i32 1, i32 2000}\n";
+    FIXED " = !{}\n" STREAM " = !{i32 1}\n" SELDOM
+          " = !{!\"branch_weights\", i32 1, i32 2000}\n";
 
 // -- printing ----------------------------------------------------------------
 
@@ -235,6 +237,25 @@ lb_lv lb_em_shuffle(lb_em *e, lb_lv x, lb_lv y, const uint8_t *table,
     lb_strbuf_printf(&e->out, "%si32 %d", i ? ", " : "<", table[i]);
   lb_strbuf_puts(&e->out, ">\n");
   return v;
+}
+
+lb_lv lb_em_load(lb_em *e, lb_lt t, lb_lv p, uint32_t align, bool fixed) {
+  lb_lv v = begin(e, t, "load");
+  lb_em_type(&e->out, t);
+  comma(e);
+  lb_em_typed(&e->out, p);
+  lb_strbuf_printf(&e->out, ", align %u%s\n", align,
+                   fixed ? ", !invariant.load " FIXED : "");
+  return v;
+}
+
+void lb_em_store(lb_em *e, lb_lv v, lb_lv p, uint32_t align, bool stream) {
+  lb_strbuf_puts(&e->out, "  store ");
+  lb_em_typed(&e->out, v);
+  comma(e);
+  lb_em_typed(&e->out, p);
+  lb_strbuf_printf(&e->out, ", align %u%s\n", align,
+                   stream ? ", !nontemporal " STREAM : "");
 }
 
 lb_lv lb_em_gep(lb_em *e, lb_elem elem, lb_lv p, lb_lv index) {

@@ -59,8 +59,6 @@ typedef struct lb_em {  // one function in the making
 } lb_em;
 
 // What instructions refer to; a text must end with it.
-#define LB_EM_FIXED "!0"   // for !invariant.load
-#define LB_EM_STREAM "!1"  // for !nontemporal
 extern const char lb_em_metadata[];
 
 // -- printing
@@ -103,6 +101,9 @@ lb_lv lb_em_insert(lb_em *e, lb_lv x, lb_lv y, uint32_t lane);
 // Lanes of x, then y, by table; y may be poison. Scalars are welcome.
 lb_lv lb_em_shuffle(lb_em *e, lb_lv x, lb_lv y, const uint8_t *table,
                     uint32_t lanes);
+// `fixed`: nobody writes there while the function runs.
+lb_lv lb_em_load(lb_em *e, lb_lt t, lb_lv p, uint32_t align, bool fixed);
+void lb_em_store(lb_em *e, lb_lv v, lb_lv p, uint32_t align, bool stream);
 lb_lv lb_em_gep(lb_em *e, lb_elem elem, lb_lv p, lb_lv index);
 
 // -- blocks: labels are numbers; a function begins with 0

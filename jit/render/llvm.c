@@ -81,17 +81,12 @@ static lb_status r_const(walk *w, uint32_t i) {
 static lb_status r_param(walk *w, uint32_t i) {
   const lb_kinst *in = inst(w, i);
   lb_lt t = type_in_llvm(lb_ktype_of(in));
+  bool byte = t.elem == LB_E_I1;
   lb_lv args = {lt(LB_E_PTR, 1), LB_L_TEMP, 0};  // %t0
   lb_lv at = lb_em_gep(&w->e, LB_E_I64, args,
                        lb_em_bits(lt(LB_E_I64, 1), (uint64_t)in->imm));
-  lb_access a = {.pointer = at,
-                 .mask = absent,
-                 .align = 8,
-                 .dtype = t.elem == LB_E_PTR ? LB_I64 : in->dtype,
-                 .lanes = 1,
-                 .fixed = true};
-  lb_lv v = lb_access_load(&w->e, &a);
-  if (t.elem == LB_E_PTR) v = lb_em_convert(&w->e, "inttoptr", v, LB_E_PTR);
+  lb_lv v = lb_em_load(&w->e, byte ? lt(LB_E_I8, 1) : t, at, 8, true);
+  if (byte) v = lb_em_compare(&w->e, "icmp ne", v, lb_em_bits(v.type, 0));
   w->values[i] = v;
   return LB_OK;
 }

@@ -1,5 +1,5 @@
-// api/runtime.c -- what sessions share: threads, log, memory. The only file
-// that reads the environment.
+// api/runtime.c -- what sessions share: threads, log, memory, the compiler. The
+// environment is read here and in jit.c, nowhere else.
 //
 // The default runtime is made at first use and never destroyed: threads of the
 // program may still run sessions while it exits.
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "api/error.h"
+#include "api/jit.h"
 #include "api/options.h"
 #include "base/cpu.h"
 
@@ -113,6 +114,7 @@ static lb_status runtime_new(const limber_runtime_options *o,
     free(r);
     return st;
   }
+  r->compiler = lb_jit_open(&r->log);
   lb_log_line(&r->log, LB_LOG_INFO, "runtime with %d threads", threads);
   *out = r;
   return LB_OK;
@@ -155,6 +157,7 @@ limber_status limber_runtime_create(const limber_runtime_options *options,
 void limber_runtime_destroy(limber_runtime *runtime) {
   if (!runtime) return;
   lb_pool_free(runtime->pool);
+  lb_compiler_free(runtime->compiler);
   free(runtime);
 }
 

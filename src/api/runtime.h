@@ -5,10 +5,12 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "compile/compiler.h"
 #include "limber/limber.h"
 
 struct limber_runtime {
-  lb_pool *pool;  // owned
+  lb_pool *pool;          // owned
+  lb_compiler *compiler;  // owned; NULL: kernels are not compiled
   lb_log log;
   lb_alloc alloc;
   void (*user_log)(void *user, int level, const char *line);

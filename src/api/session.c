@@ -87,6 +87,8 @@ static lb_status load(limber_session *s, const source *from,
       .loop_limit = o->loop_limit,
       .passes_off = o->optimize < 0 ? LB_PASS_ALL : 0,
   };
+  if (s->runtime->compiler)
+    options.slots = lb_compiler_slots(s->runtime->compiler);
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
   LB_TRY(add_ports(s));
   LB_TRY(add_properties(s));
@@ -180,9 +182,18 @@ limber_status limber_session_model(const limber_session *session,
       &session->runtime->log);
 }
 
+limber_status limber_session_settle(limber_session *session, double seconds) {
+  lb_compiler *c = session->runtime->compiler;
+  if (!c) return LIMBER_OK;
+  return lb_report(lb_compiler_settle(c, seconds), &session->runtime->log);
+}
+
 limber_status limber_session_stats(limber_session *session, limber_stats *out) {
   lb_session_stats s;
+  lb_compiler_stats k = {0};
   lb_session_stats_get(session->session, &s);
+  if (session->runtime->compiler)
+    lb_compiler_stats_get(session->runtime->compiler, &k);
   limber_stats stats = {
       .runs = s.runs,
       .plans_built = s.plans_built,
@@ -190,6 +201,8 @@ limber_status limber_session_stats(limber_session *session, limber_stats *out) {
       .plans = s.plans,
       .plan_bytes = s.plan_bytes,
       .arena_bytes = s.arena_bytes,
+      .kernels_wanted = k.slots,
+      .kernels = k.compiled,
   };
   return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),
                    &session->runtime->log);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-lb_status lb_slots_init(lb_slots *s) {
-  *s = (lb_slots){0};
+lb_status lb_slots_init(lb_slots *s, uint32_t lanes) {
+  *s = (lb_slots){.lanes = lanes};
   return pthread_mutex_init(&s->lock, NULL) ? lb_oom() : LB_OK;
 }
 

@@ -27,10 +27,11 @@ typedef struct lb_slot {
 
 typedef struct lb_slots {
   pthread_mutex_t lock;
-  lb_map map;  // lb_slot_key -> lb_slot, owned
+  lb_map map;      // lb_slot_key -> lb_slot, owned
+  uint32_t lanes;  // float32 in a vector of the target: for lb_facts_of
 } lb_slots;
 
-lb_status lb_slots_init(lb_slots *s);
+lb_status lb_slots_init(lb_slots *s, uint32_t lanes);
 void lb_slots_fini(lb_slots *s);
 
 // The slot of that key, made if new.

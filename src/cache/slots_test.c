@@ -27,7 +27,7 @@ static lb_slot *intern(lb_slots *t, const lb_spec *s, const lb_facts *f) {
 static void equal_keys_share_a_slot(void **state) {
   (void)state;
   lb_slots t;
-  assert_false(lb_failed(lb_slots_init(&t)));
+  assert_false(lb_failed(lb_slots_init(&t, 16)));
   lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
   lb_facts none = {0}, tile = {0};
   lb_facts_add(&tile, LB_CHOOSE_TILE, LB_DIM_ROWS, 6);
@@ -46,7 +46,7 @@ static void kernel(const uint64_t *args) { (void)args; }
 static void a_slot_is_empty_until_published(void **state) {
   (void)state;
   lb_slots t;
-  assert_false(lb_failed(lb_slots_init(&t)));
+  assert_false(lb_failed(lb_slots_init(&t, 16)));
   lb_spec exp = spec_of(LB_S_EXP);
   lb_slot *s = intern(&t, &exp, &(lb_facts){0});
   assert_true(lb_slot_kernel(s) == NULL);

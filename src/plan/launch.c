@@ -61,7 +61,9 @@ static lb_status add_launch(lb_planner *p, const lb_partition *part,
   lb_step *step;
   if (!l) return lb_oom();
   uint32_t n_out = b->spec.n_out, n_in = b->spec.n_in;
-  LB_TRY(lb_slots_intern(p->prog->slots, &b->spec, &(lb_facts){0}, &l->slot));
+  lb_slots *slots = p->prog->slots;
+  lb_facts facts = lb_facts_of(&b->spec, slots->lanes, b->dims);
+  LB_TRY(lb_slots_intern(slots, &b->spec, &facts, &l->slot));
   fill_args(l, b);
   fill_strides(l, b);
   LB_TRY(

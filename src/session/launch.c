@@ -2,13 +2,14 @@
 //
 // Parts are bands of rows, or of columns where rows are few. Bounds depend on
 // sizes alone, never on the number of threads. A reduction needs whole rows;
-// bands of columns are multiples of 64, so that they begin at a panel.
+// bands of columns are multiples of 128, so that they begin at a panel
+// and keep what facts assume of divisibility.
 #include "session/launch.h"
 
 #include <string.h>
 
 #define MIN_WORK 32768  // multiplications worth a chunk of their own
-#define COL_STEP 64
+#define COL_STEP 128
 
 typedef struct call {
   const lb_launch *launch;

@@ -1,0 +1,156 @@
+// compile/compiler.c -- slot by slot: request, load, publish.
+#include "compile/compiler.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/blob.h"
+#include "compile/worker.h"
+#include "device/cpu/exec.h"
+#include "spec/generator.h"
+
+#define CODE_BYTES ((size_t)64 << 20)
+
+struct lb_compiler {
+  lb_slots slots;
+  lb_worker *worker;     // owned
+  lb_cpu_code *code;     // owned
+  lb_strbuf target;      // "x86-64-v4+avx512vnni"
+  const lb_log *log;     // borrowed
+  pthread_mutex_t lock;  // of all below; held while compiling
+  lb_cpu_exec **execs;   // owned; what slots point to
+  size_t n_execs, cap_execs;
+  lb_compiler_stats stats;
+};
+
+static uint32_t lanes_of(lb_isa_level level) {
+  return level == LB_ISA_V4 ? 16 : level == LB_ISA_V3 ? 8 : 4;
+}
+
+lb_status lb_compiler_new(const lb_compiler_options *o, lb_compiler **out) {
+  lb_compiler *c = calloc(1, sizeof *c);
+  *out = NULL;
+  if (!c) return lb_oom();
+  c->log = o->log;
+  lb_isa_print(&o->isa, &c->target);
+  if (pthread_mutex_init(&c->lock, NULL)) {
+    lb_strbuf_fini(&c->target);
+    free(c);
+    return lb_oom();
+  }
+  lb_status st = lb_slots_init(&c->slots, lanes_of(o->isa.level));
+  if (!lb_failed(st)) st = lb_strbuf_status(&c->target);
+  if (!lb_failed(st))
+    st = lb_cpu_code_create(CODE_BYTES, LB_CPU_SHARED, &c->code);
+  lb_worker_options w = {.generator = LB_GENERATOR_VERSION};
+  if (!lb_failed(st)) st = lb_worker_new(o->worker, &w, &c->worker);
+  if (lb_failed(st)) {
+    lb_compiler_free(c);
+  } else {
+    *out = c;
+  }
+  return st;
+}
+
+void lb_compiler_free(lb_compiler *c) {
+  if (!c) return;
+  lb_worker_free(c->worker);
+  for (size_t i = 0; i < c->n_execs; i++) lb_cpu_exec_release(c->execs[i]);
+  free(c->execs);
+  lb_cpu_code_release(c->code);
+  lb_slots_fini(&c->slots);
+  lb_strbuf_fini(&c->target);
+  pthread_mutex_destroy(&c->lock);
+  free(c);
+}
+
+lb_slots *lb_compiler_slots(lb_compiler *c) { return &c->slots; }
+
+static lb_status keep(lb_compiler *c, lb_cpu_exec *exec) {
+  if (c->n_execs == c->cap_execs) {
+    size_t cap = c->cap_execs ? 2 * c->cap_execs : 16;
+    lb_cpu_exec **execs = realloc(c->execs, cap * sizeof *execs);
+    if (!execs) return lb_oom();
+    c->execs = execs;
+    c->cap_execs = cap;
+  }
+  c->execs[c->n_execs++] = exec;
+  return LB_OK;
+}
+
+static lb_status load(lb_compiler *c, lb_slot *slot, lb_span object) {
+  lb_cpu_exec *exec;
+  LB_TRY(lb_cpu_exec_create(c->code, NULL, object, "limber", &exec));
+  lb_status st = keep(c, exec);
+  if (lb_failed(st)) {
+    lb_cpu_exec_release(exec);
+    return st;
+  }
+  lb_slot_publish(slot, (lb_kernel_fn *)exec->entry);
+  c->stats.compiled++;
+  return LB_OK;
+}
+
+// A refusal of this one key is noted and passed over.
+static lb_status refuse(lb_compiler *c, lb_slot *slot, lb_status st) {
+  lb_code code = lb_status_code(st);
+  if (code == LB_IO || code == LB_CANCELLED || code == LB_OOM) return st;
+  lb_log_line(c->log, LB_LOG_WARN, "a kernel is left out: %s",
+              lb_status_message(st));
+  lb_status_drop(st);
+  atomic_store(&slot->failed, 1);
+  c->stats.refused++;
+  return LB_OK;
+}
+
+static lb_status compile(lb_compiler *c, lb_slot *slot, double seconds) {
+  lb_request request;
+  lb_blob object = {0};
+  lb_object_info info;
+  int ms = seconds > 60 ? 60000 : (int)(seconds * 1000) + 1;
+  lb_status st = lb_request_init(&request, &slot->key.spec, &slot->key.facts,
+                                 lb_strbuf_str(&c->target));
+  if (!lb_failed(st))
+    st = lb_worker_compile(c->worker, &request, ms, &object, &info);
+  if (!lb_failed(st)) {
+    c->stats.compile_us += info.compile_us;
+    c->stats.check_us += info.check_us;
+    st = load(c, slot, lb_blob_span(&object));
+  }
+  lb_blob_fini(&object);
+  return lb_failed(st) ? refuse(c, slot, st) : LB_OK;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static lb_status settle(lb_compiler *c, double end) {
+  lb_slot *slot;
+  for (size_t i = 0; (slot = lb_slots_at(&c->slots, i)); i++) {
+    if (lb_slot_kernel(slot) || atomic_load(&slot->failed)) continue;
+    double left = end - now();
+    if (left <= 0)
+      return lb_error(LB_CANCELLED, "not settled in the time given");
+    LB_TRY(compile(c, slot, left));
+  }
+  return LB_OK;
+}
+
+lb_status lb_compiler_settle(lb_compiler *c, double seconds) {
+  double end = now() + seconds;
+  pthread_mutex_lock(&c->lock);
+  lb_status st = settle(c, end);
+  pthread_mutex_unlock(&c->lock);
+  return st;
+}
+
+void lb_compiler_stats_get(lb_compiler *c, lb_compiler_stats *out) {
+  pthread_mutex_lock(&c->lock);
+  *out = c->stats;
+  pthread_mutex_unlock(&c->lock);
+  out->slots = 0;
+  while (lb_slots_at(&c->slots, (size_t)out->slots)) out->slots++;
+}
