@@ -31,6 +31,10 @@ install(TARGETS limber limber-static limber-cli
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT limber
           NAMELINK_COMPONENT limber
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT limber)
+if(TARGET limber-jit) # where the library looks for it: beside itself
+  install(TARGETS limber-jit
+    RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT limber)
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/limber
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT limber
   FILES_MATCHING PATTERN "*.h")

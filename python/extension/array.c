@@ -63,7 +63,7 @@ static bool fill(const array_struct *a, PyObject *array, limber_dtype wanted,
   if (!out->dtype) return refuse(array, "is not of a dtype Limber knows");
   if (a->nd > LIMBER_MAX_RANK) return refuse(array, "has too many dims");
   out->rank = a->nd;
-  memcpy(out->dims, a->shape, (size_t)a->nd * sizeof *out->dims);
+  for (int i = 0; i < a->nd; i++) out->dims[i] = a->shape[i];
   out->data = a->data;
   return true;
 }

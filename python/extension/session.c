@@ -405,11 +405,25 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
   limber_status st = limber_session_stats(s->limber, &t);
   if (st) return lb_raise(lb_python.run_errors, st);
   return Py_BuildValue(
-      "{s:K,s:K,s:K,s:K,s:K,s:K}", "runs", (unsigned long long)t.runs,
+      "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "runs", (unsigned long long)t.runs,
       "plans_built", (unsigned long long)t.plans_built, "plans_evicted",
       (unsigned long long)t.plans_evicted, "plans", (unsigned long long)t.plans,
       "plan_bytes", (unsigned long long)t.plan_bytes, "arena_bytes",
-      (unsigned long long)t.arena_bytes);
+      (unsigned long long)t.arena_bytes, "kernels_wanted",
+      (unsigned long long)t.kernels_wanted, "kernels",
+      (unsigned long long)t.kernels);
+}
+
+static PyObject *session_settle(PyObject *self, PyObject *seconds) {
+  const session *s = opened(self);
+  double limit = PyFloat_AsDouble(seconds);
+  limber_status st;
+  if (!s || (limit == -1 && PyErr_Occurred())) return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  st = limber_session_settle(s->limber, limit);
+  Py_END_ALLOW_THREADS;
+  if (st) return lb_raise(lb_python.run_errors, st);
+  Py_RETURN_NONE;
 }
 
 static PyObject *session_dump(PyObject *self, PyObject *unused) {
@@ -433,6 +447,10 @@ static PyMethodDef methods[] = {
      "Runs the model on a dict of names and arrays; returns a list of arrays,\n"
      "one for each of output_names (None: all outputs). Only the outputs that\n"
      "are asked for are computed. Other Python threads go on meanwhile."},
+    {"settle", session_settle, METH_O,
+     "settle(seconds)\n\n"
+     "Compiles what the plans that exist still lack, and waits for it; run\n"
+     "never does. Does nothing unless LIMBER_JIT=process."},
     {"dump", session_dump, METH_NOARGS, "The graph as text, one line a node."},
     {"_input_rows", session_input_rows, METH_NOARGS, NULL},
     {"_output_rows", session_output_rows, METH_NOARGS, NULL},

@@ -33,6 +33,8 @@ class Stats(NamedTuple):
     plans: int
     plan_bytes: int
     arena_bytes: int
+    kernels_wanted: int  # of all sessions of the runtime
+    kernels: int
 
 
 def parse_dim(text):
