@@ -215,7 +215,9 @@ def einsum(d):
     for term in equation.split("->")[0].replace(" ", "").split(","):
         shape = []
         for piece in term.replace("...", "."):
-            shape += d.narrowed(batch) if piece == "." else [sizes[piece]]
+            # All of one rank: ONNX Runtime crashes where ranks differ.
+            shape += [d.pick([n, n, 1]) for n in batch] if piece == "." \
+                else [sizes[piece]]
         inputs.append(d.array(dtype, shape, special=False))
     return single(d, inputs, equation=equation)
 
