@@ -1,7 +1,6 @@
 // python/extension/array.c -- numpy arrays in and out, without a copy.
 #include "extension.h"
 
-
 // numpy's array interface in C, as its documentation gives it.
 typedef struct array_struct {
   int two;  // always 2
