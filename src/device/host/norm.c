@@ -54,11 +54,19 @@ LB_FLOATS(APPLY, )
 
 #define ENTRY(id, S, T, load, store, Name, ...) [LB_##id] = Name##_##id,
 
+// RMSNormalization's y has the dtype of the scale: it is converted at the end.
 static lb_status apply(lb_host_call *c, const lb_tensor *y, const lb_tensor *x,
                        const normal *nm) {
   static lb_row_fn *const rows[LB_DTYPE_COUNT] = {LB_FLOATS(ENTRY, apply, )};
   if (!rows[x->dtype]) return lb_host_bad_dtype(c, x->dtype);
   if (y->dtype == LB_NONE) return LB_OK;  // only statistics are wanted
+  if (y->dtype != x->dtype) {
+    lb_tensor same;
+    LB_TRY(lb_host_temp(c, x->dtype, y->rank, y->dims, &same));
+    LB_TRY(apply(c, &same, x, nm));
+    lb_convert(c->pool, &same, y);
+    return LB_OK;
+  }
   const lb_tensor *operands[] = {y,        x,          &nm->mean,
                                  &nm->inv, &nm->scale, &nm->bias};
   lb_each(c->pool, 6, operands, rows[x->dtype], NULL);
