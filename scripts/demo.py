@@ -1,8 +1,8 @@
 """The demonstration: eight models, one load each, a new shape each request.
 
 For each request: the time of the first run at that shape, the time once the
-shape is known, whether a second run gives the same bits, and how far the
-result is from ONNX Runtime's.
+shape is known, ONNX Runtime's time (its second run, as many threads), whether a
+second run gives the same bits, and how far the result is from ONNX Runtime's.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import limber
 import reference
 import shapes
 
-COLUMNS = "{:8}  {:34} {:>9} {:>9}  {:6}  {:>10}"
+COLUMNS = "{:8}  {:34} {:>9} {:>9} {:>9}  {:6}  {:>10}"
 
 
 def timed_run(session, feeds):
@@ -50,12 +50,13 @@ def demonstrate(model, count, seed):
         feeds = model.feeds(dims, seed)
         got, first = timed_run(ours, feeds)
         again, steady = timed_run(ours, feeds)
-        want = theirs.run(None, feeds)
+        theirs.run(None, feeds)
+        want, other = timed_run(theirs, feeds)
         good = same_bits(got, again) and agrees(got, want)
         wrong += not good
         text = " ".join(f"{symbol}={n}" for symbol, n in dims.items())
         print(COLUMNS.format(
-            model.name, text, f"{first:.2f}", f"{steady:.2f}",
+            model.name, text, f"{first:.2f}", f"{steady:.2f}", f"{other:.2f}",
             "same" if same_bits(got, again) else "DIFFER",
             f"{farthest(got, want):.1e}" + ("" if good else " !")),
             flush=True)
@@ -67,8 +68,8 @@ def main():
     parser.add_argument("--shapes", type=int, default=4, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    print(COLUMNS.format("model", "shape", "first ms", "then ms", "again",
-                         "max error"))
+    print(COLUMNS.format("model", "shape", "first ms", "then ms", "ORT ms",
+                         "again", "max error"))
     models = shapes.load()
     wrong = sum(demonstrate(model, options.shapes, options.seed)
                 for model in models.values())
