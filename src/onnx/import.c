@@ -178,8 +178,10 @@ static lb_status check_arity(lb_draft *d) {
   while (d->op == LB_OP_Loop && d->n_in < 2) d->in[d->n_in++] = NULL;
   if (d->n_in < (uint32_t)info->min_in)
     return wrong_count(d, "input", d->n_in, "needs", info->min_in);
-  if (info->max_in >= 0 && d->n_in > (uint32_t)info->max_in)
-    return wrong_count(d, "input", d->n_in, "takes at most", info->max_in);
+  // What an If's branches take from outside is not among its inputs yet.
+  int max_in = d->op == LB_OP_If ? 1 : info->max_in;
+  if (max_in >= 0 && d->n_in > (uint32_t)max_in)
+    return wrong_count(d, "input", d->n_in, "takes at most", max_in);
   if (info->max_out >= 0 && d->n_out > (uint32_t)info->max_out)
     return wrong_count(d, "output", d->n_out, "gives at most", info->max_out);
   uint32_t first = d->op == LB_OP_Loop ? 2 : 0;

@@ -336,6 +336,11 @@ static void bodies_that_do_not_fit_are_named(void **state) {
   pb_attr_graph(&n, "then_branch", pb_graph("", (pb){0}, "c"));
   expect_error(pb_model(pb_graph("c", n, "z"), 13), LB_INVALID,
                "node 'i' (If) has no else_branch");
+  n = pb_node("If", "i", "c,c", "z");
+  pb_attr_graph(&n, "then_branch", pb_graph("", (pb){0}, "c"));
+  pb_attr_graph(&n, "else_branch", pb_graph("", (pb){0}, "c"));
+  expect_error(pb_model(pb_graph("c", n, "z"), 13), LB_INVALID,
+               "node 'i' (If) has 2 inputs, but takes at most 1");
   n = pb_node("Loop", "l", "-,-,x", "o");
   pb_attr_graph(&n, "body", pb_graph("i,k", (pb){0}, "k,i"));
   expect_error(pb_model(pb_graph("x", n, "o"), 13), LB_INVALID,
