@@ -41,6 +41,13 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
   return st;
 }
 
+size_t lb_slots_count(lb_slots *s) {
+  pthread_mutex_lock(&s->lock);
+  size_t n = s->map.count;
+  pthread_mutex_unlock(&s->lock);
+  return n;
+}
+
 lb_slot *lb_slots_at(lb_slots *s, size_t i) {
   pthread_mutex_lock(&s->lock);
   lb_slot *slot = i < s->map.count ? s->map.entries[i].value : NULL;

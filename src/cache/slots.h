@@ -38,6 +38,7 @@ void lb_slots_fini(lb_slots *s);
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out);
 
+size_t lb_slots_count(lb_slots *s);
 // The i-th slot in order of making, or NULL.
 lb_slot *lb_slots_at(lb_slots *s, size_t i);
 

@@ -38,6 +38,7 @@ static void equal_keys_share_a_slot(void **state) {
   assert_ptr_equal(lb_slots_at(&t, 0), a);
   assert_non_null(lb_slots_at(&t, 2));
   assert_null(lb_slots_at(&t, 3));
+  assert_int_equal(lb_slots_count(&t), 3);
   lb_slots_fini(&t);
 }
 

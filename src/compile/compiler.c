@@ -151,6 +151,5 @@ void lb_compiler_stats_get(lb_compiler *c, lb_compiler_stats *out) {
   pthread_mutex_lock(&c->lock);
   *out = c->stats;
   pthread_mutex_unlock(&c->lock);
-  out->slots = 0;
-  while (lb_slots_at(&c->slots, (size_t)out->slots)) out->slots++;
+  out->slots = lb_slots_count(&c->slots);
 }

@@ -15,7 +15,6 @@
 #include "spec/spec.h"
 
 typedef struct lb_partition {
-  uint32_t id;
   lb_form form;
   const lb_node **nodes;  // in order; the last one's output 0 is the result
   uint32_t n_nodes;
@@ -24,7 +23,7 @@ typedef struct lb_partition {
 
 typedef struct lb_partitioning {
   lb_arena arena;        // owns all of it, packed weights included
-  lb_partition **parts;  // by id
+  lb_partition **parts;  // in order of making
   uint32_t n_parts;
   lb_partition **of_node;  // by node id; NULL: runs alone
   size_t packed_bytes;

@@ -76,7 +76,6 @@ static lb_status add_chain(lb_partitioning *p, const counter *c, lb_node *first,
     chain[n++] = x;
   lb_partition *part = lb_arena_new(&p->arena, lb_partition, 1);
   if (!part) return lb_oom();
-  part->id = p->n_parts;
   part->form = form;
   part->n_nodes = n;
   part->nodes =

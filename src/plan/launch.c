@@ -88,8 +88,7 @@ static bool all_calls(const lb_step *steps, uint32_t n) {
 
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   uint32_t first = p->plan->n_steps, done = 0;
-  bool *mine = lb_arena_new(p->arena, bool, part->n_nodes);
-  if (!mine) return lb_oom();
+  bool mine[LB_SPEC_MAX_NODES] = {false};  // planned by this very call
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     const lb_node *n = part->nodes[i];
     bool deferred = true;
