@@ -7,22 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "draw.h"
 #include "element.h"
 #include "npy.h"
 
 #define FORM "random:f32[1,3,48,320], zeros:i64[2] or random:i64[8]{0..100}"
 
-// splitmix64: every seed is as good as another.
-static uint64_t next(uint64_t *state) {
-  uint64_t z = *state += 0x9e3779b97f4a7c15;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-  z = (z ^ z >> 27) * 0x94d049bb133111eb;
-  return z ^ z >> 31;
-}
-
 // In [0, 1).
 static double next_real(uint64_t *state) {
-  return (double)(next(state) >> 11) * 0x1p-53;
+  return (double)(draw_next(state) >> 11) * 0x1p-53;
 }
 
 typedef struct range {
@@ -36,7 +29,7 @@ static void fill(limber_tensor *t, const range *r, uint64_t seed) {
   count_of(t->rank, t->dims, &count);
   for (int64_t i = 0; i < count; i++) {
     double real = r->low + (r->high - r->low) * next_real(&seed);
-    uint64_t step = r->span ? next(&seed) % r->span : next(&seed);
+    uint64_t step = r->span ? draw_next(&seed) % r->span : draw_next(&seed);
     element_set(t, i, real, (int64_t)((uint64_t)r->first + step));
   }
 }

@@ -195,6 +195,23 @@ LIMBER_API limber_status limber_session_run(limber_session *session,
                                             limber_tensor *outputs,
                                             size_t n_outputs);
 
+typedef struct limber_plan_info {
+  size_t size;          // sizeof this struct, set by the caller
+  uint64_t steps;       // of a run that has all its kernels
+  uint64_t kernels;     // steps that are kernels, compiled yet or not
+  uint64_t nodes_left;  // after the first point where only data can tell what
+                        // comes next; 0: all of the run is planned
+} limber_plan_info;
+
+// Decides how inputs of these shapes would be run, for all outputs, and runs
+// nothing: a later run begins with that plan, and settle compiles for it. Data
+// is read, and must be there, only where contents decide shapes; the error
+// names the input. `out` may be NULL.
+LIMBER_API limber_status limber_session_plan(limber_session *session,
+                                             const limber_tensor *inputs,
+                                             size_t n_inputs,
+                                             limber_plan_info *out);
+
 // Compiles what the plans that exist still lack, and waits for it, as its name
 // says; run never does. Does nothing unless LIMBER_JIT=process.
 // LIMBER_CANCELLED when `seconds` did not suffice; call it again to go on.

@@ -331,6 +331,67 @@ static void runs_and_plans_are_counted(void **state) {
   assert_int_equal(limber_session_stats(f->session, &s), LIMBER_INVALID);
 }
 
+static void a_plan_needs_no_data_and_serves_the_run_after_it(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out[2] = {{0}};
+  in[0].data = in[1].data = NULL;
+  limber_plan_info info = {.size = sizeof info};
+  assert_int_equal(limber_session_plan(f->session, in, 2, &info), LIMBER_OK);
+  assert_int_equal(info.steps, 2);
+  assert_int_equal(info.nodes_left, 0);
+  in[0].data = in[1].data = ones;
+  assert_int_equal(limber_session_run(f->session, in, 2, out, 2), LIMBER_OK);
+  limber_tensor_free(&out[0]);
+  limber_tensor_free(&out[1]);
+  limber_stats s = {.size = sizeof s};
+  assert_int_equal(limber_session_stats(f->session, &s), LIMBER_OK);
+  assert_int_equal(s.plans_built, 1);
+  assert_int_equal(s.runs, 1);
+}
+
+static void wrong_shapes_are_refused_by_planning_too(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input("x", 2), input("y", 4)};
+  in[0].data = in[1].data = NULL;
+  refused(limber_session_plan(f->session, in, 2, NULL), LIMBER_INVALID,
+          "`n`: 2 from `x`, 4 from `y`");
+  refused(limber_session_plan(f->session, in, 1, NULL), LIMBER_INVALID,
+          "missing input 'y' (float32[n,3])");
+}
+
+// y = Reshape(x, shape), and z = NonZero(y), whose dims only data can tell.
+static pb reshape_model(void) {
+  pb g = {0};
+  pb_msg(&g, 1, pb_node("Reshape", "to", "x,shape", "y"));
+  pb_msg(&g, 1, pb_node("NonZero", "where", "y", "z"));
+  pb_msg(&g, 1, pb_node("Neg", "after", "z", "w"));
+  pb_str(&g, 2, "reshapes");
+  pb_msg(&g, 11, pb_value("x", T_FLOAT, "n"));
+  pb_msg(&g, 11, pb_value("shape", T_INT64, "2"));
+  pb_msg(&g, 12, pb_value("w", T_INT64, "2,m"));
+  return pb_model(g, 17);
+}
+
+static void contents_that_decide_shapes_are_asked_for(void **state) {
+  (void)state;
+  pb m = reshape_model();
+  limber_session *s;
+  assert_int_equal(
+      limber_session_open_memory(NULL, m.b.data, m.b.len, NULL, &s), LIMBER_OK);
+  int64_t shape[2] = {2, 3};
+  limber_tensor in[2] = {{.dtype = LIMBER_F32, .rank = 1, .dims = {6}},
+                         {.dtype = LIMBER_I64, .rank = 1, .dims = {2}}};
+  limber_plan_info info = {.size = sizeof info};
+  refused(limber_session_plan(s, in, 2, &info), LIMBER_INVALID,
+          "the contents of input 'shape' decide shapes: a plan needs them");
+  in[1].data = shape;
+  assert_int_equal(limber_session_plan(s, in, 2, &info), LIMBER_OK);
+  assert_int_equal(info.steps, 1);
+  assert_int_equal(info.nodes_left, 1);
+  limber_session_close(s);
+  lb_strbuf_fini(&m.b);
+}
+
 static void a_runtime_has_the_threads_asked_for(void **state) {
   assert_int_equal(limber_runtime_threads(((fixture *)*state)->runtime), 2);
   assert_true(limber_runtime_threads(NULL) >= 1);
@@ -355,6 +416,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_wrong_declared_dim_is_one_warning,
                                       set_up_wrong, tear_down),
       TEST(runs_and_plans_are_counted),
+      TEST(a_plan_needs_no_data_and_serves_the_run_after_it),
+      TEST(wrong_shapes_are_refused_by_planning_too),
+      cmocka_unit_test(contents_that_decide_shapes_are_asked_for),
       TEST(a_runtime_has_the_threads_asked_for),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 
 #include "api/describe.h"
 #include "api/error.h"
+#include "api/options.h"
 #include "api/session.h"
 
 // One request: a tensor for each input and each output of the model.
@@ -13,6 +14,7 @@ typedef struct request {
   lb_tensor *in;    // dtype LB_NONE: not given yet
   lb_output *out;   // one allocation with `in`
   uint32_t *where;  // of each tensor asked for: which output of the model
+  bool planning;    // inputs need no data
 } request;
 
 static lb_status request_init(request *q, limber_session *s, size_t n_out) {
@@ -65,10 +67,12 @@ static lb_status find_port(const lb_ports *ports, const char *what,
 
 // -- inputs ------------------------------------------------------------------
 
-static lb_status check_data(const limber_tensor *t, const lb_tensor *in) {
+static lb_status check_data(const limber_tensor *t, const lb_tensor *in,
+                            bool planning) {
   int64_t count;
   LB_TRY(lb_dims_count(in->rank, in->dims, &count));
   size_t need = (size_t)count * lb_dtype_size(in->dtype);
+  if (planning && !t->data) return LB_OK;
   if (need && !t->data)
     return lb_error(LB_INVALID, "data is NULL, and dims ask for %zu bytes",
                     need);
@@ -81,7 +85,8 @@ static lb_status check_data(const limber_tensor *t, const lb_tensor *in) {
   return LB_OK;
 }
 
-static lb_status take_tensor(const limber_tensor *t, lb_tensor *out) {
+static lb_status take_tensor(const limber_tensor *t, bool planning,
+                             lb_tensor *out) {
   if (t->dtype <= LIMBER_NONE || (int)t->dtype >= (int)LB_DTYPE_COUNT)
     return lb_error(LB_INVALID, "%d is not a dtype", (int)t->dtype);
   if (t->rank < 0 || t->rank > LB_MAX_RANK)
@@ -90,9 +95,9 @@ static lb_status take_tensor(const limber_tensor *t, lb_tensor *out) {
   lb_tensor in = {
       .dtype = (lb_dtype)t->dtype, .rank = t->rank, .data = t->data};
   memcpy(in.dims, t->dims, (size_t)t->rank * sizeof *t->dims);
-  LB_TRY(check_data(t, &in));
+  LB_TRY(check_data(t, &in, planning));
   static max_align_t nothing;  // what an input without elements points to
-  if (!in.data) in.data = &nothing;
+  if (!in.data && !planning) in.data = &nothing;
   lb_tensor_dense(&in);
   *out = in;
   return LB_OK;
@@ -105,7 +110,7 @@ static lb_status take_input(request *q, const limber_tensor *t, size_t i) {
   const char *name = ports->infos[k].name;
   if (q->in[k].dtype)
     return lb_error(LB_INVALID, "input '%s' was given twice", name);
-  lb_status st = take_tensor(t, &q->in[k]);
+  lb_status st = take_tensor(t, q->planning, &q->in[k]);
   return lb_failed(st) ? lb_status_note(st, "input '%s'", name) : st;
 }
 
@@ -183,6 +188,30 @@ limber_status limber_session_run(limber_session *session,
                                  const limber_tensor *inputs, size_t n_inputs,
                                  limber_tensor *outputs, size_t n_outputs) {
   return lb_report(run(session, inputs, n_inputs, outputs, n_outputs),
+                   &session->runtime->log);
+}
+
+// -- planning ----------------------------------------------------------------
+
+static lb_status plan(limber_session *s, const limber_tensor *inputs,
+                      size_t n_inputs, limber_plan_info *out) {
+  request q;
+  lb_plan_counts n = {0};
+  LB_TRY(request_init(&q, s, 0));
+  q.planning = true;
+  lb_status st = take_inputs(&q, inputs, n_inputs);
+  if (!lb_failed(st)) st = lb_session_plan(s->session, q.in, &n);
+  request_fini(&q);
+  if (lb_failed(st) || !out) return st;
+  limber_plan_info info = {
+      .steps = n.steps, .kernels = n.launches, .nodes_left = n.left};
+  return lb_options_write("limber_plan_info", &info, sizeof info, out);
+}
+
+limber_status limber_session_plan(limber_session *session,
+                                  const limber_tensor *inputs, size_t n_inputs,
+                                  limber_plan_info *out) {
+  return lb_report(plan(session, inputs, n_inputs, out),
                    &session->runtime->log);
 }
 

@@ -60,6 +60,7 @@ static lb_status finish(lb_planner *p) {
                     p->n_pending);
   } else {
     plan->rest = p;
+    plan->n_left = p->n_pending;
   }
   return LB_OK;
 }

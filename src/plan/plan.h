@@ -97,6 +97,7 @@ typedef struct lb_plan {
   uint32_t n_own;      // own buffers up to and including this stage
   size_t arena_bytes;  // of the run's arena, live values of parents included
   struct lb_planner *rest;  // what is still to plan; NULL: the last stage
+  uint32_t n_left;          // nodes of it that are known to be needed
 } lb_plan;
 
 // The first stage. `inputs` has region->n_params tensors; data is read only of

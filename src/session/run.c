@@ -203,18 +203,23 @@ static lb_status read_facts(frame *f, const lb_plan *plan, lb_tensor **out) {
   return LB_OK;
 }
 
-// The plan of the first stage; the caller owns a reference.
-static lb_status first_plan(frame *f, const lb_region *r, lb_plan **out) {
-  bool *wanted = lb_arena_new(&f->c->keys, bool, r->n_results);
+lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
+                      const lb_tensor *in, const bool *wanted, lb_plan **out) {
   key k;
+  *out = NULL;
+  LB_TRY(first_key(s, c, r, in, wanted, &k));
+  *out = lb_plans_get(&s->plans, k.data, k.size);
+  if (*out) return LB_OK;
+  LB_TRY(lb_plan_first(&s->program, r, in, wanted, out));
+  return lb_plans_put(&s->plans, k.data, k.size, out);
+}
+
+static lb_status first_plan(const frame *f, const lb_region *r, lb_plan **out) {
+  bool *wanted = lb_arena_new(&f->c->keys, bool, r->n_results);
   *out = NULL;
   if (!wanted) return lb_oom();
   for (uint32_t i = 0; i < r->n_results; i++) wanted[i] = f->out[i].wanted;
-  LB_TRY(first_key(f->s, f->c, r, f->in, wanted, &k));
-  *out = lb_plans_get(&f->s->plans, k.data, k.size);
-  if (*out) return LB_OK;
-  LB_TRY(lb_plan_first(&f->s->program, r, f->in, wanted, out));
-  return lb_plans_put(&f->s->plans, k.data, k.size, out);
+  return lb_run_plan(f->s, f->c, r, f->in, wanted, out);
 }
 
 // Replaces *plan by the plan of the next stage.

@@ -24,6 +24,11 @@ struct lb_session {
 lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
                         const lb_tensor *in, lb_output *out);
 
+// The plan of a region's first stage, for the results that are wanted. The
+// caller owns a reference to *out, even if it failed, unless that is NULL.
+lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
+                      const lb_tensor *in, const bool *wanted, lb_plan **out);
+
 // Runs a Loop or Scan step; outputs become own buffers of c.
 lb_status lb_run_loop(lb_session *s, lb_context *c, const lb_step *step,
                       const lb_tensor *in);

@@ -2,6 +2,7 @@
 #include "session/session.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "graph/infer.h"
 #include "graph/pass.h"
@@ -69,11 +70,13 @@ void lb_session_free(lb_session *s) {
   free(s);
 }
 
-static lb_status take_context(lb_session *s, lb_context **out) {
+// For a run, or for planning alone.
+static lb_status take_context(lb_session *s, bool run, lb_context **out) {
   lb_lock_take(&s->lock);
   lb_context *c = *out = s->idle;
   if (c) s->idle = c->next;
-  uint64_t seed = s->runs++;
+  uint64_t seed = s->runs;
+  s->runs += run;
   lb_lock_give(&s->lock);
   if (!c)
     LB_TRY(lb_context_new(s->options.alloc, s->options.memory_limit, out));
@@ -94,13 +97,58 @@ lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs) {
   lb_context *c;
   LB_TRY(lb_check_inputs(s->graph, inputs));
-  LB_TRY(take_context(s, &c));
+  LB_TRY(take_context(s, true, &c));
   lb_pool_enter(s->options.pool);
   lb_status st = lb_run_region(s, c, s->graph->main, inputs, outputs);
   lb_pool_leave(s->options.pool);
   give_context(s, c);
   for (uint32_t i = 0; lb_failed(st) && i < s->graph->main->n_results; i++)
     lb_output_free(s, &outputs[i]);
+  return st;
+}
+
+// -- planning ahead ----------------------------------------------------------
+
+static lb_status check_contents(const lb_session *s, const lb_tensor *inputs) {
+  const lb_region *r = s->graph->main;
+  for (uint32_t i = 0; i < r->n_params; i++)
+    if (!inputs[i].data &&
+        lb_program_reads(&s->program, r->params[i], &inputs[i]))
+      return lb_error(LB_INVALID,
+                      "the contents of input '%s' decide shapes: a plan needs "
+                      "them",
+                      r->params[i]->name);
+  return LB_OK;
+}
+
+static lb_plan_counts count_steps(const lb_plan *plan) {
+  lb_plan_counts n = {.left = plan->n_left};
+  for (uint32_t i = 0; i < plan->n_steps; i++, n.steps++) {
+    if (plan->steps[i].kind != LB_STEP_LAUNCH) continue;
+    i += plan->steps[i].skip;
+    n.launches++;
+  }
+  return n;
+}
+
+lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
+                          lb_plan_counts *out) {
+  const lb_region *r = s->graph->main;
+  lb_context *c;
+  lb_plan *plan = NULL;
+  LB_TRY(lb_check_inputs(s->graph, inputs));
+  LB_TRY(check_contents(s, inputs));
+  LB_TRY(take_context(s, false, &c));
+  bool *wanted = lb_arena_alloc(&c->keys, r->n_results, 1);
+  lb_status st = wanted ? LB_OK : lb_oom();
+  if (wanted) {
+    memset(wanted, true, r->n_results);
+    st = lb_run_plan(s, c, r, inputs, wanted, &plan);
+  }
+  if (!lb_failed(st)) *out = count_steps(plan);
+  lb_plan_release(plan);
+  lb_arena_reset(&c->keys);
+  give_context(s, c);
   return st;
 }
 

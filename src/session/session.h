@@ -49,6 +49,18 @@ lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs);
 void lb_output_free(const lb_session *s, lb_output *o);
 
+typedef struct lb_plan_counts {
+  uint32_t steps;     // without those that cover a launch
+  uint32_t launches;  // of these steps
+  uint32_t left;      // nodes of later stages, which need data
+} lb_plan_counts;
+
+// Plans the first stage for all outputs, and runs nothing. `inputs` as for a
+// run, but without data where that decides no shape: LB_INVALID names an input
+// that must have it.
+lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
+                          lb_plan_counts *out);
+
 typedef struct lb_session_stats {
   uint64_t runs, plans_built, plans_evicted;
   size_t plans, plan_bytes;      // in the cache now
