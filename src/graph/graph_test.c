@@ -8,8 +8,9 @@ static void operators_are_found_by_name_and_domain(void **state) {
   assert_int_equal(lb_op_find("", "Con"), LB_OP_COUNT);
   assert_int_equal(lb_op_find("", ""), LB_OP_COUNT);
   assert_int_equal(lb_op_find("com.example", "Conv"), LB_OP_COUNT);
+  assert_int_equal(lb_op_find("", "Unfold"), LB_OP_COUNT);
   for (int i = 0; i < LB_OP_COUNT; i++)
-    assert_int_equal(lb_op_find("", lb_op_infos[i].name), i);
+    assert_int_equal(lb_op_find(lb_op_infos[i].domain, lb_op_infos[i].name), i);
 }
 
 static void attributes_are_read_by_name_and_kind(void **state) {

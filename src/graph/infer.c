@@ -420,12 +420,12 @@ static lb_status infer_scan(walk *w, lb_node *n) {
 
 // -- the walk
 
-static lb_status infer_plain(walk *w, lb_node *n) {
-  lb_vinfo *in = lb_arena_new(&w->scratch, lb_vinfo, n->n_in);
-  lb_vinfo *out = lb_arena_new(&w->scratch, lb_vinfo, n->n_out);
+lb_status lb_infer_outputs(lb_graph *g, lb_arena *scratch, lb_node *n) {
+  lb_vinfo *in = lb_arena_new(scratch, lb_vinfo, n->n_in);
+  lb_vinfo *out = lb_arena_new(scratch, lb_vinfo, n->n_out);
   if (!in || !out) return lb_oom();
   for (uint32_t i = 0; i < n->n_in; i++) in[i] = *info_of(n->in[i]);
-  lb_infer c = {n, w->g->syms, &w->g->arena, in, out};
+  lb_infer c = {n, g->syms, &g->arena, in, out};
   LB_TRY(lb_infer_node(&c));
   for (uint32_t o = 0; o < n->n_out; o++)
     if (n->out[o]) n->out[o]->info = out[o];
@@ -438,7 +438,7 @@ static lb_status infer_any(walk *w, lb_node *n) {
     case LB_OP_If: return infer_if(w, n);
     case LB_OP_Loop: return infer_loop(w, n);
     case LB_OP_Scan: return infer_scan(w, n);
-    default: return infer_plain(w, n);
+    default: return lb_infer_outputs(w->g, &w->scratch, n);
   }
 }
 

@@ -38,6 +38,10 @@ lb_status lb_infer_node(lb_infer *c);
 // Loop: carried values whose body result differs are widened the same way.
 lb_status lb_infer_graph(lb_graph *g);
 
+// Infers one node that is no control operator from what its inputs say, into
+// the values it makes.
+lb_status lb_infer_outputs(lb_graph *g, lb_arena *scratch, lb_node *n);
+
 // -- for rules ---------------------------------------------------------------
 
 // LB_INVALID; lb_infer_node puts operator and node's name in front.

@@ -8,9 +8,11 @@
 #include "graph/ops.def"
 
 const lb_op_info lb_op_infos[LB_OP_COUNT] = {
-#define LB_OP(id, min_in, max_in, max_out, cls, deciding, flags, shape)     \
-  [LB_OP_##id] = {#id,      "",    min_in, max_in, max_out, LB_CLASS_##cls, \
-                  deciding, flags, shape},
+#define ROW(id, domain, min_in, max_in, max_out, cls, deciding, flags, shape) \
+  [LB_OP_##id] = {#id,      domain, min_in, max_in, max_out, LB_CLASS_##cls,  \
+                  deciding, flags,  shape},
+#define LB_OP(id, ...) ROW(id, "", __VA_ARGS__)
+#define LB_OWN(id, ...) ROW(id, "ai.limber", __VA_ARGS__)
 #include "graph/ops.def"
 };
 

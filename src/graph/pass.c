@@ -2,7 +2,8 @@
 //
 // Order matters little, since all of them repeat: folding uncovers branches,
 // branches uncover shapes, shapes uncover constants. Shapes are inferred anew
-// after a round in which folding or inlining changed something.
+// after a round in which folding or inlining changed something. Passes that
+// take patterns apart are late: they join when the others have found all.
 #include "graph/pass.h"
 
 #include <stdlib.h>
@@ -15,18 +16,22 @@
 typedef struct pass {
   uint32_t bit;
   bool sharpens;  // shapes may be known better after it
+  bool late;
   lb_pass_fn *run;
 } pass;
 
 static const pass passes[] = {
-    {LB_PASS_FOLD, true, lb_pass_fold},
-    {LB_PASS_INLINE, true, lb_pass_inline},
-    {LB_PASS_NOOP, false, lb_pass_noop},
-    {LB_PASS_MERGE, false, lb_pass_merge},
-    {LB_PASS_DEAD, false, lb_pass_dead},
-    {LB_PASS_BATCH_NORM, false, lb_pass_batch_norm},
-    {LB_PASS_MATCH, false, lb_pass_match},
-    {LB_PASS_ATTENTION, false, lb_pass_attention},
+    {LB_PASS_FOLD, true, false, lb_pass_fold},
+    {LB_PASS_INLINE, true, false, lb_pass_inline},
+    {LB_PASS_NOOP, false, false, lb_pass_noop},
+    {LB_PASS_MERGE, false, false, lb_pass_merge},
+    {LB_PASS_DEAD, false, false, lb_pass_dead},
+    {LB_PASS_BATCH_NORM, false, false, lb_pass_batch_norm},
+    {LB_PASS_MATCH, false, false, lb_pass_match},
+    {LB_PASS_ATTENTION, false, false, lb_pass_attention},
+    {LB_PASS_TABLE, false, true, lb_pass_table},
+    {LB_PASS_CONV, false, true, lb_pass_conv},
+    {LB_PASS_SINK, false, true, lb_pass_sink},
 };
 
 static lb_status verify_in_debug(const lb_graph *g) {
@@ -38,10 +43,10 @@ static lb_status verify_in_debug(const lb_graph *g) {
 #endif
 }
 
-static lb_status run_round(lb_rewrite *rw, bool *sharpened) {
+static lb_status run_round(lb_rewrite *rw, bool late, bool *sharpened) {
   for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
     const pass *p = &passes[i];
-    if (rw->options->off & p->bit) continue;
+    if ((rw->options->off & p->bit) || (p->late && !late)) continue;
     uint64_t before = rw->changes;
     LB_TRY(lb_rewrite_begin(rw));
     LB_TRY(p->run(rw));
@@ -61,11 +66,11 @@ static lb_status infer_again(lb_graph *g) {
   return LB_OK;
 }
 
-static lb_status run_rounds(lb_rewrite *rw) {
+static lb_status run_rounds(lb_rewrite *rw, bool late) {
   for (int round = 0; round < MAX_ROUNDS; round++) {
     uint64_t before = rw->changes;
     bool sharpened = false;
-    LB_TRY(run_round(rw, &sharpened));
+    LB_TRY(run_round(rw, late, &sharpened));
     if (rw->changes == before) return LB_OK;
     if (sharpened) LB_TRY(infer_again(rw->graph));
   }
@@ -114,7 +119,8 @@ lb_status lb_graph_optimize(lb_graph *g, const lb_pass_options *o) {
   LB_TRY(lb_graph_verify(g));  // passes rely on arities and nesting
   lb_rewrite rw;
   lb_rewrite_init(&rw, g, o ? o : &defaults);
-  lb_status st = run_rounds(&rw);
+  lb_status st = run_rounds(&rw, false);
+  if (!lb_failed(st)) st = run_rounds(&rw, true);
   lb_rewrite_fini(&rw);
   if (lb_failed(st)) return st;
   LB_TRY(compact(g));

@@ -27,6 +27,39 @@ static bool keeps_order(const lb_node *n) {
   return true;
 }
 
+static bool same_dims(const lb_value *v, const lb_value *w) {
+  const lb_vinfo *x = &v->info, *y = &w->info;
+  if (x->rank < 0 || x->rank != y->rank) return false;
+  for (int i = 0; i < x->rank; i++)
+    if (!lb_dim_equal(x->dims[i], y->dims[i])) return false;
+  return true;
+}
+
+static bool is_reshape(const lb_node *n) {
+  return n && (n->op == LB_OP_Reshape || n->op == LB_OP_Flatten ||
+               n->op == LB_OP_Squeeze || n->op == LB_OP_Unsqueeze);
+}
+
+// The value like v that a chain of reshapes ending with n began with, or NULL.
+static lb_value *undone_reshape(const lb_node *n, const lb_value *v) {
+  for (; is_reshape(n); n = n->in[0]->producer)
+    if (same_dims(n->in[0], v)) return n->in[0];
+  return NULL;
+}
+
+// A slice as long as the input is all of it, unless it goes backwards.
+static bool goes_forwards(const lb_node *n) {
+  if (n->n_in < 5 || !n->in[4]) return true;
+  const lb_tensor *steps = lb_value_const(n->in[4]);
+  if (!steps || !lb_tensor_is_dense(steps)) return false;
+  for (int64_t i = 0; i < lb_tensor_count(steps); i++) {
+    int64_t step = steps->dtype == LB_I64 ? ((const int64_t *)steps->data)[i]
+                                          : ((const int32_t *)steps->data)[i];
+    if (step < 0) return false;
+  }
+  return true;
+}
+
 // Is the first output the first input, whatever the data?
 static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
   switch (n->op) {
@@ -35,6 +68,8 @@ static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
     case LB_OP_CastLike: return same_dtype(n);
     case LB_OP_Dropout: return idle_dropout(rw, n);
     case LB_OP_Transpose: return keeps_order(n);
+    case LB_OP_Expand: return same_dims(n->in[0], n->out[0]);
+    case LB_OP_Slice: return same_dims(n->in[0], n->out[0]) && goes_forwards(n);
     case LB_OP_Concat:
     case LB_OP_Sum:
     case LB_OP_Max:
@@ -45,8 +80,9 @@ static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
 
 static lb_status drop_noop(lb_rewrite *rw, lb_node *n) {
   if (n->n_in == 0 || !n->in[0] || n->n_out == 0 || !n->out[0]) return LB_OK;
-  if (lb_rewrite_uses(rw, n->out[0]) == 0 || !is_noop(rw, n)) return LB_OK;
-  lb_rewrite_replace(rw, n->out[0], n->in[0]);
+  if (lb_rewrite_uses(rw, n->out[0]) == 0) return LB_OK;
+  lb_value *from = is_noop(rw, n) ? n->in[0] : undone_reshape(n, n->out[0]);
+  if (from) lb_rewrite_replace(rw, n->out[0], from);
   return LB_OK;
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/infer.h"
+
 #define SCRATCH_BLOCK (16 * 1024)
 
 void lb_rewrite_init(lb_rewrite *rw, lb_graph *g, const lb_pass_options *o) {
@@ -96,6 +98,53 @@ lb_status lb_node_copy_attrs(lb_graph *g, lb_node *n, const lb_node *from) {
     LB_TRY(lb_node_add_attr(g, n, from->attrs[i]));
   return LB_OK;
 }
+
+// -- new nodes ---------------------------------------------------------------
+
+lb_status lb_rewrite_value(lb_rewrite *rw, const lb_value *v, const char *tag,
+                           lb_value **out) {
+  lb_strbuf name = {0};
+  lb_strbuf_printf(&name, "%s.%s", v->name, tag);
+  lb_status st = lb_strbuf_status(&name);
+  if (!lb_failed(st)) st = lb_value_new(rw->graph, lb_strbuf_str(&name), out);
+  lb_strbuf_fini(&name);
+  return st;
+}
+
+lb_status lb_rewrite_insert(lb_rewrite *rw, lb_node *n, lb_op op,
+                            lb_value *const *in, uint32_t n_in, lb_node **out) {
+  lb_region *r = n->region;
+  lb_value *v;
+  LB_TRY(lb_rewrite_value(rw, n->out[0], lb_op_infos[op].name, &v));
+  LB_TRY(lb_node_new(r, op, v->name, n_in, 1, out));
+  uint32_t at = r->n_nodes - 1;
+  for (; r->nodes[at] != n; at--) r->nodes[at] = r->nodes[at - 1];
+  r->nodes[at] = *out;
+  for (uint32_t i = 0; i < n_in; i++) {
+    (*out)->in[i] = in[i];
+    lb_rewrite_use(rw, in[i], 1);
+  }
+  lb_node_set_out(*out, 0, v);
+  rw->changes++;
+  return LB_OK;
+}
+
+lb_status lb_rewrite_inserted(lb_rewrite *rw, lb_node *n, lb_value **out) {
+  *out = n->out[0];
+  return lb_infer_outputs(rw->graph, &rw->scratch, n);
+}
+
+lb_status lb_rewrite_ints(lb_rewrite *rw, lb_node *n, const char *name,
+                          const int64_t *v, int count) {
+  lb_attr a = {.kind = LB_ATTR_INTS, .n = (uint32_t)count};
+  a.name = lb_arena_strdup(&rw->graph->arena, name);
+  a.ints = lb_arena_memdup(&rw->graph->arena, v, (size_t)count * sizeof *v,
+                           _Alignof(int64_t));
+  if (!a.name || !a.ints) return lb_oom();
+  return lb_node_add_attr(rw->graph, n, a);
+}
+
+// -- the walk ----------------------------------------------------------------
 
 static lb_value *resolve(lb_rewrite *rw, lb_value *v) {
   lb_value *to = v;

@@ -5,8 +5,9 @@
 //     too low. So "used once" can be trusted, and what is missed is found in
 //     the next round.
 // (3) A pattern is rewritten by turning its last node into the new operator:
-//     the output value stays, no node is inserted, order is kept. What the
-//     pattern's inner nodes computed is left to dead code removal.
+//     the output value stays, order is kept. Where more nodes are needed, they
+//     are inserted right before that one. What the pattern's inner nodes
+//     computed is left to dead code removal.
 #ifndef LB_GRAPH_REWRITE_H
 #define LB_GRAPH_REWRITE_H
 
@@ -30,7 +31,8 @@ typedef lb_status lb_visit_fn(lb_rewrite *rw, lb_node *n);
 typedef lb_status lb_pass_fn(lb_rewrite *rw);
 
 lb_pass_fn lb_pass_fold, lb_pass_inline, lb_pass_noop, lb_pass_merge,
-    lb_pass_dead, lb_pass_batch_norm, lb_pass_match, lb_pass_attention;
+    lb_pass_dead, lb_pass_batch_norm, lb_pass_match, lb_pass_attention,
+    lb_pass_table, lb_pass_conv, lb_pass_sink;
 
 void lb_rewrite_init(lb_rewrite *rw, lb_graph *g, const lb_pass_options *o);
 void lb_rewrite_fini(lb_rewrite *rw);
@@ -51,6 +53,16 @@ void lb_rewrite_constant(lb_rewrite *rw, lb_value *v, const lb_tensor *t);
 lb_status lb_rewrite_become(lb_rewrite *rw, lb_node *n, lb_op op,
                             lb_value *const *in, uint32_t n_in);
 lb_status lb_node_copy_attrs(lb_graph *g, lb_node *n, const lb_node *from);
+// A value named after v: "<name>.<tag>".
+lb_status lb_rewrite_value(lb_rewrite *rw, const lb_value *v, const char *tag,
+                           lb_value **out);
+// A new node with one output, right before n; give it attributes, then call
+// lb_rewrite_inserted, which infers its output. The walk visits n again.
+lb_status lb_rewrite_insert(lb_rewrite *rw, lb_node *n, lb_op op,
+                            lb_value *const *in, uint32_t n_in, lb_node **out);
+lb_status lb_rewrite_inserted(lb_rewrite *rw, lb_node *n, lb_value **out);
+lb_status lb_rewrite_ints(lb_rewrite *rw, lb_node *n, const char *name,
+                          const int64_t *v, int count);  // an attribute
 
 // Visits all nodes in order, bodies after their node; replacements are applied
 // to a node's inputs before it is visited. `visit` may be NULL.

@@ -529,3 +529,29 @@ lb_status lb_shape_expand(lb_infer *c) {
   for (int i = 0; i < dims[0].k; i++) v[i] = v[0];
   return lb_content_set(c, 0, v, (int)dims[0].k);
 }
+
+// -- Unfold ------------------------------------------------------------------
+
+lb_status lb_shape_unfold(lb_infer *c) {
+  const lb_vinfo *x = &c->in[0];
+  int64_t size = lb_attr_int(c->node, "size", 1);
+  int64_t step = lb_attr_int(c->node, "step", 1);
+  lb_dim dims[LB_MAX_RANK];
+  if (size < 1 || step < 1 || size > INT32_MAX || step > INT32_MAX)
+    return lb_infer_error(c, "size %lld and step %lld must be positive",
+                          (long long)size, (long long)step);
+  LB_TRY(lb_rule_rank(c, 0, 2, LB_MAX_RANK));
+  lb_rule_type(c, 0, x->dtype);
+  if (x->rank < 0) return LB_OK;
+  memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
+  lb_dim *rows = &dims[x->rank - 2], *cols = &dims[x->rank - 1];
+  LB_TRY(lb_rule_plus(c, *rows, -size, rows));
+  if (lb_dim_is_const(*rows) && rows->k < 0)
+    return lb_infer_error(c, "windows of %lld rows do not fit %s",
+                          (long long)size, lb_rule_text(c, 0));
+  LB_TRY(lb_rule_floordiv(c, *rows, lb_dim_const(step), rows));
+  LB_TRY(lb_rule_plus(c, *rows, 1, rows));
+  LB_TRY(lb_rule_mul(c, *cols, lb_dim_const(size), cols));
+  lb_rule_set(c, 0, x->dtype, x->rank, dims);
+  return LB_OK;
+}

@@ -1,5 +1,5 @@
-// plan/view.c -- reshape, transpose, slice, split and expand as arithmetic on
-// strides.
+// plan/view.c -- reshape, transpose, slice, split, expand and windows as
+// arithmetic on strides.
 #include "plan/view.h"
 
 #include <string.h>
@@ -63,6 +63,17 @@ static bool expand(const lb_tensor *from, lb_tensor *out) {
     bool same = i >= shift && from->dims[i - shift] == out->dims[i];
     out->strides[i] = same ? from->strides[i - shift] : 0;
   }
+  return true;
+}
+
+// Rows that follow each other without a gap: a window of them is one row.
+static bool unfold(const lb_node *node, const lb_tensor *from, lb_tensor *out) {
+  int rows = from->rank - 2, cols = from->rank - 1;
+  if (lb_attr_int(node, "size", 1) > 1 &&
+      from->strides[rows] != from->dims[cols] * from->strides[cols])
+    return false;
+  for (int i = 0; i < out->rank; i++) out->strides[i] = from->strides[i];
+  out->strides[rows] *= lb_attr_int(node, "step", 1);
   return true;
 }
 
@@ -141,6 +152,7 @@ bool lb_view_try(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
     case LB_OP_Unsqueeze: return reshape_strides(from, out);
     case LB_OP_Transpose: return transpose(node, from, out);
     case LB_OP_Expand: return expand(from, out);
+    case LB_OP_Unfold: return unfold(node, from, out);
     case LB_OP_Slice: return slice(in, node->n_in, from, out, offset);
     case LB_OP_Split: return split(node, in, from, index, out, offset);
     default: return false;

@@ -60,6 +60,29 @@ lb_status lb_host_Expand(lb_host_call *c) {
   return LB_OK;
 }
 
+// A row of the output is `size` rows of the input: two dims where the output
+// has one.
+lb_status lb_host_Unfold(lb_host_call *c) {
+  const lb_tensor *x = &c->in[0], *y = &c->out[0];
+  int64_t size = lb_attr_int(c->node, "size", 1);
+  int64_t step = lb_attr_int(c->node, "step", 1);
+  int rows = x->rank - 2;
+  if (x->rank == LB_MAX_RANK)
+    return lb_error(LB_UNSUPPORTED, "rank %d is too large", x->rank);
+  lb_tensor from = *x, to = *y;
+  from.rank = to.rank = x->rank + 1;
+  from.dims[rows] = y->dims[rows];
+  from.dims[rows + 1] = size;
+  from.dims[rows + 2] = x->dims[rows + 1];
+  from.strides[rows] = step * x->strides[rows];
+  from.strides[rows + 1] = x->strides[rows];
+  from.strides[rows + 2] = x->strides[rows + 1];
+  memcpy(to.dims, from.dims, sizeof to.dims);
+  lb_tensor_dense(&to);
+  lb_move(c->pool, &from, &to);
+  return LB_OK;
+}
+
 // -- Slice -------------------------------------------------------------------
 
 typedef struct slice_args {

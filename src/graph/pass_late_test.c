@@ -1,0 +1,130 @@
+// graph/pass_late_test.c -- one-hot products become gathers, convolutions
+// along one axis products, and transposes sink.
+#include "graph/text_test.h"
+
+static void a_product_of_one_hot_rows_is_a_gather(void **state) {
+  (void)state;
+  becomes(
+      "in x int64[b,5,1]\n"
+      "const n int64[1,1,3] 0 1 2\n"
+      "const w float32[3,2] 1 2 3 4 5 6\n"
+      "e = Equal(x, n)\n"
+      "h = Cast(e) {to=1}\n"
+      "y = MatMul(h, w)\n"
+      "out y\n",
+      NULL,
+      "in x: int64[b,5,1]\n"
+      "y.Clip: int64[b,5,1] = Clip(x, -1, 3)\n"
+      "y.Add: int64[b,5,1] = Add(y.Clip, 1)\n"
+      "y.Squeeze: int64[b,5] = Squeeze(y.Add, [-1])\n"
+      "y: float32[b,5,2] = Gather(w:float32[5,2], y.Squeeze) {axis=0}\n"
+      "out y\n");
+}
+
+static void what_merely_compares_stays(void **state) {
+  (void)state;
+  stays(
+      "in x int64[b,5,1]\n"
+      "const n int64[1,1,3] 0 2 1\n"
+      "const w float32[3,2] 1 2 3 4 5 6\n"
+      "e = Equal(x, n)\n"
+      "h = Cast(e) {to=1}\n"
+      "y = MatMul(h, w)\n"
+      "out y\n");
+  stays(  // the one-hot rows are read elsewhere too
+      "in x int64[b,5,1]\n"
+      "const n int64[1,1,3] 0 1 2\n"
+      "const w float32[3,2] 1 2 3 4 5 6\n"
+      "e = Equal(x, n)\n"
+      "h = Cast(e) {to=1}\n"
+      "y = MatMul(h, w)\n"
+      "out y h\n");
+}
+
+static void what_is_computed_from_rows_is_a_table(void **state) {
+  (void)state;
+  becomes(
+      "in x int64[b,5]\n"
+      "const w float32[3,2] 1 2 3 4 5 6\n"
+      "const c float32[1,1,2] 7 8\n"
+      "g = Gather(w, x) {axis=0}\n"
+      "y = Add(g, c)\n"
+      "out y\n",
+      NULL,
+      "in x: int64[b,5]\n"
+      "y.Add: float32[3,2] = Add(w:float32[3,2], [7,8])\n"
+      "y: float32[b,5,2] = Gather(y.Add, x) {axis=0}\n"
+      "out y\n");
+}
+
+static void a_convolution_of_channels_last_is_a_product(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,9,4]\n"
+      "const w float32[6,4,3] 1\n"
+      "const c float32[6] 1\n"
+      "t = Transpose(x) {perm=[0,2,1]}\n"
+      "y = Conv(t, w, c) {strides=[2]}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,9,4]\n"
+      "y.Unfold: float32[b,4,12] = Unfold(x) {size=3, step=2}\n"
+      "y.MatMul: float32[b,4,6] = MatMul(y.Unfold, w:float32[12,6])\n"
+      "y.Add: float32[b,4,6] = Add(y.MatMul, c:float32[6])\n"
+      "y: float32[b,6,4] = Transpose(y.Add) {perm=[0,2,1]}\n"
+      "out y\n");
+}
+
+static void a_convolution_of_channels_first_stays(void **state) {
+  (void)state;
+  const char *rest =
+      "const w float32[6,4,3] 1\n"
+      "y = Conv(x, w) {strides=[2]}\n"
+      "out y\n";
+  lb_strbuf s = {0};
+  lb_strbuf_printf(&s, "in x float32[b,4,9]\n%s", rest);
+  stays(lb_strbuf_str(&s));
+  lb_strbuf_fini(&s);
+}
+
+static void a_transpose_sinks_through_all_that_follows(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,9,4]\n"
+      "const c float32[1,4,1] 1 2 3 4\n"
+      "t = Transpose(x) {perm=[0,2,1]}\n"
+      "a = Add(t, c)\n"
+      "r = Relu(a)\n"
+      "m = GlobalMaxPool(r)\n"
+      "y = Squeeze(m, [2])\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,9,4]\n"
+      "a.Add: float32[b,9,4] = Add(x, c:float32[1,1,4])\n"
+      "r.Relu: float32[b,9,4] = Relu(a.Add)\n"
+      "m.ReduceMax: float32[b,1,4] = ReduceMax(r.Relu, [1]) {keepdims=1}\n"
+      "y.Squeeze: float32[b,4] = Squeeze(m.ReduceMax, [1])\n"
+      "out y = y.Squeeze\n");
+}
+
+static void a_transpose_that_keeps_the_last_axis_stays(void **state) {
+  (void)state;
+  stays(
+      "in x float32[b,9,4,8]\n"
+      "t = Transpose(x) {perm=[0,2,1,3]}\n"
+      "y = Relu(t)\n"
+      "out y\n");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_product_of_one_hot_rows_is_a_gather),
+      cmocka_unit_test(what_merely_compares_stays),
+      cmocka_unit_test(what_is_computed_from_rows_is_a_table),
+      cmocka_unit_test(a_convolution_of_channels_last_is_a_product),
+      cmocka_unit_test(a_convolution_of_channels_first_stays),
+      cmocka_unit_test(a_transpose_sinks_through_all_that_follows),
+      cmocka_unit_test(a_transpose_that_keeps_the_last_axis_stays),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,190 @@
+// graph/pass_sink.c -- transposes sink through what does not mind the order of
+// axes, until they meet another one or something that needs them.
+//
+//   f(Transpose(x)) = Transpose(f(x)) for elementwise f, reductions, Squeeze
+//
+// Only those sink that take the last axis of x elsewhere: what walks their
+// output walks memory in strides. What sinks is a pattern no more, so this runs
+// when all patterns were found.
+#include <string.h>
+
+#include "graph/rewrite.h"
+
+#define MAX_IN 4
+
+typedef struct turn {
+  lb_value *source;  // what is transposed
+  int rank;
+  int64_t perm[LB_MAX_RANK];  // axis i of the output is axis perm[i] of source
+} turn;
+
+// The Transpose that makes v.
+static bool is_turned(const lb_value *v, turn *t) {
+  const lb_node *n = lb_match_op(v, LB_OP_Transpose);
+  uint32_t count;
+  const int64_t *perm = n ? lb_attr_ints(n, "perm", &count) : NULL;
+  if (!perm || n->in[0]->info.rank != (int)count) return false;
+  t->source = n->in[0];
+  t->rank = (int)count;
+  memcpy(t->perm, perm, count * sizeof *perm);
+  return true;
+}
+
+// ... alone, and it moves the last axis.
+static bool sinks(const lb_rewrite *rw, const lb_value *v, turn *t) {
+  return lb_rewrite_uses(rw, v) == 1 && is_turned(v, t) && t->rank > 1 &&
+         t->perm[t->rank - 1] != t->rank - 1;
+}
+
+static lb_status become_turn(lb_rewrite *rw, lb_node *n, lb_value *x,
+                             const turn *t) {
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Transpose, &x, 1));
+  return lb_rewrite_ints(rw, n, "perm", t->perm, t->rank);
+}
+
+// -- elementwise -------------------------------------------------------------
+
+static bool same_turn(const turn *a, const turn *b) {
+  return a->rank == b->rank &&
+         !memcmp(a->perm, b->perm, (size_t)a->rank * sizeof *a->perm);
+}
+
+// The constant c, seen in the order of the source: a view.
+static lb_status turn_back(lb_rewrite *rw, const lb_value *c, const turn *t,
+                           lb_value **out) {
+  const lb_tensor *from = lb_value_const(c);
+  lb_tensor to = {.dtype = from->dtype, .rank = t->rank, .data = from->data};
+  int shift = t->rank - from->rank;
+  for (int i = 0; i < t->rank; i++) {
+    int64_t axis = t->perm[i];
+    to.dims[axis] = i < shift ? 1 : from->dims[i - shift];
+    to.strides[axis] = i < shift ? 0 : from->strides[i - shift];
+  }
+  return lb_const_new(rw->graph, c->name, &to, out);
+}
+
+// An input of an elementwise node in the order of the source, if it has one.
+static lb_status input_of(lb_rewrite *rw, lb_value *v, const turn *t,
+                          lb_value **out, bool *ok) {
+  const lb_tensor *c = lb_value_const(v);
+  turn own;
+  *out = v;
+  if (!v) return LB_OK;
+  if (c && lb_tensor_count(c) == 1 && c->rank <= t->rank) return LB_OK;
+  if (c && c->rank <= t->rank) return turn_back(rw, v, t, out);
+  *ok = *ok && is_turned(v, &own) && same_turn(&own, t);
+  if (*ok) *out = own.source;
+  return LB_OK;
+}
+
+static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
+  lb_value *in[MAX_IN];
+  turn t = {.rank = 0}, each;
+  if (n->n_in > MAX_IN || lb_rewrite_random(n)) return LB_OK;
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (n->in[i] && sinks(rw, n->in[i], &each)) t = each;
+  if (t.rank == 0 || n->out[0]->info.rank != t.rank) return LB_OK;
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < n->n_in; i++)
+    LB_TRY(input_of(rw, n->in[i], &t, &in[i], &ok));
+  if (!ok) return LB_OK;
+  lb_node *moved;
+  lb_value *x;
+  LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, &moved));
+  LB_TRY(lb_node_copy_attrs(rw->graph, moved, n));
+  LB_TRY(lb_rewrite_inserted(rw, moved, &x));
+  return become_turn(rw, n, x, &t);
+}
+
+// -- fewer axes --------------------------------------------------------------
+
+// Axes that input 1 names, as a mask; false if they are not constant.
+static bool axes_of(const lb_node *n, int rank, uint32_t *out) {
+  const lb_tensor *t = n->n_in > 1 ? lb_value_const(n->in[1]) : NULL;
+  if (!t || t->dtype != LB_I64 || !lb_tensor_is_dense(t)) return false;
+  *out = 0;
+  for (int64_t i = 0; i < lb_tensor_count(t); i++) {
+    int64_t axis = ((const int64_t *)t->data)[i];
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank) return false;
+    *out |= 1u << axis;
+  }
+  return *out != 0;
+}
+
+// The turn without the axes in the mask, which are gone from both sides.
+static turn without(const turn *t, uint32_t mask) {
+  turn out = {.source = t->source};
+  uint32_t gone = 0;  // axes of the source
+  for (int i = 0; i < t->rank; i++)
+    if (mask >> i & 1) gone |= 1u << t->perm[i];
+  for (int i = 0; i < t->rank; i++) {
+    if (mask >> i & 1) continue;
+    uint32_t before = gone & ((1u << t->perm[i]) - 1);
+    out.perm[out.rank++] = t->perm[i] - __builtin_popcount(before);
+  }
+  return out;
+}
+
+// n with axes `mask` of a turned input becomes a turn of `op` of its source.
+static lb_status sink_axes(lb_rewrite *rw, lb_node *n, lb_op op, const turn *t,
+                           uint32_t mask, bool keep) {
+  int64_t axes[LB_MAX_RANK];
+  int count = 0;
+  for (int i = 0; i < t->rank; i++)
+    if (mask >> i & 1) axes[count++] = t->perm[i];
+  lb_value *in[2] = {t->source}, *x;
+  lb_node *moved;
+  LB_TRY(lb_const_ints(rw->graph, "axes", axes, count, &in[1]));
+  LB_TRY(lb_rewrite_insert(rw, n, op, in, 2, &moved));
+  if (op != LB_OP_Squeeze)
+    LB_TRY(lb_node_set_int(rw->graph, moved, "keepdims", keep));
+  LB_TRY(lb_rewrite_inserted(rw, moved, &x));
+  turn rest = keep ? *t : without(t, mask);
+  return become_turn(rw, n, x, &rest);
+}
+
+static lb_status visit_axes(lb_rewrite *rw, lb_node *n, bool keep) {
+  turn t;
+  uint32_t mask;
+  if (!sinks(rw, n->in[0], &t) || !axes_of(n, t.rank, &mask)) return LB_OK;
+  return sink_axes(rw, n, n->op, &t, mask, keep);
+}
+
+static lb_status visit_pool(lb_rewrite *rw, lb_node *n, lb_op op) {
+  turn t;
+  if (!sinks(rw, n->in[0], &t) || t.rank < 3) return LB_OK;
+  return sink_axes(rw, n, op, &t, ((1u << t.rank) - 1) & ~3u, true);
+}
+
+// -- all ---------------------------------------------------------------------
+
+static lb_status visit_turn(lb_rewrite *rw, lb_node *n) {
+  turn inner, outer;
+  if (!is_turned(n->out[0], &outer) || !is_turned(n->in[0], &inner))
+    return LB_OK;
+  turn both = {.rank = outer.rank};
+  for (int i = 0; i < outer.rank; i++) both.perm[i] = inner.perm[outer.perm[i]];
+  return become_turn(rw, n, inner.source, &both);
+}
+
+static lb_status visit(lb_rewrite *rw, lb_node *n) {
+  if (n->n_out != 1 || !n->out[0] || n->n_in == 0 || !n->in[0]) return LB_OK;
+  switch (n->op) {
+    case LB_OP_Transpose: return visit_turn(rw, n);
+    case LB_OP_Squeeze: return visit_axes(rw, n, false);
+    case LB_OP_ReduceMax:
+    case LB_OP_ReduceMin:
+    case LB_OP_ReduceSum:
+    case LB_OP_ReduceMean:
+      return visit_axes(rw, n, lb_attr_int(n, "keepdims", 1) != 0);
+    case LB_OP_GlobalMaxPool: return visit_pool(rw, n, LB_OP_ReduceMax);
+    case LB_OP_GlobalAveragePool: return visit_pool(rw, n, LB_OP_ReduceMean);
+    default: break;
+  }
+  if (lb_op_infos[n->op].cls == LB_CLASS_ELEMENTWISE)
+    return visit_elementwise(rw, n);
+  return LB_OK;
+}
+
+lb_status lb_pass_sink(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }

@@ -1,0 +1,200 @@
+// graph/pass_table.c -- products with one-hot rows, and what is computed from
+// rows of a constant table, become rows of another table.
+//
+//   MatMul(Cast(x[..., 1] == [0, 1, ..., n-1]), W)  =  W[x], or 0 where x is
+//   not in range; elementwise(Gather(W, x)) = Gather(elementwise(W), x)
+#include <math.h>
+#include <string.h>
+
+#include "graph/rewrite.h"
+
+#define MAX_TABLE ((int64_t)1 << 18)  // elements: computed at load, and kept
+
+// -- one-hot rows ------------------------------------------------------------
+
+// Element i of a dense tensor of int32 or int64.
+static int64_t int_at(const lb_tensor *t, int64_t i) {
+  const char *p = (const char *)t->data + i * (int64_t)lb_dtype_size(t->dtype);
+  int64_t wide;
+  int32_t narrow;
+  if (t->dtype == LB_I64) {
+    memcpy(&wide, p, sizeof wide);
+    return wide;
+  }
+  memcpy(&narrow, p, sizeof narrow);
+  return narrow;
+}
+
+// 0, 1, ..., n-1 along the last axis.
+static bool counts_up(const lb_value *v, int64_t n) {
+  const lb_tensor *t = lb_value_const(v);
+  if (!t || (t->dtype != LB_I32 && t->dtype != LB_I64) || t->rank < 1 ||
+      t->dims[t->rank - 1] != n || lb_tensor_count(t) != n ||
+      !lb_tensor_is_dense(t))
+    return false;
+  for (int64_t i = 0; i < n; i++)
+    if (int_at(t, i) != i) return false;
+  return true;
+}
+
+// A matrix of finite float32: 0 times anything else is not 0.
+static const lb_tensor *finite_table(const lb_value *v) {
+  const lb_tensor *t = lb_value_const(v);
+  if (!t || t->dtype != LB_F32 || t->rank != 2 || !lb_tensor_is_dense(t))
+    return NULL;
+  int64_t n = lb_tensor_count(t);
+  if (n == 0 || n > MAX_TABLE) return NULL;
+  const float *x = t->data;
+  for (int64_t i = 0; i < n; i++)
+    if (!isfinite(x[i])) return NULL;
+  return t;
+}
+
+// x of a one-hot value with n columns, or NULL.
+static lb_value *one_hot(const lb_rewrite *rw, const lb_value *v, int64_t n) {
+  const lb_node *cast = lb_match_inner(rw, v, LB_OP_Cast);
+  const lb_node *eq =
+      cast ? lb_match_inner(rw, cast->in[0], LB_OP_Equal) : NULL;
+  for (int i = 0; eq && i < 2; i++) {
+    lb_value *x = eq->in[i];
+    int rank = x->info.rank;
+    if (rank > 1 && rank == v->info.rank &&
+        lb_dim_is(x->info.dims[rank - 1], 1) && counts_up(eq->in[1 - i], n))
+      return x;
+  }
+  return NULL;
+}
+
+// The table with a row of zeros before the first and behind the last one.
+static lb_status zero_bounded(lb_rewrite *rw, const lb_value *name,
+                              const lb_tensor *w, lb_value **out) {
+  lb_tensor t = *w;
+  t.dims[0] += 2;
+  lb_tensor_dense(&t);
+  size_t row = (size_t)w->dims[1] * sizeof(float);
+  char *p = lb_arena_zalloc(&rw->graph->arena, lb_tensor_bytes(&t), 64);
+  if (!p) return lb_oom();
+  memcpy(p + row, w->data, lb_tensor_bytes(w));
+  t.data = p;
+  return lb_const_new(rw->graph, name->name, &t, out);
+}
+
+static lb_status scalar_like(lb_rewrite *rw, const lb_value *x, int64_t v,
+                             lb_value **out) {
+  lb_tensor t = {.dtype = x->info.dtype};
+  void *p = lb_arena_alloc(&rw->graph->arena, sizeof v, 8);
+  if (!p) return lb_oom();
+  int32_t narrow = (int32_t)v;
+  if (t.dtype == LB_I64)
+    memcpy(p, &v, sizeof v);
+  else
+    memcpy(p, &narrow, sizeof narrow);
+  t.data = p;
+  return lb_const_new(rw->graph, "bound", &t, out);
+}
+
+// Rows of the bounded table: 1 + x, with x clamped to -1 and n.
+static lb_status rows_of(lb_rewrite *rw, lb_node *n, lb_value *x, int64_t rows,
+                         lb_value **out) {
+  lb_value *in[3] = {x}, *one, *axis;
+  lb_node *node;
+  int64_t last = -1;
+  LB_TRY(scalar_like(rw, x, -1, &in[1]));
+  LB_TRY(scalar_like(rw, x, rows, &in[2]));
+  LB_TRY(scalar_like(rw, x, 1, &one));
+  LB_TRY(lb_const_ints(rw->graph, "axis", &last, 1, &axis));
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Clip, in, 3, &node));
+  LB_TRY(lb_rewrite_inserted(rw, node, &in[0]));
+  in[1] = one;
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Add, in, 2, &node));
+  LB_TRY(lb_rewrite_inserted(rw, node, &in[0]));
+  in[1] = axis;
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Squeeze, in, 2, &node));
+  return lb_rewrite_inserted(rw, node, out);
+}
+
+static lb_status visit_product(lb_rewrite *rw, lb_node *n) {
+  const lb_tensor *w = finite_table(n->in[1]);
+  lb_value *x = w ? one_hot(rw, n->in[0], w->dims[0]) : NULL;
+  if (!x || n->out[0]->info.dtype != LB_F32) return LB_OK;
+  lb_value *in[2];
+  LB_TRY(zero_bounded(rw, n->in[1], w, &in[0]));
+  LB_TRY(rows_of(rw, n, x, w->dims[0], &in[1]));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Gather, in, 2));
+  return lb_node_set_int(rw->graph, n, "axis", 0);
+}
+
+// -- what is computed from rows ----------------------------------------------
+
+// The Gather of whole rows of a small constant matrix that makes v alone.
+static lb_node *rows_before(const lb_rewrite *rw, const lb_value *v) {
+  lb_node *g = lb_match_inner(rw, v, LB_OP_Gather);
+  const lb_tensor *t = g ? lb_value_const(g->in[0]) : NULL;
+  bool ok = t && t->rank == 2 && lb_attr_int(g, "axis", 0) == 0 &&
+            lb_tensor_count(t) <= MAX_TABLE && g->in[1]->info.rank >= 0;
+  return ok ? g : NULL;
+}
+
+// A constant that is the same for every row: no dim but the last is not 1.
+static bool is_same_for_rows(const lb_value *v, int64_t cols) {
+  const lb_tensor *t = lb_value_const(v);
+  if (!t || !lb_tensor_is_dense(t)) return false;
+  int64_t n = lb_tensor_count(t);
+  return n == 1 || (n == cols && t->dims[t->rank - 1] == cols);
+}
+
+// ... of rank 1, so that it broadcasts over a matrix.
+static lb_status flat(lb_rewrite *rw, const lb_value *v, lb_value **out) {
+  lb_tensor t = *lb_value_const(v);
+  t.dims[0] = lb_tensor_count(&t);
+  t.rank = 1;
+  t.strides[0] = 1;
+  return lb_const_new(rw->graph, v->name, &t, out);
+}
+
+#define MAX_IN 4
+
+// Which input is the gathered one; -1: the node is something else.
+static int gathered_input(const lb_rewrite *rw, const lb_node *n) {
+  int at = -1;
+  if (n->n_in > MAX_IN || lb_rewrite_random(n)) return -1;
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (n->in[i] && rows_before(rw, n->in[i])) at = (int)i;
+  if (at < 0) return -1;
+  const lb_node *g = n->in[at]->producer;
+  int64_t cols = lb_value_const(g->in[0])->dims[1];
+  for (int i = 0; i < (int)n->n_in; i++)
+    if (i != at && n->in[i] && !is_same_for_rows(n->in[i], cols)) return -1;
+  return n->out[0]->info.rank == n->in[at]->info.rank ? at : -1;
+}
+
+static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
+  int at = gathered_input(rw, n);
+  if (at < 0) return LB_OK;
+  const lb_node *g = n->in[at]->producer;
+  lb_value *in[MAX_IN] = {NULL}, *rows[2] = {NULL, g->in[1]};
+  for (int i = 0; i < (int)n->n_in; i++) {
+    if (i == at)
+      in[i] = g->in[0];
+    else if (n->in[i] && lb_value_const(n->in[i])->rank > 0)
+      LB_TRY(flat(rw, n->in[i], &in[i]));
+    else
+      in[i] = n->in[i];
+  }
+  lb_node *table;
+  LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, &table));
+  LB_TRY(lb_node_copy_attrs(rw->graph, table, n));
+  LB_TRY(lb_rewrite_inserted(rw, table, &rows[0]));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Gather, rows, 2));
+  return lb_node_set_int(rw->graph, n, "axis", 0);
+}
+
+static lb_status visit(lb_rewrite *rw, lb_node *n) {
+  if (n->n_out != 1 || !n->out[0]) return LB_OK;
+  if (n->op == LB_OP_MatMul) return visit_product(rw, n);
+  if (lb_op_infos[n->op].cls == LB_CLASS_ELEMENTWISE)
+    return visit_elementwise(rw, n);
+  return LB_OK;
+}
+
+lb_status lb_pass_table(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }
