@@ -54,7 +54,7 @@ static void take_strides(lb_emit *e, lb_stride *to, uint8_t n) {
 
 // An input that lies as an output does may be the same memory.
 static bool may_be_written(const lb_spec *s, int input) {
-  if (s->form == LB_FORM_MATMUL && input < 2) return false;
+  if (s->form == LB_FORM_ATTENTION || input < lb_spec_factors(s)) return false;
   for (int i = 0; i < s->n_out; i++)
     if (s->out[i].dtype == s->in[input].dtype &&
         s->out[i].layout == s->in[input].layout)
@@ -70,7 +70,7 @@ static void take_arguments(lb_emit *e) {
     unsigned flags = may_be_written(s, i) ? 0 : LB_K_READONLY;
     e->in[i] = lb_k_param(&e->b, lb_kt_ptr(s->in[i].dtype, flags));
   }
-  int n_dims = s->form == LB_FORM_MATMUL ? 3 : 2;
+  int n_dims = lb_spec_dims(s);
   for (int i = 0; i < n_dims; i++) e->dims[i] = int_param(e);
   take_strides(e, e->out_stride, s->n_out);
   take_strides(e, e->in_stride, s->n_in);

@@ -51,6 +51,7 @@ typedef struct lb_emit {
 void lb_emit_map(lb_emit *e);
 void lb_emit_rows(lb_emit *e);
 void lb_emit_matmul(lb_emit *e);
+void lb_emit_attention(lb_emit *e);
 
 // Arguments, scopes and stages.
 void lb_emit_begin(lb_emit *e);
@@ -86,6 +87,9 @@ lb_kval lb_emit_mul(lb_emit *e, lb_kval x, int64_t n);
 lb_kval lb_emit_down(lb_emit *e, lb_kval x, int64_t n);  // to a multiple of n
 // Elements 0, stride, 2 * stride, ... from p on, in lanes.
 lb_kval lb_emit_gather(lb_emit *e, lb_kval p, lb_kval stride, lb_kval mask);
+// Turns a block around: `rows` holds `lanes` vectors of `lanes` lanes, and of
+// them becomes its columns, in as few shuffles as there can be.
+void lb_emit_turn(lb_emit *e, lb_kval *rows);
 // Mathematics: many instructions, and worth a store and a load to have once.
 bool lb_emit_is_costly(const lb_snode *n);
 

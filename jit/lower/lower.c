@@ -30,6 +30,7 @@ static const form forms[LB_FORM_COUNT] = {
     [LB_FORM_MAP] = {"map", lb_emit_map},
     [LB_FORM_ROWS] = {"rows", lb_emit_rows},
     [LB_FORM_MATMUL] = {"matmul", lb_emit_matmul},
+    [LB_FORM_ATTENTION] = {"attention", lb_emit_attention},
 };
 
 // The same spec and facts have the same name: it is what profilers show.

@@ -70,7 +70,7 @@ static inline uint8_t widened(lb_spec_builder *b, uint8_t node, lb_dtype t) {
 static inline uint8_t draw_of_kind(const lb_spec_builder *b, unsigned kinds) {
   for (int tries = 0; tries < 40; tries++) {
     uint8_t i = (uint8_t)draw(b->spec.n_nodes);
-    if (b->spec.form == LB_FORM_MATMUL && i < 2) continue;
+    if (i < lb_spec_factors(&b->spec)) continue;
     if (lb_sdtype_kind(b->spec.nodes[i].dtype) & kinds) return i;
   }
   return LB_SPEC_NO_NODE;
@@ -96,6 +96,7 @@ static inline void add_node(lb_spec_builder *b) {
   if (b->spec.form == LB_FORM_ROWS && draw(4) == 0)
     op = LB_S_RSUM + draw(4), info = &lb_sop_infos[op];
   if (info->rule == LB_SR_LEAF && op != LB_S_COLS) return;
+  if (op == LB_S_COLS && b->spec.form == LB_FORM_ATTENTION) return;
   if (only_exact && is_inexact(op)) return;
   if (info->rule == LB_SR_REDUCE && b->spec.form != LB_FORM_ROWS) return;
   uint8_t src[4], x = draw_of_kind(b, info->dtypes), n = 0;
@@ -134,15 +135,40 @@ static inline void add_factors(lb_spec_builder *b) {
   lb_spec_input(b, draw(4) ? acc : narrow, PICK(rights));
 }
 
+static inline uint8_t input_of(lb_spec_builder *b) {
+  lb_dtype t = PICK(dtypes);
+  return widened(b, lb_spec_input(b, t, PICK(input_layouts)), t);
+}
+
+static inline lb_status draw_attention(lb_spec *out) {
+  lb_spec_builder b;
+  lb_dtype acc_dtype = draw(4) ? LB_F32 : LB_F64;
+  lb_spec_begin(&b, LB_FORM_ATTENTION);
+  for (int i = 0; i < 3; i++)
+    lb_spec_input(&b, draw(6) ? acc_dtype : LB_F16, LB_LAYOUT_FULL);
+  for (uint32_t i = draw(4); i > 0; i--) input_of(&b);
+  for (uint32_t i = draw(3); i > 0; i--) {
+    lb_dtype t = PICK(dtypes);
+    widened(&b, lb_spec_scalar(&b, t), t);
+  }
+  uint8_t acc = lb_spec_node(&b, LB_S_ACC, acc_dtype, NULL, 0), score = acc;
+  for (uint32_t i = draw(6); i > 0; i--) add_node(&b);
+  static const lb_sop ops[] = {LB_S_ADD, LB_S_MUL, LB_S_SUB, LB_S_MIN};
+  for (uint32_t i = draw(4); i > 0; i--) {
+    uint8_t src[] = {score, draw_of_dtype(&b, acc)};
+    score = lb_spec_node(&b, PICK(ops), acc_dtype, src, 2);
+  }
+  lb_spec_output(&b, score, LB_LAYOUT_FULL);
+  return lb_spec_finish(&b, out);
+}
+
 static inline lb_status draw_spec(lb_form form, lb_spec *out) {
+  if (form == LB_FORM_ATTENTION) return draw_attention(out);
   lb_spec_builder b;
   lb_spec_begin(&b, form);
   if (form == LB_FORM_MATMUL) add_factors(&b);
   uint32_t n_in = form == LB_FORM_MATMUL ? draw(4) : 1 + draw(4);
-  for (uint32_t i = 0; i < n_in; i++) {
-    lb_dtype t = PICK(dtypes);
-    widened(&b, lb_spec_input(&b, t, PICK(input_layouts)), t);
-  }
+  for (uint32_t i = 0; i < n_in; i++) input_of(&b);
   for (uint32_t i = draw(3); i > 0; i--) {
     lb_dtype t = PICK(dtypes);
     widened(&b, lb_spec_scalar(&b, t), t);
@@ -207,12 +233,25 @@ static inline void pack(problem *p, operand *o) {
   free(plain.data);
 }
 
+static inline void size_of_input(const problem *p, int i, int64_t *rows,
+                                 int64_t *cols) {
+  int64_t k = p->dims[LB_DIM_K], len = p->dims[LB_DIM_LEN];
+  *rows = p->dims[LB_DIM_ROWS], *cols = p->dims[LB_DIM_COLS];
+  bool factor = i < lb_spec_factors(&p->spec);
+  if (p->spec.form == LB_FORM_ATTENTION) {
+    if (factor && i > 0) *rows = len;
+    if (i != 2) *cols = factor ? k : len;
+  } else if (factor) {
+    *(i == 0 ? cols : rows) = k;
+  }
+}
+
 static inline void make_operands(problem *p) {
   const lb_spec *s = &p->spec;
-  int64_t rows = p->dims[0], cols = p->dims[1], k = p->dims[2];
+  int64_t rows = p->dims[0], cols = p->dims[1];
   for (int i = 0; i < s->n_in; i++) {
-    bool factor = s->form == LB_FORM_MATMUL && i < 2;
-    int64_t r = factor && i == 1 ? k : rows, c = factor && i == 0 ? k : cols;
+    int64_t r, c;
+    size_of_input(p, i, &r, &c);
     if (s->in[i].layout == LB_LAYOUT_PACKED) {
       pack(p, &p->in[i]);
       continue;
@@ -231,7 +270,8 @@ static inline void make_operands(problem *p) {
 // Output 0 in the place of an input that lies the same way, if there is one.
 static inline int draw_alias(problem *p) {
   const lb_spec *s = &p->spec;
-  for (int i = s->form == LB_FORM_MATMUL ? 2 : 0; i < s->n_in; i++) {
+  if (s->form == LB_FORM_ATTENTION) return -1;
+  for (int i = lb_spec_factors(s); i < s->n_in; i++) {
     if (s->in[i].dtype != s->out[0].dtype || draw(2)) continue;
     if (s->in[i].layout != s->out[0].layout) continue;
     if (p->in[i].row == 0 || p->in[i].col == 0) continue;
@@ -249,6 +289,12 @@ static inline int draw_alias(problem *p) {
 static inline void draw_facts(problem *p) {
   static const uint16_t tiles[] = {16, 32, 48, 64};
   static const uint16_t units[] = {4, 8, 16, 32, 64, 128};
+  bool attention = p->spec.form == LB_FORM_ATTENTION;
+  uint16_t bound = (uint16_t)(p->dims[LB_DIM_K] + draw(2) * draw(100));
+  if (attention && bound > 0)
+    lb_facts_add(&p->facts, LB_ASSUME_AT_MOST, LB_DIM_K, bound);
+  else if (attention)
+    lb_facts_add(&p->facts, LB_ASSUME_EQUAL, LB_DIM_K, 0);
   if (draw(3) == 0) {
     p->facts = lb_facts_of(&p->spec, 4u << draw(3), p->dims);
     return;
@@ -278,11 +324,11 @@ typedef struct problem_case {
   char *want[LB_SPEC_MAX_OUT];
 } problem_case;
 
-static const char *const form_names[] = {"map", "rows", "matmul"};
+static const char *const form_names[] = {"map", "rows", "matmul", "attention"};
 
 static inline lb_form form_named(const char *name) {
   lb_form f = LB_FORM_MAP;
-  while (f < LB_FORM_MATMUL && strcmp(form_names[f], name) != 0) f++;
+  while (f < LB_FORM_ATTENTION && strcmp(form_names[f], name) != 0) f++;
   return f;
 }
 
@@ -292,10 +338,11 @@ static inline void tell(const problem_case *c, uint32_t lanes,
   lb_spec_print(&c->p.spec, &text);
   lb_strbuf_puts(&text, " | ");
   lb_facts_print(&c->p.facts, &text);
-  print_error("%s %s %llu: %s; lanes %u, %lldx%lldx%lld, %s\n", test_name,
+  print_error("%s %s %llu: %s; lanes %u, %lldx%lldx%lldx%lld, %s\n", test_name,
               form_names[c->form], (unsigned long long)c->seed, what, lanes,
               (long long)c->p.dims[0], (long long)c->p.dims[1],
-              (long long)c->p.dims[2], lb_strbuf_str(&text));
+              (long long)c->p.dims[2], (long long)c->p.dims[3],
+              lb_strbuf_str(&text));
   lb_strbuf_fini(&text);
   fail();
 }
@@ -338,6 +385,17 @@ static inline void compare(const problem_case *c, uint32_t lanes,
   }
 }
 
+// Small but for one or two: they are multiplied.
+static inline void draw_attention_dims(problem *p) {
+  static const int64_t many[] = {255, 256, 257, 300, 511, 513};
+  int64_t *d = p->dims;
+  d[LB_DIM_LEN] = draw(3) ? PICK(edges) : PICK(many);
+  if (draw(2)) d[LB_DIM_K] = PICK(few);
+  if (draw(2)) d[LB_DIM_COLS] = PICK(few);
+  if (draw(8) == 0) d[LB_DIM_ROWS] = 127 + draw(4);
+  while (d[0] * d[3] * (d[1] + d[2]) > 200000) d[1] /= 2, d[2] /= 2;
+}
+
 // False if the verifier refuses the spec: that is another test's.
 static inline bool case_make(problem_case *c, lb_form form, uint64_t number) {
   problem *p = &c->p;
@@ -349,6 +407,7 @@ static inline bool case_make(problem_case *c, lb_form form, uint64_t number) {
   if (!p->spec.n_nodes) return false;
   p->dims[0] = PICK(few), p->dims[1] = PICK(edges), p->dims[2] = PICK(edges);
   if (form == LB_FORM_MATMUL && draw(2)) p->dims[2] = PICK(few);
+  if (form == LB_FORM_ATTENTION) draw_attention_dims(p);
   make_operands(p);
   draw_facts(p);
   c->alias = draw_alias(p);

@@ -239,8 +239,9 @@ static inline num product_at(const problem *p, lb_dtype t, int64_t r,
                              int64_t c) {
   num sum = {.t = t};
   for (int64_t k = 0; k < p->dims[LB_DIM_K]; k++) {
-    num s[3] = {cast_num(t, input_at(p, 0, r, k)),
-                cast_num(t, input_at(p, 1, k, c)), sum};
+    bool turned = p->spec.form == LB_FORM_ATTENTION;
+    num b = turned ? input_at(p, 1, c, k) : input_at(p, 1, k, c);
+    num s[3] = {cast_num(t, input_at(p, 0, r, k)), cast_num(t, b), sum};
     num product = apply(LB_S_MUL, t, s);
     if (k == 0)
       sum = product;
@@ -309,12 +310,80 @@ static inline num reduce_at(reference *ref, uint8_t node) {
   return lane[0];
 }
 
+// -- attention: one row, as (6) of spec.h has it
+
+typedef struct softmax {
+  num max, sum, rescale;
+  num p[LB_SPEC_KEYS];
+} softmax;
+
+static inline num combine(lb_sop op, num x, num y) {
+  return apply(op, x.t, (num[3]){x, y});
+}
+
+static inline num exp_of(num x, num base) {
+  return apply(LB_S_EXP, x.t, (num[3]){combine(LB_S_SUB, x, base)});
+}
+
+// Keys from `first` on, n of them.
+static inline void softmax_block(reference *ref, softmax *s, int64_t first,
+                                 int64_t n) {
+  uint8_t score = ref->p->spec.out[0].node;
+  lb_dtype t = s->max.t;
+  num max = s->max, lane[64], zero = num_float(t, 0);
+  for (int64_t l = 0; l < n; l++) {
+    s->p[l] = value_of(ref, score, first + l);
+    if (s->p[l].f > max.f) max = s->p[l];
+  }
+  num base = max.f == -INFINITY ? zero : max;
+  for (int i = 0; i < 64; i++) lane[i] = zero;
+  for (int64_t l = 0; l < n; l++) {
+    s->p[l] = exp_of(s->p[l], base);
+    lane[l % 64] = l < 64 ? s->p[l] : combine(LB_S_ADD, lane[l % 64], s->p[l]);
+  }
+  for (int half = 32; half; half /= 2)
+    for (int i = 0; i < half; i++)
+      lane[i] = combine(LB_S_ADD, lane[i], lane[i + half]);
+  s->rescale = exp_of(s->max, base);
+  s->sum = apply(LB_S_FMA, t, (num[]){s->sum, s->rescale, lane[0]});
+  s->max = max;
+}
+
+static inline void attention_row(reference *ref, char *out) {
+  const problem *p = ref->p;
+  lb_dtype t = p->spec.out[0].dtype;
+  int64_t len = p->dims[LB_DIM_LEN], cols = p->dims[LB_DIM_COLS];
+  softmax s = {.max = num_float(t, -INFINITY), .sum = num_float(t, 0)};
+  num total[256];
+  for (int64_t c = 0; c < cols; c++) total[c] = num_float(t, 0);
+  for (int64_t l = 0; l < len; l += LB_SPEC_KEYS) {
+    int64_t n = len - l < LB_SPEC_KEYS ? len - l : LB_SPEC_KEYS;
+    softmax_block(ref, &s, l, n);
+    for (int64_t c = 0; c < cols; c++) {
+      total[c] = combine(LB_S_MUL, total[c], s.rescale);
+      for (int64_t i = 0; i < n; i++) {
+        num v = cast_num(t, input_at(p, 2, l + i, c));
+        total[c] = apply(LB_S_FMA, t, (num[]){s.p[i], v, total[c]});
+      }
+    }
+  }
+  num one = num_float(t, 1);
+  num by = combine(LB_S_DIV, one, s.sum.f == 0 ? one : s.sum);
+  for (int64_t c = 0; c < cols; c++)
+    num_write(combine(LB_S_MUL, total[c], by),
+              out + (ref->row * p->out[0].row + c) * (int64_t)lb_dtype_size(t));
+}
+
 // Writes the outputs of p into `out`, which lie as p->out does.
 static inline void reference_run(const problem *p, char *const *out) {
   reference ref = {.p = p};
   const lb_spec *s = &p->spec;
   for (int64_t r = 0; r < p->dims[LB_DIM_ROWS]; r++) {
     ref.row = r;
+    if (s->form == LB_FORM_ATTENTION) {
+      attention_row(&ref, out[0]);
+      continue;
+    }
     for (uint8_t i = 0; i < s->n_nodes; i++)
       if (lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE)
         ref.reduced[i] = reduce_at(&ref, i);

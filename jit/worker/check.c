@@ -15,11 +15,11 @@ enum {
   MAX_WORK = 1 << 22  // rows * cols * k
 };
 
-// Rows, cols and k. The first has odd numbers in it (infinities, ...): they
-// spread, so that little else would be seen of them in the others.
+// Rows, cols, k and len. The first has odd numbers in it (infinities, ...):
+// they spread, so that little else would be seen of them in the others.
 static const int64_t shapes_to_try[][LB_SDIMS] = {
-    {5, 21, 3}, {1, 1, 1}, {13, 131, 5}, {2, 64, 33},
-    {7, 16, 2}, {4, 3, 0}, {0, 9, 4},    {3, 0, 7},
+    {5, 21, 3, 18}, {1, 1, 1, 1}, {13, 131, 5, 17}, {2, 64, 33, 300},
+    {7, 16, 2, 48}, {4, 3, 0, 5}, {0, 9, 4, 7},     {3, 0, 7, 0},
 };
 enum {
   N_SHAPES = sizeof shapes_to_try / sizeof *shapes_to_try,
@@ -100,6 +100,13 @@ static void find_exactness(const lb_spec *s, exactness *out) {
   }
 }
 
+// Attention takes exponentials of its node.
+static exactness exactness_of(const lb_spec *s, const exactness *nodes,
+                              int output) {
+  exactness e = nodes[s->out[output].node];
+  return s->form == LB_FORM_ATTENTION && e == EXACT ? NEAR : e;
+}
+
 // -- shapes and arguments ----------------------------------------------------
 
 // The dims nearest to those of shape i for which the facts hold, if any.
@@ -107,22 +114,31 @@ static bool choose_dims(trial *t, int i) {
   for (lb_sdim d = 0; d < LB_SDIMS; d++) {
     int64_t m = lb_facts_get(t->facts, LB_ASSUME_MULTIPLE, d, 1);
     int64_t tile = lb_facts_get(t->facts, LB_CHOOSE_TILE, d, 0);
-    int64_t x = shapes_to_try[i][d];
+    int64_t most = lb_facts_get(t->facts, LB_ASSUME_AT_MOST, d, INT32_MAX);
+    int64_t x = shapes_to_try[i][d] < most ? shapes_to_try[i][d] : most;
     if (i == WITH_TILES && x <= 2 * tile) x = 2 * tile + 1;
     t->dims[d] =
         lb_facts_get(t->facts, LB_ASSUME_EQUAL, d, (int)((x + m - 1) / m * m));
   }
-  if (t->spec->form != LB_FORM_MATMUL) t->dims[LB_DIM_K] = 0;
+  for (int d = lb_spec_dims(t->spec); d < LB_SDIMS; d++) t->dims[d] = 0;
   int64_t work = t->dims[0] * t->dims[1];
-  int64_t k = t->dims[LB_DIM_K] > 1 ? t->dims[LB_DIM_K] : 1;
-  return lb_facts_hold(t->facts, t->dims) && work <= MAX_WORK / k;
+  int64_t k = t->dims[LB_DIM_K] + t->dims[LB_DIM_LEN];
+  return lb_facts_hold(t->facts, t->dims) && work <= MAX_WORK / (k + 1);
+}
+
+static bool shape_of_attention(trial *t, int i) {
+  const int64_t *d = t->dims;
+  int64_t cols = i == 2 ? d[LB_DIM_COLS] : i < 2 ? d[LB_DIM_K] : d[LB_DIM_LEN];
+  int64_t rows = i == 1 || i == 2 ? d[LB_DIM_LEN] : d[LB_DIM_ROWS];
+  return lb_operand_shape(&t->in[i], t->spec->in[i], rows, cols);
 }
 
 static bool shape_input(trial *t, int i) {
   lb_soperand s = t->spec->in[i];
   int64_t rows = t->dims[LB_DIM_ROWS], cols = t->dims[LB_DIM_COLS];
   int64_t k = t->dims[LB_DIM_K];
-  if (t->spec->form != LB_FORM_MATMUL || i > 1)
+  if (t->spec->form == LB_FORM_ATTENTION) return shape_of_attention(t, i);
+  if (i >= lb_spec_factors(t->spec))
     return lb_operand_shape(&t->in[i], s, rows, cols);
   if (i == 0) return lb_operand_shape(&t->in[i], s, rows, k);
   return s.layout == LB_LAYOUT_PACKED ? lb_operand_pack(&t->in[i], s, k, cols)
@@ -187,7 +203,7 @@ static void set_args(trial *t, bool wild) {
     set_memory(t, a.in + i, &t->in[i], &t->in[i]);
     set_strides(t, a.in_strides + 2 * i, &t->in[i]);
   }
-  for (int i = 0; i < (s->form == LB_FORM_MATMUL ? 3 : 2); i++)
+  for (int i = 0; i < lb_spec_dims(s); i++)
     set_number(t, a.dims + i, (uint64_t)t->dims[i]);
   for (int i = 0; i < s->n_scalars; i++)
     set_number(t, a.scalars + i,
@@ -221,10 +237,10 @@ static lb_status tell(const trial *t, int output, size_t at) {
   const lb_operand *o = &t->out[output];
   return lb_error(LB_INTERNAL,
                   "the code is wrong: at rows %" PRId64 ", cols %" PRId64
-                  ", k %" PRId64
+                  ", k %" PRId64 ", len %" PRId64
                   ", output %d, element %zu has the bits "
                   "%" PRIx64 ", should have %" PRIx64,
-                  t->dims[0], t->dims[1], t->dims[2], output, at,
+                  t->dims[0], t->dims[1], t->dims[2], t->dims[3], output, at,
                   bits_at(o, at), bits_at(&t->want[output], at));
 }
 
@@ -250,7 +266,8 @@ typedef struct pair {
 } pair;
 
 static pair find_pair(const lb_spec *s) {
-  int first = s->form == LB_FORM_MATMUL ? 2 : 0;
+  int first = lb_spec_factors(s);
+  if (s->form == LB_FORM_ATTENTION) return (pair){-1, -1};
   for (int o = 0; o < s->n_out; o++)
     for (int i = first; i < s->n_in; i++)
       if (s->out[o].dtype == s->in[i].dtype &&
@@ -295,7 +312,7 @@ static lb_status try_shape(trial *t, int i, pair together, bool *done) {
   LB_TRY(lb_fault_run(t->code, t->args, RUN_LIMIT_MS));
   find_exactness(t->spec, exact);
   for (int o = 0; o < t->spec->n_out; o++)
-    LB_TRY(compare(t, o, exact[t->spec->out[o].node]));
+    LB_TRY(compare(t, o, exactness_of(t->spec, exact, o)));
   return LB_OK;
 }
 

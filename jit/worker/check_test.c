@@ -181,6 +181,51 @@ static void results_of_functions_have_a_tolerance(void **state) {
                LB_INTERNAL, "code is wrong");
 }
 
+typedef struct attention_args {
+  float *out;
+  const float *q, *k, *v, *mask;
+  int64_t rows, cols, size, len, out_row, out_col, q_row, q_col, k_row, k_col;
+  int64_t v_row, v_col, mask_row, mask_col;
+  float scale;
+} attention_args;
+
+static float score_of(const attention_args *a, int64_t m, int64_t l) {
+  float sum = 0;
+  for (int64_t i = 0; i < a->size; i++)
+    sum = fmaf(a->q[m * a->q_row + i], a->k[l * a->k_row + i], sum);
+  return sum * a->scale + a->mask[l];
+}
+
+static void attend_by(const uint64_t *args, float error) {
+  attention_args a;
+  memcpy(&a, args, sizeof a);
+  for (int64_t m = 0; m < a.rows; m++) {
+    float *y = a.out + m * a.out_row, max = -INFINITY, sum = 0;
+    for (int64_t l = 0; l < a.len; l++) max = fmaxf(max, score_of(&a, m, l));
+    for (int64_t n = 0; n < a.cols; n++) y[n] = 0;
+    for (int64_t l = 0; l < a.len; l++) {
+      float p = expf(score_of(&a, m, l) - (max == -INFINITY ? 0 : max));
+      sum += p;
+      for (int64_t n = 0; n < a.cols; n++) y[n] += p * a.v[l * a.v_row + n];
+    }
+    for (int64_t n = 0; n < a.cols; n++) y[n] *= error / (sum == 0 ? 1 : sum);
+  }
+}
+
+static void attend(const uint64_t *args) { attend_by(args, 1.0f); }
+static void attend_hardly(const uint64_t *args) { attend_by(args, 1.01f); }
+
+// And the interpreter agrees with a formula that knows of no blocks.
+static void attention_is_tried_at_every_shape(void **state) {
+  (void)state;
+  uint32_t shapes;
+  lb_facts facts = facts_of_attention();
+  assert_ok(check(spec_of_attention(), facts, attend, &shapes));
+  assert_int_equal(shapes, 8);
+  assert_error(check(spec_of_attention(), facts, attend_hardly, &shapes),
+               LB_INTERNAL, "code is wrong");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(right_code_passes_at_every_shape),
@@ -189,6 +234,7 @@ int main(void) {
       cmocka_unit_test(shapes_are_such_that_the_facts_hold),
       cmocka_unit_test(what_is_too_large_to_try_is_not_tried),
       cmocka_unit_test(results_of_functions_have_a_tolerance),
+      cmocka_unit_test(attention_is_tried_at_every_shape),
   };
   return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

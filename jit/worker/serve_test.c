@@ -77,9 +77,11 @@ static void requests_of_every_form_get_objects(void **state) {
   (void)state;
   line l;
   open_line(&l);
-  lb_spec specs[] = {spec_of_map(), spec_of_rows(), spec_of_matmul()};
-  for (uint64_t i = 0; i < 3; i++) {
+  lb_spec specs[] = {spec_of_map(), spec_of_rows(), spec_of_matmul(),
+                     spec_of_attention()};
+  for (uint64_t i = 0; i < 4; i++) {
     lb_request r = request_of(specs[i], "x86-64-v4+avx512vnni+amx-fp16");
+    if (i == 3) r.facts = facts_of_attention();
     lb_answer a = ask(&l, &r, i);
     if (a.code) print_error("%.*s\n", (int)a.bytes.size, a.bytes.data);
     assert_int_equal(a.code, LB_CODE_OK);

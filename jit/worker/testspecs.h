@@ -74,6 +74,24 @@ static inline lb_spec spec_of_matmul(void) {
   return finish_spec(&b, node(&b, LB_S_MAX, y, zero));
 }
 
+// softmax(q k^T * scale + mask) v, a mask for all rows
+static inline lb_spec spec_of_attention(void) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_ATTENTION);
+  for (int i = 0; i < 3; i++) lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  uint8_t mask = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t scale = lb_spec_scalar(&b, LB_F32);
+  uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
+  uint8_t score = node(&b, LB_S_MUL, acc, scale);
+  return finish_spec(&b, node(&b, LB_S_ADD, score, mask));
+}
+
+static inline lb_facts facts_of_attention(void) {
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_ASSUME_AT_MOST, LB_DIM_K, 64);
+  return f;
+}
+
 static inline lb_request request_of(lb_spec spec, const char *target) {
   lb_request r;
   assert_ok(lb_request_init(&r, &spec, &(lb_facts){0}, target));

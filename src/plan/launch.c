@@ -14,7 +14,7 @@ static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
 static void fill_args(lb_launch *l, const lb_binding *b) {
   const lb_spec *s = &b->spec;
   l->cells = lb_spec_args(s);
-  for (int i = 0; i < (s->form == LB_FORM_MATMUL ? 3 : 2); i++)
+  for (int i = 0; i < lb_spec_dims(s); i++)
     l->args[l->cells.dims + i] = (uint64_t)b->dims[i];
   for (uint32_t i = 0; i < b->n_operands; i++) {
     uint64_t *cell = &l->args[l->cells.out_strides + 2 * i];

@@ -52,11 +52,36 @@ static void choose_tile(const tiling *t, const int64_t *dims, lb_facts *out) {
     lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, cols);
 }
 
+// Tiles of attention: rows, smallest first. Of the two largest the one that
+// leaves fewer rows over.
+static uint16_t attention_rows(uint32_t lanes, int64_t rows) {
+  static const uint16_t tiles[][4] = {
+      {1, 4, 8, 12}, {1, 3, 4, 6}, {1, 1, 1, 2}};
+  const uint16_t *t = tiles[lanes == 16 ? 0 : lanes == 8 ? 1 : 2];
+  for (int i = 0; i < 3; i++)
+    if (rows <= t[i]) return t[i];
+  int64_t over_less = (t[2] - rows % t[2]) % t[2];
+  int64_t over_most = (t[3] - rows % t[3]) % t[3];
+  return over_less < over_most ? t[2] : t[3];
+}
+
+// Larger heads have no facts, and no kernel.
+static void choose_attention(uint32_t lanes, const int64_t *dims,
+                             lb_facts *out) {
+  uint16_t k = 32;
+  while (k < 256 && k < dims[LB_DIM_K]) k *= 2;
+  if (k >= dims[LB_DIM_K]) lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_K, k);
+  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS,
+               attention_rows(lanes, dims[LB_DIM_ROWS]));
+}
+
 lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
                      const int64_t dims[LB_SDIMS]) {
   lb_facts f = {0};
   if (s->form == LB_FORM_MATMUL)
     choose_tile(tiling_of(sum_lanes(s, lanes)), dims, &f);
+  else if (s->form == LB_FORM_ATTENTION)
+    choose_attention(sum_lanes(s, lanes), dims, &f);
   else if (dims[LB_DIM_COLS] % LB_SPEC_LANES == 0)
     lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, LB_SPEC_LANES);
   return f;

@@ -56,6 +56,7 @@ bool lb_facts_hold(const lb_facts *f, const int64_t dims[LB_SDIMS]) {
     lb_sfact x = f->list[i];
     if (x.kind == LB_ASSUME_MULTIPLE && dims[x.dim] % x.value) return false;
     if (x.kind == LB_ASSUME_EQUAL && dims[x.dim] != x.value) return false;
+    if (x.kind == LB_ASSUME_AT_MOST && dims[x.dim] > x.value) return false;
   }
   return true;
 }
@@ -74,8 +75,8 @@ bool lb_facts_divides(const lb_facts *f, lb_sdim dim, int n) {
 }
 
 void lb_facts_print(const lb_facts *f, lb_strbuf *out) {
-  static const char *const dims[] = {"rows", "cols", "k"};
-  static const char *const signs[] = {"", "%", "=", ":"};
+  static const char *const dims[] = {"rows", "cols", "k", "len"};
+  static const char *const signs[] = {"", "%", "=", "<=", ":"};
   for (int i = 0; i < count(f); i++)
     lb_strbuf_printf(out, "%s%s%s%u", i ? " " : "", dims[f->list[i].dim],
                      signs[f->list[i].kind], (unsigned)f->list[i].value);

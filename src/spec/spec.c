@@ -11,6 +11,16 @@ bool lb_spec_equal(const lb_spec *a, const lb_spec *b) {
   return a->n_nodes == b->n_nodes && memcmp(a, b, lb_spec_bytes(a)) == 0;
 }
 
+int lb_spec_dims(const lb_spec *s) {
+  if (s->form == LB_FORM_ATTENTION) return 4;
+  return s->form == LB_FORM_MATMUL ? 3 : 2;
+}
+
+int lb_spec_factors(const lb_spec *s) {
+  if (s->form == LB_FORM_ATTENTION) return 3;
+  return s->form == LB_FORM_MATMUL ? 2 : 0;
+}
+
 static uint8_t input_varies(const lb_spec *s, uint8_t input) {
   switch (s->in[input].layout) {
     case LB_LAYOUT_ONE: return 0;
@@ -33,7 +43,7 @@ void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]) {
 
 // -- text --------------------------------------------------------------------
 
-static const char *const form_names[] = {"map", "rows", "matmul"};
+static const char *const form_names[] = {"map", "rows", "matmul", "attention"};
 static const char *const layout_names[] = {"full", "cols",    "rows",
                                            "one",  "strided", "packed"};
 
@@ -63,7 +73,7 @@ void lb_spec_print(const lb_spec *s, lb_strbuf *out) {
 lb_sargs lb_spec_args(const lb_spec *s) {
   lb_sargs a = {.out = 0, .in = s->n_out};
   a.dims = (uint8_t)(a.in + s->n_in);
-  a.out_strides = (uint8_t)(a.dims + (s->form == LB_FORM_MATMUL ? 3 : 2));
+  a.out_strides = (uint8_t)(a.dims + lb_spec_dims(s));
   a.in_strides = (uint8_t)(a.out_strides + 2 * s->n_out);
   a.scalars = (uint8_t)(a.in_strides + 2 * s->n_in);
   a.count = (uint8_t)(a.scalars + s->n_scalars);
@@ -75,10 +85,12 @@ lb_hash128 lb_spec_key(const lb_spec *s, const lb_facts *f, const char *target,
   struct {
     lb_spec spec;
     lb_facts facts;
-    uint32_t zero;
     lb_hash128 target;
     uint64_t generator;
   } all;
+  _Static_assert(sizeof all == sizeof(lb_spec) + sizeof(lb_facts) +
+                                   sizeof(lb_hash128) + sizeof(uint64_t),
+                 "no padding: hashed");
   memset(&all, 0, sizeof all);
   memcpy(&all.spec, s, lb_spec_bytes(s));
   all.facts = *f;

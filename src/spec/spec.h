@@ -11,11 +11,17 @@
 //   MATMUL  rows M, cols N: ACC is the sum over k of a[m,k] * b[k,n], then as
 //           in MAP on each element of the product. Input 0 is a, input 1 is b;
 //           no node reads them but ACC, in whose dtype they are multiplied.
+//   ATTENTION  rows M, cols N, and len L: inputs 0, 1 and 2 are q [M x K], k
+//           [L x K] and v [L x N]. ACC is the sum over k of q[m,k] * k[l,k],
+//           from which nodes make the score of place (m, l); further inputs lie
+//           over M x L. The output's node is the score, and the output is the
+//           sum over l of softmax(score)[m,l] * v[l,n].
 //
 // (1) Nodes stand in dependency order: sources are earlier nodes. INPUT nodes
 //     come first, one for each input in order of their numbers, then SCALAR
-//     nodes likewise. ACC is in MATMUL alone, reductions in ROWS alone, where
-//     there is at least one.
+//     nodes likewise. ACC is in MATMUL and ATTENTION alone, reductions in ROWS
+//     alone, where there is at least one. ATTENTION has one output, of ACC's
+//     dtype, a float, and no COLS.
 // (2) Equal meaning as far as it is cheap to see gives equal bytes: unused
 //     bytes are zero, equal nodes are one, dead nodes are gone, sources of
 //     commutative operations are ordered. Nodes are ordered by depth, then by
@@ -33,9 +39,20 @@
 //     the least integer), inf (or the greatest).
 // (5) A sum of products begins with a[m,0] * b[0,n]; each further product is
 //     added in the order of k, in floats by one fused operation. K = 0 gives 0.
+// (6) ATTENTION takes keys in blocks of 256. Each row has a maximum, a sum and
+//     N totals, at first -inf, 0 and 0. A block makes of them
+//       max' = the greatest of max and the scores, NaN left out;
+//       base = max', or 0 where that is -inf;  c = exp(max - base);
+//       p[l] = exp(score[l] - base);
+//       sum' = fma(sum, c, the sum of p as (4) has it);
+//       total'[n] = total[n] * c, to which p[l] * v[l,n] are added in the order
+//                   of l, each by one fused operation.
+//     The output is total * (1 / sum), of sum 0 total * 1: so a row whose
+//     scores are all -inf gives 0, and so does L = 0.
 //
 // An output may be the very memory of an input of the same dtype, layout and
-// strides, factors of a product apart; else outputs overlap nothing.
+// strides, factors of a product and inputs of ATTENTION apart; else outputs
+// overlap nothing.
 #ifndef LB_SPEC_SPEC_H
 #define LB_SPEC_SPEC_H
 
@@ -50,15 +67,18 @@
 #define LB_SPEC_MAX_SCALARS 8
 #define LB_SPEC_LANES 64  // of a reduction
 #define LB_PACK_COLS 16   // of a panel of PACKED
+#define LB_SPEC_KEYS 256  // of a block of ATTENTION
 
 typedef enum lb_form {
   LB_FORM_MAP,
   LB_FORM_ROWS,
   LB_FORM_MATMUL,
+  LB_FORM_ATTENTION,
   LB_FORM_COUNT,
 } lb_form;
 
-// How an operand lies over rows x cols (a over rows x k, b over k x cols).
+// How an operand lies over rows x cols (a over rows x k, b over k x cols; for
+// ATTENTION see above).
 typedef enum lb_layout {
   LB_LAYOUT_FULL,     // columns contiguous, rows at any stride
   LB_LAYOUT_COLS,     // one row, the same for all: a bias. Inputs alone
@@ -162,12 +182,23 @@ void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]);
 
 // -- facts: what code takes for granted, and how it was told to be written
 
-typedef enum lb_sdim { LB_DIM_ROWS, LB_DIM_COLS, LB_DIM_K, LB_SDIMS } lb_sdim;
+typedef enum lb_sdim {
+  LB_DIM_ROWS,
+  LB_DIM_COLS,
+  LB_DIM_K,
+  LB_DIM_LEN,
+  LB_SDIMS
+} lb_sdim;
+// How many of them a form has: the first 2, 3 (MATMUL) or 4 (ATTENTION).
+int lb_spec_dims(const lb_spec *s);
+// Inputs that ACC multiplies, or that are summed: no node reads them.
+int lb_spec_factors(const lb_spec *s);
 
 typedef enum lb_sfact_kind {
   LB_SFACT_NONE,
   LB_ASSUME_MULTIPLE,  // the dim is a multiple of value
   LB_ASSUME_EQUAL,     // the dim is value
+  LB_ASSUME_AT_MOST,   // the dim is not greater than value
   LB_CHOOSE_TILE,      // that much of the dim at once
   LB_SFACT_KINDS,
 } lb_sfact_kind;
@@ -178,7 +209,7 @@ typedef struct lb_sfact {
   uint16_t value;
 } lb_sfact;
 
-#define LB_MAX_FACTS 9  // every kind of every dim
+#define LB_MAX_FACTS 16  // every kind of every dim
 
 typedef struct lb_facts {  // {0}: none. Sorted, one of a kind and dim
   lb_sfact list[LB_MAX_FACTS];
@@ -187,8 +218,8 @@ typedef struct lb_facts {  // {0}: none. Sorted, one of a kind and dim
 // Adds or replaces. Multiples and tiles are not 0.
 void lb_facts_add(lb_facts *f, lb_sfact_kind kind, lb_sdim dim, uint16_t value);
 lb_status lb_facts_verify(const lb_facts *f);  // any bytes
-bool lb_facts_reusable(const lb_facts *f);  // nothing but divisibility assumed
-// True if every assumption holds at these sizes: rows, cols, k.
+bool lb_facts_reusable(const lb_facts *f);  // no dim is assumed to be a value
+// True if every assumption holds at these sizes.
 bool lb_facts_hold(const lb_facts *f, const int64_t dims[LB_SDIMS]);
 // The value of a fact, or `dflt`.
 int lb_facts_get(const lb_facts *f, lb_sfact_kind kind, lb_sdim dim, int dflt);
@@ -199,12 +230,12 @@ bool lb_facts_divides(const lb_facts *f, lb_sdim dim, int n);
 // LB_MAX_FACTS_OF for one spec, whatever sizes come.
 lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
                      const int64_t dims[LB_SDIMS]);
-#define LB_MAX_FACTS_OF 16
+#define LB_MAX_FACTS_OF 20
 void lb_facts_print(const lb_facts *f, lb_strbuf *out);  // "cols%64 rows:6"
 
 // -- arguments: a kernel is void f(const uint64_t *args), a cell each of
 //   pointers of outputs, pointers of inputs,
-//   rows, cols, k (MATMUL alone),
+//   the form's dims: rows, cols, k (MATMUL, ATTENTION), len (ATTENTION),
 //   row stride and column stride in elements, of outputs, then of inputs,
 //   scalars (bits, in the low bytes).
 // PACKED has its panel stride in elements (K * 16) as row stride. Strides that

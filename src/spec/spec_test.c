@@ -266,8 +266,12 @@ static void facts_are_sorted_and_checked(void **state) {
   assert_memory_equal(&f, &g, sizeof f);
   assert_ok(lb_facts_verify(&f));
   assert_true(lb_facts_reusable(&f));
-  assert_true(lb_facts_hold(&f, (int64_t[]){7, 128, 1}));
-  assert_false(lb_facts_hold(&f, (int64_t[]){7, 129, 1}));
+  assert_true(lb_facts_hold(&f, (int64_t[LB_SDIMS]){7, 128, 1}));
+  assert_false(lb_facts_hold(&f, (int64_t[LB_SDIMS]){7, 129, 1}));
+  lb_facts_add(&g, LB_ASSUME_AT_MOST, LB_DIM_LEN, 5);
+  assert_true(lb_facts_hold(&g, (int64_t[LB_SDIMS]){7, 128, 1, 5}));
+  assert_false(lb_facts_hold(&g, (int64_t[LB_SDIMS]){7, 128, 1, 6}));
+  assert_true(lb_facts_reusable(&g));
   assert_int_equal(lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 1), 6);
   assert_int_equal(lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_COLS, 9), 9);
   assert_true(lb_facts_divides(&f, LB_DIM_COLS, 16));
@@ -295,15 +299,67 @@ static lb_spec product(void) {
   return s;
 }
 
+// softmax(q k^T + mask) v, v of dtype t
+static lb_spec attention(lb_dtype t) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_ATTENTION);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, t, LB_LAYOUT_FULL);
+  uint8_t mask = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
+  uint8_t score = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){acc, mask}, 2);
+  lb_spec_output(&b, score, LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+static void attention_has_four_dims(void **state) {
+  (void)state;
+  lb_spec s = attention(LB_F16);
+  lb_sargs a = lb_spec_args(&s);
+  assert_int_equal(a.dims, 5);
+  assert_int_equal(a.out_strides, 9);
+  assert_int_equal(a.count, 9 + 2 * 5);
+  lb_strbuf text = {0};
+  lb_spec_print(&s, &text);
+  assert_string_equal(lb_strbuf_str(&text),
+                      "attention %0=input.float32.full %1=input.float32.full "
+                      "%2=input.float16.full %3=input.float32.cols "
+                      "%4=acc.float32 %5=add.float32(%3,%4) -> %5.full");
+  lb_strbuf_fini(&text);
+}
+
+static void what_is_no_attention_is_refused(void **state) {
+  (void)state;
+  lb_spec s = attention(LB_F32);
+  s.in[1].layout = LB_LAYOUT_STRIDED;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "input 1 cannot lie");
+  s = attention(LB_F32);
+  s.out[0].layout = LB_LAYOUT_STRIDED;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "output 0 cannot lie");
+  s = attention(LB_F32);
+  s.in[2].dtype = s.nodes[2].dtype = LB_I32;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "of floats");
+  s = attention(LB_F32);
+  s.nodes[5].src[0] = 2;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "reads a factor");
+  s = attention(LB_F32);
+  s.form = LB_FORM_MAP;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "one sum");
+}
+
 static void facts_of_all_sizes_are_few(void **state) {
   (void)state;
-  const lb_spec specs[] = {product(), softmax()};
-  for (int i = 0; i < 2; i++)
+  const lb_spec specs[] = {product(), softmax(), attention(LB_F32)};
+  for (int i = 0; i < 3; i++)
     for (uint32_t lanes = 4; lanes <= 16; lanes *= 2) {
       lb_facts seen[LB_MAX_FACTS_OF + 1];
       int n = 0;
       for (int64_t at = 0; at < 200 * 200; at++) {
-        int64_t dims[] = {at % 200, at / 200 * (at % 2 ? 16 : 1), at % 7};
+        int64_t dims[] = {at % 200, at / 200 * (at % 2 ? 16 : 1),
+                          at % 7 * (at % 3 ? 1 : 50), at % 999};
         lb_facts f = lb_facts_of(&specs[i], lanes, dims);
         assert_true(lb_facts_hold(&f, dims) && lb_facts_reusable(&f));
         int j = 0;
@@ -321,7 +377,7 @@ static void tiles_fit_the_rows(void **state) {
   lb_spec s = product();
   for (uint32_t lanes = 4; lanes <= 16; lanes *= 2)
     for (int64_t m = 1; m < 300; m++) {
-      lb_facts f = lb_facts_of(&s, lanes, (int64_t[]){m, 384, 384});
+      lb_facts f = lb_facts_of(&s, lanes, (int64_t[LB_SDIMS]){m, 384, 384});
       int64_t rows = lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 0);
       assert_true(rows >= 1);
       int64_t n = (m + rows - 1) / rows, full = m - n * (rows - 1);
@@ -355,6 +411,8 @@ int main(void) {
       cmocka_unit_test(a_spec_prints_as_one_line),
       cmocka_unit_test(arguments_follow_each_other),
       cmocka_unit_test(facts_are_sorted_and_checked),
+      cmocka_unit_test(attention_has_four_dims),
+      cmocka_unit_test(what_is_no_attention_is_refused),
       cmocka_unit_test(facts_of_all_sizes_are_few),
       cmocka_unit_test(tiles_fit_the_rows),
       cmocka_unit_test(keys_tell_all_parts_apart),

@@ -101,6 +101,7 @@ static lb_status check_inputs(const lb_spec *s) {
     unsigned allowed = ALLOW_INPUT;
     if (s->form == LB_FORM_MATMUL && i < 2)
       allowed = i == 0 ? ALLOW_ANY : ALLOW_ANY | ALLOW(PACKED);
+    if (s->form == LB_FORM_ATTENTION && i < 3) allowed = ALLOW(FULL);
     if (!has_layout(s->in[i].layout, allowed))
       return lb_error(LB_INVALID, "spec: input %d cannot lie like that", i);
   }
@@ -113,9 +114,10 @@ static lb_status check_outputs(const lb_spec *s) {
   if (s->n_out == 0) return lb_error(LB_INVALID, "spec: no output");
   for (int i = 0; i < s->n_out; i++) {
     const lb_soperand *o = &s->out[i];
-    bool rows =
-        s->form != LB_FORM_MATMUL && !(varies[o->node] & LB_VARIES_COLS);
-    if (!has_layout(o->layout, rows ? ALLOW_ANY | ALLOW(ROWS) : ALLOW_ANY))
+    bool rows = !lb_spec_factors(s) && !(varies[o->node] & LB_VARIES_COLS);
+    unsigned allowed = rows ? ALLOW_ANY | ALLOW(ROWS) : ALLOW_ANY;
+    if (s->form == LB_FORM_ATTENTION) allowed = ALLOW(FULL);
+    if (!has_layout(o->layout, allowed))
       return lb_error(LB_INVALID, "spec: output %d cannot lie like that", i);
     if (o->dtype != s->nodes[o->node].dtype)
       return lb_error(LB_INVALID, "spec: output %d has another dtype", i);
@@ -123,33 +125,59 @@ static lb_status check_outputs(const lb_spec *s) {
   return LB_OK;
 }
 
-static bool reads_product_inputs(const lb_spec *s) {
+static bool reads_factors(const lb_spec *s) {
+  int factors = lb_spec_factors(s);
   for (int i = 0; i < s->n_nodes; i++)
     for (int j = 0; j < s->nodes[i].n_src; j++)
-      if (s->nodes[i].src[j] < 2) return true;
+      if (s->nodes[i].src[j] < factors) return true;
   for (int i = 0; i < s->n_out; i++)
-    if (s->out[i].node < 2) return true;
+    if (s->out[i].node < factors) return true;
   return false;
 }
 
-static lb_status check_form(const lb_spec *s) {
-  int sums = 0, reductions = 0;
-  for (int i = 0; i < s->n_nodes; i++) {
-    sums += s->nodes[i].op == LB_S_ACC;
-    reductions += lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE;
-  }
-  bool product = s->form == LB_FORM_MATMUL;
-  if (sums != product || (product && s->n_in < 2))
+static int count_ops(const lb_spec *s, lb_sop op) {
+  int n = 0;
+  for (int i = 0; i < s->n_nodes; i++) n += s->nodes[i].op == op;
+  return n;
+}
+
+static lb_status check_factors(const lb_spec *s) {
+  int factors = lb_spec_factors(s);
+  if (count_ops(s, LB_S_ACC) != (factors > 0) || s->n_in < factors)
     return lb_error(LB_INVALID,
-                    "spec: a matrix product has two inputs and "
-                    "one sum, other forms have none");
+                    "spec: a matrix product has two inputs, attention three, "
+                    "both one sum; other forms have none");
+  if (reads_factors(s))
+    return lb_error(LB_INVALID, "spec: a node reads a factor of the product");
+  for (int i = 0; i < factors; i++)
+    if (s->in[i].dtype == LB_BOOL)
+      return lb_error(LB_INVALID, "spec: a factor is bool");
+  return LB_OK;
+}
+
+// Scores are summed as what they are: floats of ACC's dtype.
+static lb_status check_attention(const lb_spec *s) {
+  const lb_snode *acc = s->nodes;
+  while (acc->op != LB_S_ACC) acc++;
+  bool floats = lb_dtype_is_float(acc->dtype);
+  for (int i = 0; i < 3; i++)
+    floats = floats && lb_dtype_is_float(s->in[i].dtype);
+  if (!floats || s->n_out != 1 || s->out[0].dtype != acc->dtype ||
+      count_ops(s, LB_S_COLS) != 0)
+    return lb_error(LB_INVALID,
+                    "spec: attention is of floats, has one output of the "
+                    "sum's dtype, and no columns to count");
+  return LB_OK;
+}
+
+static lb_status check_form(const lb_spec *s) {
+  int reductions = 0;
+  for (int i = 0; i < s->n_nodes; i++)
+    reductions += lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE;
   if ((reductions != 0) != (s->form == LB_FORM_ROWS))
     return lb_error(LB_INVALID, "spec: reductions make the form 'rows'");
-  if (product && reads_product_inputs(s))
-    return lb_error(LB_INVALID, "spec: a node reads a factor of the product");
-  if (product && (s->in[0].dtype == LB_BOOL || s->in[1].dtype == LB_BOOL))
-    return lb_error(LB_INVALID, "spec: a factor is bool");
-  return LB_OK;
+  LB_TRY(check_factors(s));
+  return s->form == LB_FORM_ATTENTION ? check_attention(s) : LB_OK;
 }
 
 static lb_status check_counts(const lb_spec *s) {

@@ -1,0 +1,512 @@
+// lower/attention.c -- scores, softmax and the product with v, in one pass over
+// the keys.
+//
+// Rows are taken in *bands*, keys in the blocks of the spec, and in them rows
+// in *tiles*. What is used again lies in memory of the kernel's own:
+//   panels   keys of the block, turned: [256/16][k][16], once a band and block
+//   queries  rows of the tile, side by side
+//   scores   of the tile, [rows][256]: sums, then scores, then exponentials
+//   max, sum of each row of the band, from block to block; what a tile's totals
+//            are multiplied by before (`rescale`) and after (`finish`) a block.
+// Totals wait in the output between blocks. Rows of a tile past the last are
+// those of the last row again, and are not stored.
+#include <math.h>
+
+#include "lower/emit.h"
+
+enum {
+  BAND = 128,
+  KEYS = LB_SPEC_KEYS,
+  MAX_ROWS = 12,
+  MAX_VECTORS = 4,
+  MAX_K = 256,
+  MAX_LANES = 16,
+};
+
+typedef struct attention {
+  lb_emit *e;
+  uint8_t acc_node, score_node;
+  lb_dtype dtype;
+  uint32_t rows, vectors;  // of a tile
+  int64_t k_room;          // of a row of queries, of a panel
+  lb_kval panels, queries, scores, lanes64, max, sum, rescale, finish;
+
+  lb_kval band, band_rows;  // the present band: its first row, how many
+  lb_kval key, keys;        // the present block likewise
+  lb_kval row;              // the first of the present tile, in the band
+} attention;
+
+// -- small things ------------------------------------------------------------
+
+static lb_kval number(const attention *a, double x) {
+  return lb_k_num(&a->e->b, lb_kt(a->dtype, 1), x);
+}
+
+static lb_kval lanes_of(const attention *a, double x) {
+  return lb_k_num(&a->e->b, lb_kt(a->dtype, a->e->lanes), x);
+}
+
+static lb_kval widen(const attention *a, lb_kval x) {
+  lb_kbuilder *b = &a->e->b;
+  bool same = lb_k_type(b, x).dtype == a->dtype;
+  return same ? x : lb_k_cast(b, x, a->dtype);
+}
+
+// x > y ? x : y, one instruction: of NaN and y it is y.
+static lb_kval greater(lb_kbuilder *b, lb_kval x, lb_kval y) {
+  return lb_k_select(b, lb_k_gt(b, x, y), x, y);
+}
+
+// Constant places in one of the kernel's memories, from a place that is not.
+static lb_kval spot(const attention *a, lb_kval memory, lb_kval at, int64_t n) {
+  int64_t size = (int64_t)lb_dtype_size(a->dtype);
+  return lb_k_ptr(&a->e->b, memory, at, n * size);
+}
+
+// Row r of the tile; the last row for those behind it.
+static lb_kval row_of_tile(const attention *a, uint32_t r) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval row = lb_k_add(b, a->band, lb_emit_add(e, a->row, r));
+  if (r == 0) return row;
+  return lb_k_min(b, row, lb_emit_add(e, e->dims[LB_DIM_ROWS], -1));
+}
+
+static lb_kval tail(const attention *a, lb_kval count, lb_kval at) {
+  lb_kbuilder *b = &a->e->b;
+  return lb_k_tail(b, lb_k_sub(b, count, at), a->e->lanes);
+}
+
+// -- keys, turned ------------------------------------------------------------
+
+// Keys `first` and on of the block, as many as there are lanes: elements k and
+// on of them. Keys past the last are the last again.
+static void load_keys(const attention *a, lb_kval first, lb_kval k,
+                      lb_kval *out) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval last = lb_emit_add(e, a->keys, -1);
+  lb_kval mask = tail(a, e->dims[LB_DIM_K], k);
+  for (uint32_t i = 0; i < e->lanes; i++) {
+    lb_kval at = lb_k_min(b, lb_emit_add(e, first, i), last);
+    at = lb_k_mul(b, lb_k_add(b, a->key, at), e->in_stride[1].row);
+    lb_kval p = lb_k_ptr(b, e->in[1], lb_k_add(b, at, k), 0);
+    out[i] = widen(a, lb_k_load_masked(b, p, e->lanes, 0, mask, LB_K_NONE));
+  }
+}
+
+static void turn_keys(const attention *a) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval x[MAX_LANES], zero = lb_k_i64(b, 0), step = lb_k_i64(b, e->lanes);
+  lb_kval first = lb_k_loop(b, zero, a->keys, step);
+  lb_kval in_panel = lb_k_rem(b, first, lb_k_i64(b, LB_PACK_COLS));
+  lb_kval panel = lb_emit_mul(e, lb_k_sub(b, first, in_panel), a->k_room);
+  lb_kval k = lb_k_loop(b, zero, e->dims[LB_DIM_K], step);
+  lb_kval at = lb_k_add(b, lb_k_add(b, panel, in_panel),
+                        lb_emit_mul(e, k, LB_PACK_COLS));
+  load_keys(a, first, k, x);
+  lb_emit_turn(e, x);
+  for (uint32_t i = 0; i < e->lanes; i++)
+    lb_k_store(b, spot(a, a->panels, at, i * LB_PACK_COLS), x[i], 0);
+  lb_k_end(b);
+  lb_k_end(b);
+}
+
+// -- a tile of sums ----------------------------------------------------------
+
+// Memory has room for whole vectors: what is behind the last element is
+// multiplied with nothing.
+static void copy_queries(const attention *a) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval from[MAX_ROWS], zero = lb_k_i64(b, 0);
+  for (uint32_t r = 0; r < a->rows; r++) {
+    lb_kval at = lb_k_mul(b, row_of_tile(a, r), e->in_stride[0].row);
+    from[r] = lb_k_ptr(b, e->in[0], at, 0);
+  }
+  lb_kval k = lb_k_loop(b, zero, e->dims[LB_DIM_K], lb_k_i64(b, e->lanes));
+  lb_kval mask = tail(a, e->dims[LB_DIM_K], k);
+  for (uint32_t r = 0; r < a->rows; r++) {
+    lb_kval x = lb_k_load_masked(b, lb_k_ptr(b, from[r], k, 0), e->lanes, 0,
+                                 mask, LB_K_NONE);
+    lb_k_store(b, spot(a, a->queries, k, r * a->k_room), widen(a, x), 0);
+  }
+  lb_k_end(b);
+}
+
+typedef struct sums {
+  uint32_t rows, vectors;
+  lb_kval acc[MAX_ROWS][MAX_VECTORS];  // registers
+} sums;
+
+static void begin_sums(const attention *a, sums *s, lb_kval first) {
+  lb_kbuilder *b = &a->e->b;
+  for (uint32_t r = 0; r < s->rows; r++)
+    for (uint32_t v = 0; v < s->vectors; v++) s->acc[r][v] = lb_k_reg(b, first);
+}
+
+// Adds x[r] * y for each row: element `at` of rows that are `stride` apart.
+static void add_products(const attention *a, sums *s, lb_kval memory,
+                         int64_t stride, lb_kval at, const lb_kval *y) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  for (uint32_t r = 0; r < s->rows; r++) {
+    lb_kval x = lb_k_load(b, spot(a, memory, at, r * stride), 1, 0);
+    x = lb_k_splat(b, x, e->lanes);
+    for (uint32_t v = 0; v < s->vectors; v++) {
+      lb_kval acc = lb_k_get(b, s->acc[r][v]);
+      lb_k_set(b, s->acc[r][v], lb_k_fma(b, x, y[v], acc));
+    }
+  }
+}
+
+// Sums of `vectors` from key `col` of the block on, which begins a panel.
+static void sum_tile(const attention *a, lb_kval col, uint32_t vectors) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  sums s = {.rows = a->rows, .vectors = vectors};
+  lb_kval none = lb_k_eq(b, e->dims[LB_DIM_K], lb_k_i64(b, 0));
+  lb_kval first = lb_k_select(b, none, number(a, 0), number(a, -0.0));
+  lb_kval y[MAX_VECTORS];
+  begin_sums(a, &s, lb_k_splat(b, first, e->lanes));
+  lb_kval panel = lb_k_ptr(b, a->panels, lb_emit_mul(e, col, a->k_room), 0);
+  lb_kval k = lb_k_loop(b, lb_k_i64(b, 0), e->dims[LB_DIM_K], lb_k_i64(b, 1));
+  for (uint32_t v = 0; v < vectors; v++) {
+    uint32_t c = v * e->lanes;
+    int64_t at = c / LB_PACK_COLS * LB_PACK_COLS * a->k_room;
+    lb_kval row = lb_emit_mul(e, k, LB_PACK_COLS);
+    y[v] =
+        lb_k_load(b, spot(a, panel, row, at + c % LB_PACK_COLS), e->lanes, 0);
+  }
+  add_products(a, &s, a->queries, a->k_room, k, y);
+  lb_k_end(b);
+  for (uint32_t r = 0; r < s.rows; r++)
+    for (uint32_t v = 0; v < vectors; v++)
+      lb_k_store(b, spot(a, a->scores, col, r * KEYS + v * e->lanes),
+                 lb_k_get(b, s.acc[r][v]), 0);
+}
+
+// Tiles of the full width; what is left is a panel.
+static void sum_tiles(const attention *a) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  int64_t width = a->vectors * e->lanes;
+  lb_kval up = lb_emit_add(e, a->keys, LB_PACK_COLS - 1);
+  lb_kval end = lb_emit_down(e, up, width);
+  sum_tile(a, lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, width)),
+           a->vectors);
+  lb_k_end(b);
+  if (width == LB_PACK_COLS) return;
+  lb_k_if(b, lb_k_lt(b, end, a->keys));
+  sum_tile(a, end, LB_PACK_COLS / e->lanes);
+  lb_k_end(b);
+}
+
+// -- softmax, a row at a time ------------------------------------------------
+
+enum { AT_ONCE = 2 };  // vectors
+
+// The scores of a vector, from the sums there, into their place.
+static lb_kval make_scores(const attention *a, lb_kval at, lb_kval col,
+                           lb_kval mask) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_emit_at(e, lb_k_add(b, a->key, col), mask);
+  e->lanes_of[a->acc_node] = lb_k_load(b, at, e->lanes, 0);
+  lb_kval x = lb_emit_value(e, a->score_node);
+  if (mask != LB_K_NONE) x = lb_k_select(b, mask, x, lanes_of(a, -INFINITY));
+  lb_k_store(b, at, x, 0);
+  return x;
+}
+
+// All scores of a row; the greatest, a scalar. Behind the last are -inf.
+static lb_kval score_row(const attention *a, lb_kval row) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  int64_t width = AT_ONCE * e->lanes;
+  lb_kval max[AT_ONCE], end = lb_emit_down(e, a->keys, width);
+  for (int i = 0; i < AT_ONCE; i++)
+    max[i] = lb_k_reg(b, lanes_of(a, -INFINITY));
+  lb_kval col = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, width));
+  for (uint32_t i = 0; i < AT_ONCE; i++) {
+    lb_kval x = make_scores(a, spot(a, row, col, i * e->lanes),
+                            lb_emit_add(e, col, i * e->lanes), LB_K_NONE);
+    lb_k_set(b, max[i], greater(b, x, lb_k_get(b, max[i])));
+  }
+  lb_k_end(b);
+  col = lb_k_loop(b, end, a->keys, lb_k_i64(b, e->lanes));
+  lb_kval x = make_scores(a, spot(a, row, col, 0), col, tail(a, a->keys, col));
+  lb_k_set(b, max[0], greater(b, x, lb_k_get(b, max[0])));
+  lb_k_end(b);
+  lb_kval all = greater(b, lb_k_get(b, max[0]), lb_k_get(b, max[1]));
+  return lb_k_rmax(b, all);
+}
+
+// exp(score - base) of a vector, into its place and its lanes of the sum.
+static void exponentials(const attention *a, lb_kval at, lb_kval col,
+                         lb_kval base) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval x = lb_k_sub(b, lb_k_load(b, at, e->lanes, 0), base);
+  x = lb_k_exp(b, x);
+  lb_k_store(b, at, x, 0);
+  lb_kval lane = lb_k_and(b, col, lb_k_i64(b, LB_SPEC_LANES - 1));
+  lb_kval to = spot(a, a->lanes64, lane, 0);
+  lb_k_store(b, to, lb_k_add(b, lb_k_load(b, to, e->lanes, 0), x), 0);
+}
+
+// The sum of the 64 lanes as spec.h has it.
+static lb_kval sum_lanes(const attention *a) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval x[LB_SPEC_LANES / 4], zero = lb_k_i64(b, 0);
+  uint32_t n = LB_SPEC_LANES / e->lanes;
+  for (uint32_t v = 0; v < n; v++)
+    x[v] = lb_k_load(b, spot(a, a->lanes64, zero, v * e->lanes), e->lanes, 0);
+  for (uint32_t half = n / 2; half; half /= 2)
+    for (uint32_t v = 0; v < half; v++) x[v] = lb_k_add(b, x[v], x[v + half]);
+  return lb_k_radd(b, x[0]);
+}
+
+// Exponentials are never negative, so lanes that begin with 0 sum up as lanes
+// that begin with nothing.
+static lb_kval exponentials_of_row(const attention *a, lb_kval row,
+                                   lb_kval base) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  int64_t width = AT_ONCE * e->lanes;
+  lb_kval zero = lb_k_i64(b, 0), end = lb_emit_down(e, a->keys, width);
+  for (uint32_t v = 0; v < LB_SPEC_LANES; v += e->lanes)
+    lb_k_store(b, spot(a, a->lanes64, zero, v), lanes_of(a, 0), 0);
+  base = lb_k_splat(b, base, e->lanes);
+  lb_kval col = lb_k_loop(b, zero, end, lb_k_i64(b, width));
+  for (uint32_t i = 0; i < AT_ONCE; i++)
+    exponentials(a, spot(a, row, col, i * e->lanes),
+                 lb_emit_add(e, col, i * e->lanes), base);
+  lb_k_end(b);
+  col = lb_k_loop(b, end, a->keys, lb_k_i64(b, e->lanes));
+  exponentials(a, spot(a, row, col, 0), col, base);
+  lb_k_end(b);
+  return sum_lanes(a);
+}
+
+// exp(max - base) of what was before this block; nothing was before the first.
+static lb_kval rescale_of(const attention *a, lb_kval max, lb_kval base) {
+  lb_kbuilder *b = &a->e->b;
+  lb_kval c = lb_k_reg(b, number(a, 0));
+  lb_k_if(b, lb_k_gt(b, a->key, lb_k_i64(b, 0)));
+  lb_k_set(b, c, lb_k_exp(b, lb_k_sub(b, max, base)));
+  lb_k_end(b);
+  return lb_k_get(b, c);
+}
+
+// What the totals are multiplied by after the last block: 1 / sum.
+static lb_kval finish_of(const attention *a, lb_kval sum) {
+  lb_kbuilder *b = &a->e->b;
+  lb_kval one = number(a, 1), end = lb_k_add(b, a->key, a->keys);
+  lb_kval is_last = lb_k_ge(b, end, a->e->dims[LB_DIM_LEN]);
+  lb_kval is_empty = lb_k_eq(b, sum, number(a, 0));
+  lb_kval by = lb_k_select(b, is_empty, one, sum);
+  return lb_k_div(b, one, lb_k_select(b, is_last, by, one));
+}
+
+static void softmax_row(const attention *a, lb_kval r) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval in_band = lb_k_add(b, a->row, r);
+  lb_emit_row(e, lb_k_add(b, a->band, in_band));
+  lb_kval row = lb_k_ptr(b, a->scores, lb_emit_mul(e, r, KEYS), 0);
+  lb_kval at_max = spot(a, a->max, in_band, 0);
+  lb_kval at_sum = spot(a, a->sum, in_band, 0);
+  lb_kval before = lb_k_load(b, at_max, 1, 0);
+  lb_kval max = greater(b, score_row(a, row), before);
+  lb_kval none = lb_k_eq(b, max, number(a, -INFINITY));
+  lb_kval base = lb_k_select(b, none, number(a, 0), max);
+  lb_kval sum = exponentials_of_row(a, row, base);
+  lb_kval c = rescale_of(a, before, base);
+  sum = lb_k_fma(b, lb_k_load(b, at_sum, 1, 0), c, sum);
+  lb_k_store(b, at_max, max, 0);
+  lb_k_store(b, at_sum, sum, 0);
+  lb_k_store(b, spot(a, a->rescale, r, 0), c, 0);
+  lb_k_store(b, spot(a, a->finish, r, 0), finish_of(a, sum), 0);
+}
+
+static lb_kval rows_left(const attention *a) {
+  lb_kbuilder *b = &a->e->b;
+  lb_kval left = lb_k_sub(b, a->band_rows, a->row);
+  return lb_k_min(b, left, lb_k_i64(b, a->rows));
+}
+
+static void softmax_tile(const attention *a) {
+  lb_kbuilder *b = &a->e->b;
+  lb_emit_all(a->e);
+  lb_kval r = lb_k_loop(b, lb_k_i64(b, 0), rows_left(a), lb_k_i64(b, 1));
+  softmax_row(a, r);
+  lb_k_end(b);
+}
+
+// -- the product with v ------------------------------------------------------
+
+typedef struct columns {
+  lb_kval col;
+  lb_kval mask[MAX_VECTORS];  // LB_K_NONE: all lanes
+} columns;
+
+static lb_kval total_at(const attention *a, const columns *c, uint32_t r,
+                        uint32_t v) {
+  lb_emit *e = a->e;
+  lb_kval at = lb_k_mul(&e->b, row_of_tile(a, r), e->out_stride[0].row);
+  return spot(a, e->out[0], lb_k_add(&e->b, at, c->col), v * e->lanes);
+}
+
+// Totals go on from the block before.
+static void resume_totals(const attention *a, const columns *c, sums *s) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  begin_sums(a, s, lanes_of(a, 0));
+  lb_k_if(b, lb_k_gt(b, a->key, lb_k_i64(b, 0)));
+  for (uint32_t r = 0; r < s->rows; r++) {
+    lb_kval by = lb_k_load(b, spot(a, a->rescale, lb_k_i64(b, r), 0), 1, 0);
+    by = lb_k_splat(b, by, e->lanes);
+    for (uint32_t v = 0; v < s->vectors; v++) {
+      lb_kval x = lb_k_load_masked(b, total_at(a, c, r, v), e->lanes, 0,
+                                   c->mask[v], LB_K_NONE);
+      lb_k_set(b, s->acc[r][v], lb_k_mul(b, x, by));
+    }
+  }
+  lb_k_end(b);
+}
+
+static void store_totals(const attention *a, const columns *c, sums *s) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval left = rows_left(a);
+  for (uint32_t r = 0; r < s->rows; r++) {
+    lb_kval by = lb_k_load(b, spot(a, a->finish, lb_k_i64(b, r), 0), 1, 0);
+    by = lb_k_splat(b, by, e->lanes);
+    if (r > 0) lb_k_if(b, lb_k_gt(b, left, lb_k_i64(b, r)));
+    for (uint32_t v = 0; v < s->vectors; v++)
+      lb_k_store_masked(b, total_at(a, c, r, v),
+                        lb_k_mul(b, lb_k_get(b, s->acc[r][v]), by), 0,
+                        c->mask[v]);
+    if (r > 0) lb_k_end(b);
+  }
+}
+
+static void total_columns(const attention *a, const columns *c) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  int64_t size = (int64_t)lb_dtype_size(e->spec->in[2].dtype);
+  sums s = {.rows = a->rows, .vectors = a->vectors};
+  lb_kval y[MAX_VECTORS];
+  resume_totals(a, c, &s);
+  lb_kval first = lb_k_mul(b, a->key, e->in_stride[2].row);
+  lb_kval from = lb_k_ptr(b, e->in[2], lb_k_add(b, first, c->col), 0);
+  lb_kval l = lb_k_loop(b, lb_k_i64(b, 0), a->keys, lb_k_i64(b, 1));
+  lb_kval at = lb_k_mul(b, l, e->in_stride[2].row);
+  for (uint32_t v = 0; v < s.vectors; v++) {
+    lb_kval p = lb_k_ptr(b, from, at, v * e->lanes * size);
+    y[v] = widen(a, lb_k_load_masked(b, p, e->lanes, 0, c->mask[v], LB_K_NONE));
+  }
+  add_products(a, &s, a->scores, KEYS, l, y);
+  lb_k_end(b);
+  store_totals(a, c, &s);
+}
+
+static void total_tile(const attention *a) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval cols = e->dims[LB_DIM_COLS];
+  int width = (int)(a->vectors * e->lanes);
+  lb_kval end = lb_emit_down(e, cols, width);
+  columns c;
+  for (uint32_t v = 0; v < a->vectors; v++) c.mask[v] = LB_K_NONE;
+  c.col = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, width));
+  total_columns(a, &c);
+  lb_k_end(b);
+  if (lb_facts_divides(e->facts, LB_DIM_COLS, width)) return;
+  lb_k_if(b, lb_k_lt(b, end, cols));
+  c.col = end;
+  for (uint32_t v = 0; v < a->vectors; v++)
+    c.mask[v] = tail(a, cols, lb_emit_add(e, end, v * e->lanes));
+  total_columns(a, &c);
+  lb_k_end(b);
+}
+
+// -- all ---------------------------------------------------------------------
+
+static void begin_band(attention *a) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval left = lb_k_sub(b, e->dims[LB_DIM_ROWS], a->band);
+  a->band_rows = lb_k_min(b, left, lb_k_i64(b, BAND));
+  lb_kval at =
+      lb_k_loop(b, lb_k_i64(b, 0), a->band_rows, lb_k_i64(b, e->lanes));
+  lb_k_store(b, spot(a, a->max, at, 0), lanes_of(a, -INFINITY), 0);
+  lb_k_store(b, spot(a, a->sum, at, 0), lanes_of(a, 0), 0);
+  lb_k_end(b);
+}
+
+static void emit_block(attention *a) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval left = lb_k_sub(b, e->dims[LB_DIM_LEN], a->key);
+  a->keys = lb_k_min(b, left, lb_k_i64(b, KEYS));
+  turn_keys(a);
+  a->row = lb_k_loop(b, lb_k_i64(b, 0), a->band_rows, lb_k_i64(b, a->rows));
+  copy_queries(a);
+  sum_tiles(a);
+  softmax_tile(a);
+  total_tile(a);
+  lb_k_end(b);
+}
+
+// Without a bound of k nothing is known of how much memory panels need.
+static bool choose_tile(attention *a) {
+  lb_emit *e = a->e;
+  int rows = e->lanes == 16 ? 8 : e->lanes == 8 ? 6 : 2;
+  int k = lb_facts_get(e->facts, LB_ASSUME_EQUAL, LB_DIM_K, MAX_K + 1);
+  k = lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_K, k);
+  rows = lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
+  a->rows = (uint32_t)rows;
+  a->vectors = e->lanes == 4 ? 4 : 2;
+  a->k_room = (k / LB_PACK_COLS + 1) * LB_PACK_COLS;
+  if (k && k % LB_PACK_COLS == 0) a->k_room = k;
+  if (k <= MAX_K && rows <= MAX_ROWS) return true;
+  lb_kbuild_fail(&e->b, lb_error(LB_UNSUPPORTED,
+                                 "lower: attention of tiles of %d rows and a k "
+                                 "of at most %d; %d and %d are supported",
+                                 rows, k, MAX_ROWS, MAX_K));
+  return false;
+}
+
+static void take_memory(attention *a) {
+  lb_kbuilder *b = &a->e->b;
+  a->panels = lb_k_local(b, a->dtype, KEYS * a->k_room);
+  a->queries = lb_k_local(b, a->dtype, a->rows * a->k_room);
+  a->scores = lb_k_local(b, a->dtype, a->rows * KEYS);
+  a->lanes64 = lb_k_local(b, a->dtype, LB_SPEC_LANES);
+  a->max = lb_k_local(b, a->dtype, BAND);
+  a->sum = lb_k_local(b, a->dtype, BAND);
+  a->rescale = lb_k_local(b, a->dtype, MAX_ROWS);
+  a->finish = lb_k_local(b, a->dtype, MAX_ROWS);
+}
+
+void lb_emit_attention(lb_emit *e) {
+  lb_kbuilder *b = &e->b;
+  attention a = {.e = e, .score_node = e->spec->out[0].node};
+  while (e->spec->nodes[a.acc_node].op != LB_S_ACC) a.acc_node++;
+  a.dtype = e->spec->nodes[a.acc_node].dtype;
+  if (!choose_tile(&a)) return;
+  take_memory(&a);
+  lb_kval zero = lb_k_i64(b, 0), rows = e->dims[LB_DIM_ROWS];
+  a.band = lb_k_loop(b, zero, rows, lb_k_i64(b, BAND));
+  begin_band(&a);
+  // Once if there is no key: the output is 0.
+  lb_kval len = lb_k_max(b, e->dims[LB_DIM_LEN], lb_k_i64(b, 1));
+  a.key = lb_k_loop(b, zero, len, lb_k_i64(b, KEYS));
+  emit_block(&a);
+  lb_k_end(b);
+  lb_k_end(b);
+}
