@@ -1,0 +1,110 @@
+// compile/built_test.c
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/testdir.h"
+#include "compile/built.h"
+
+static testdir dir;
+static int warnings;
+
+static int set_up(void **state) {
+  (void)state;
+  warnings = 0;
+  return testdir_init(&dir);
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  testdir_fini(&dir);
+  return 0;
+}
+
+static void count_line(void *user, int level, const char *line) {
+  (void)user;
+  (void)line;
+  warnings += level == LB_LOG_WARN;
+}
+
+static const lb_span object = {(const uint8_t *)"OBJECT", 6};
+static const lb_log counting = {count_line, NULL, LB_LOG_WARN};
+
+static lb_request request_of(lb_sop op, const char *target) {
+  lb_spec_builder b;
+  lb_spec spec;
+  lb_request r;
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, lb_spec_node(&b, op, LB_F32, &x, 1), LB_LAYOUT_FULL);
+  assert_false(lb_failed(lb_spec_finish(&b, &spec)));
+  assert_false(lb_failed(lb_request_init(&r, &spec, &(lb_facts){0}, target)));
+  return r;
+}
+
+static lb_built *added(lb_builts *b, lb_sop op, const char *target) {
+  lb_request r = request_of(op, target);
+  lb_built *built;
+  assert_false(lb_failed(lb_builts_add(b, &r, 7, &built)));
+  return built;
+}
+
+static void names_tell_keys_apart(void **state) {
+  (void)state;
+  lb_builts b;
+  assert_false(lb_failed(lb_builts_init(&b, NULL, NULL)));
+  const lb_built *exp = added(&b, LB_S_EXP, "x86-64-v3");
+  assert_memory_equal(exp->name, "map-", 4);
+  assert_int_equal(strlen(exp->name), 4 + 32);
+  assert_string_equal(exp->name, added(&b, LB_S_EXP, "x86-64-v3")->name);
+  assert_string_not_equal(exp->name, added(&b, LB_S_LOG, "x86-64-v3")->name);
+  assert_string_not_equal(exp->name, added(&b, LB_S_EXP, "x86-64-v4")->name);
+  assert_non_null(strstr(exp->text, "exp.float32"));
+  assert_non_null(strstr(exp->text, "target x86-64-v3\n"));
+  for (int i = 0; i < 100; i++) added(&b, LB_S_EXP, "x86-64-v3");
+  assert_int_equal(b.n, 104);
+  assert_ptr_equal(b.list[0], exp);
+  lb_builts_fini(&b);
+}
+
+static void objects_and_their_text_lie_in_the_folder(void **state) {
+  (void)state;
+  lb_builts b;
+  char name[LB_BUILT_NAME + 8], got[512];
+  assert_false(
+      lb_failed(lb_builts_init(&b, testdir_at(&dir, "new"), &counting)));
+  const lb_built *exp = added(&b, LB_S_EXP, "x86-64-v3");
+  lb_builts_dump(&b, exp, object);
+  snprintf(name, sizeof name, "new/%s.o", exp->name);
+  assert_false(
+      lb_failed(lb_file_read_small(testdir_at(&dir, name), got, sizeof got)));
+  assert_string_equal(got, "OBJECT");
+  snprintf(name, sizeof name, "new/%s.txt", exp->name);
+  assert_false(
+      lb_failed(lb_file_read_small(testdir_at(&dir, name), got, sizeof got)));
+  assert_string_equal(got, exp->text);
+  assert_int_equal(warnings, 0);
+  lb_builts_fini(&b);
+}
+
+static void a_folder_that_cannot_be_written_is_one_warning(void **state) {
+  (void)state;
+  lb_builts b;
+  assert_false(lb_failed(lb_builts_init(&b, "/dev/null/no", &counting)));
+  const lb_built *exp = added(&b, LB_S_EXP, "x86-64-v3");
+  for (int i = 0; i < 3; i++) lb_builts_dump(&b, exp, object);
+  assert_int_equal(warnings, 1);
+  lb_builts_fini(&b);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      TEST(names_tell_keys_apart),
+      TEST(objects_and_their_text_lie_in_the_folder),
+      TEST(a_folder_that_cannot_be_written_is_one_warning),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
