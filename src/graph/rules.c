@@ -182,7 +182,7 @@ lb_status lb_rule_fits(const lb_infer *c, int i, const char *what, int rank,
   const lb_vinfo *x = &c->in[i];
   bool fits = x->rank <= rank;
   for (int d = 0; fits && d < x->rank; d++)
-    fits = lb_dim_is(x->dims[d], 1) ||
+    fits = !lb_rule_differ(x->dims[d], lb_dim_const(1)) ||
            !lb_rule_differ(x->dims[d], dims[rank - x->rank + d]);
   if (fits) return LB_OK;
   return lb_infer_error(c, "%s %s does not broadcast to %s", what,

@@ -140,6 +140,10 @@ static void products_follow_their_operands(void **state) {
       "in a float32[3,2]\nin b float32[5,3]\n"
       "y = Gemm(a,b) {transA=1, transB=1}\nout y\n",
       "float32[2,5]");
+  gives(  // a size of at most 1 may be 1
+      "in a float32[2,3]\nin b float32[3,5]\nin x float32[n]\n"
+      "c = Slice(x,[1],[2])\ny = Gemm(a,b,c)\nout y\n",
+      "float32[2,5]");
   gives(
       "in a float32[b,2,3]\nin c float32[b,3,5]\n"
       "y = Einsum(a,c) {equation=\"bij, bjk -> bik\"}\nout y\n",

@@ -7,8 +7,6 @@ import numpy as np
 import onnxruntime
 from onnx import AttributeProto, helper, numpy_helper
 
-import limber
-
 onnxruntime.set_default_logger_severity(4)
 
 IR_VERSION = 10
@@ -125,14 +123,6 @@ class Failure:
 
     def __str__(self):
         return "fails: " + " ".join(self.text.split())[:300]
-
-
-def run_ours(model, feeds, optimize=True):
-    try:
-        return limber.load(model, optimize=optimize, loop_limit=1000,
-                           memory_limit=1 << 28).run(None, feeds)
-    except limber.Error as error:
-        return Failure(error)
 
 
 def reference_options():

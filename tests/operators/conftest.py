@@ -1,4 +1,5 @@
-"""Runs all cases once, in worker processes, as either engine may crash."""
+"""Runs all cases once, in worker processes, as either engine may crash: on the
+instruction set of this machine, and some again at x86-64-v3."""
 
 import os
 import sys
@@ -10,11 +11,13 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
 
 import suite
+from kernels import environment
 from workers import run_isolated
 
-SECONDS = 20  # a case that takes longer has failed
-GRAPHS = 20  # random graphs for each case of an operator
-REPRO = "  build/venv/bin/python tests/operators/repro.py"
+SECONDS = 60  # a case that takes longer has failed
+MANY = {"graph": 20, "fused": 15}  # cases for each case of an operator
+PORTION = {"native": 1, "x86-64-v3": 4}  # every so many cases
+REPRO = "build/venv/bin/python tests/operators/repro.py"
 
 
 def pytest_addoption(parser):
@@ -36,15 +39,25 @@ def run_case(job):
         raise AssertionError(f"{case}\n  {text}")
 
 
+def run_at(isa, counts):
+    """(op, None or NO_KERNEL or how results disagree) of each case."""
+    jobs = {f"{op} {seed}": (op, seed) for op, count in counts.items()
+            for seed in range(0, count, PORTION[isa])}
+    with environment({"LIMBER_ISA": isa}):
+        results = run_isolated(run_case, jobs, 2, SECONDS)
+    for name, text in results.items():
+        if text and text != suite.NO_KERNEL:
+            text = f"  LIMBER_ISA={isa} {REPRO} {name}\n  {text}"
+        yield jobs[name][0], text
+
+
 @pytest.fixture(scope="session")
 def outcomes(cases):
-    """op -> for each case None, NO_KERNEL, or how the engines disagree."""
-    counts = {op: cases for op in suite.GENERATORS} | {"graph": cases * GRAPHS}
-    jobs = {f"{op} {seed}": (op, seed)
-            for op, count in counts.items() for seed in range(count)}
+    """op -> for each case None, NO_KERNEL, or how results disagree."""
+    counts = {op: cases * MANY.get(op, 1)
+              for op in (*suite.GENERATORS, *MANY)}
     found = {op: [] for op in counts}
-    for name, text in run_isolated(run_case, jobs, 2, SECONDS).items():
-        if text and text != suite.NO_KERNEL:
-            text = f"{REPRO} {name}\n  {text}"
-        found[jobs[name][0]].append(text)
+    for isa in PORTION:
+        for op, text in run_at(isa, counts):
+            found[op].append(text)
     return found

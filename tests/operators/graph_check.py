@@ -1,4 +1,5 @@
-"""Runs a random graph on both engines, with Limber's passes on and off."""
+"""Runs a random graph on both engines: Limber's passes on and off, on the host
+and on kernels."""
 
 import onnx
 import onnxruntime
@@ -8,6 +9,7 @@ import limber
 from case import Failure, reference_options
 from compare import raw_disagreement
 from graphs import GraphCase
+from kernels import LIMITS, load_on_host, settle
 
 # What ONNX Runtime refuses, and why Limber does not.
 REFUSALS = {
@@ -30,7 +32,7 @@ def has_empty(case, feed):
     del graph.graph.output[:]
     graph.graph.output.extend(helper.make_empty_tensor_value_info(n)
                               for n in names if n in made)
-    model = limber.load(graph.SerializeToString(), optimize=False)
+    model = load_on_host(graph.SerializeToString(), optimize=False)
     for name in (o.name for o in graph.graph.output):
         result = attempts(lambda _, f: model.run([name], f), [feed])[0]
         if not isinstance(result, Failure) and result[0].size == 0:
@@ -49,12 +51,22 @@ def attempts(run, feeds):
     return results
 
 
-def ours(model, feeds, optimize):
+def on_host(model, feeds, optimize):
     try:
-        loaded = limber.load(model, optimize=optimize, loop_limit=1000,
-                             memory_limit=1 << 28)
+        loaded = load_on_host(model, optimize=optimize)
     except limber.Error as error:
         return [Failure(error)] * len(feeds)
+    return attempts(loaded.run, feeds)
+
+
+def on_kernels(model, feeds):
+    """Runs that plan each shape, settle, runs that use the kernels."""
+    try:
+        loaded = limber.load(model, **LIMITS)
+    except limber.Error as error:
+        return [Failure(error)] * len(feeds)
+    attempts(loaded.run, feeds)
+    settle(loaded)
     return attempts(loaded.run, feeds)
 
 
@@ -68,15 +80,20 @@ def theirs(model, feeds):
 
 
 def check_graph(seed):
-    """(case, how the engines disagree about it or None)"""
+    """(case, how the engines, or kernels and host, disagree or None)"""
     case = GraphCase(seed)
     want = theirs(case.bytes, case.feeds)
-    for optimize in (True, False):
-        got = ours(case.bytes, case.feeds, optimize)
+    host = on_host(case.bytes, case.feeds, True)
+    for how, got in (("", host),
+                     (", passes off", on_host(case.bytes, case.feeds, False))):
         for i, (a, b) in enumerate(zip(got, want)):
             text = raw_disagreement("graph", a, b)
             if text and not refused(a, b) and \
                     not has_empty(case, case.feeds[i]):
-                how = "" if optimize else ", passes off"
                 return case, f"run {i}{how}: {text}"
+    got = on_kernels(case.bytes, case.feeds)
+    for i, (a, b) in enumerate(zip(got, host)):
+        text = raw_disagreement("graph", a, b)
+        if text:
+            return case, f"run {i}, settled: {text} (the host's)"
     return case, None

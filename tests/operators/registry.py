@@ -1,8 +1,9 @@
 """Operator name -> the function that draws a case of it."""
 
-from case import run_ours, run_theirs, Failure
+from case import run_theirs, Failure
 from compare import disagreement
 from draw import Draw
+from kernels import kernels_disagree, run_on_host
 
 GENERATORS = {}
 ATTEMPTS = 40
@@ -16,17 +17,19 @@ def operator(*names):
 
 
 def attempt(op, seed, number):
-    """(case, Limber's result, ONNX Runtime's) of one draw."""
+    """(case, the host's result, ONNX Runtime's) of one draw."""
     case = GENERATORS[op](Draw(op, seed, number))
     model, feeds = case.model(), case.feeds()
-    return case, run_ours(model, feeds), run_theirs(model, feeds)
+    return case, run_on_host(model, feeds), run_theirs(model, feeds)
 
 
 def check(op, seed):
     """Draws until ONNX Runtime has the operator at these dtypes. Returns the
-    case and how the engines disagree about it; None if it never has."""
+    case and how the engines, or kernels and host, disagree about it; None if
+    it never has."""
     for number in range(ATTEMPTS):
         case, got, want = attempt(op, seed, number)
         if not (isinstance(want, Failure) and want.unsupported):
-            return case, disagreement(case, got, want)
+            text = disagreement(case, got, want)
+            return case, text or kernels_disagree(case, got)
     return None, None

@@ -1,6 +1,7 @@
 """tests/operators/repro.py OP SEED [COUNT] -- runs one case, or COUNT cases from
 SEED on, and prints them: what test_operators.py runs. `graph` as OP runs the
-random graphs."""
+random graphs, `fused` the random partitions. LIMBER_ISA chooses the level of
+the kernels."""
 
 import sys
 

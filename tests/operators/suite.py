@@ -9,6 +9,7 @@ import gen_reduction  # noqa: F401
 import gen_window  # noqa: F401
 import registry
 from graph_check import check_graph
+from kernels import check_fused
 from registry import GENERATORS  # noqa: F401
 
 NO_KERNEL = "ONNX Runtime has no kernel for any draw"
@@ -19,4 +20,5 @@ warnings.simplefilter("ignore", RuntimeWarning)  # values overflow on purpose
 def check(op, seed):
     """(case, how the engines disagree about it); (None, None) where ONNX
     Runtime has nothing to compare with."""
-    return check_graph(seed) if op == "graph" else registry.check(op, seed)
+    others = {"graph": check_graph, "fused": check_fused}
+    return others[op](seed) if op in others else registry.check(op, seed)

@@ -1,0 +1,378 @@
+"""Random partitions: a product, a row operation or an elementwise node with
+what may be fused around it, at sizes where tiles and vectors end.
+
+Every value is computed here in float64 beside a bound of how far two right
+implementations in the model's dtype can be apart: 2 * K * eps * sum |a * b|
+for a product, 4 ulp for a function, carried on through what follows. Kernels
+and host must be nearer to each other than the bound of the output.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from onnx import helper, numpy_helper
+
+from case import seal
+from draw import Draw
+
+EDGES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65,
+         96, 127, 128, 129, 255, 256, 257)
+PRODUCT = 300_000  # multiplications
+ELEMENTS = 20_000
+ODD = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-41, -1e-41, 1e-38)
+OPSET = 20
+
+
+class Value(NamedTuple):
+    name: str
+    array: np.ndarray  # float64
+    error: np.ndarray  # of the same shape
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+
+class Chain:
+    """A model under construction."""
+
+    def __init__(self, draw):
+        self.d = draw
+        self.dtype = draw.pick([np.float32] * 5 + [np.float64])
+        self.eps = float(np.finfo(self.dtype).eps)
+        self.odd = draw.chance(0.15)
+        self.nodes, self.initializers, self.feeds = [], [], {}
+        self.names = iter(range(1000))
+
+    def dim(self, most=257):
+        if self.d.chance(0.01):
+            return 0
+        return self.d.pick([n for n in EDGES if n <= most])
+
+    def operand(self, shape, constant=None):
+        """An input or a constant; now and then one that is not dense."""
+        constant = self.d.chance(0.3) if constant is None else constant
+        values = self.d.rng.normal(0, 1, shape).astype(self.dtype)
+        if self.odd:
+            chosen = self.d.rng.random(shape) < 0.02
+            values[chosen] = self.d.rng.choice(ODD, np.count_nonzero(chosen))
+        if not constant and shape and self.d.chance(0.3):
+            return self.strided(values)
+        return self.exact(self.leaf(values, constant), values)
+
+    def leaf(self, values, constant):
+        name = f"x{next(self.names)}"
+        if constant:
+            self.initializers.append(numpy_helper.from_array(values, name))
+        else:
+            self.feeds[name] = values
+        return name
+
+    def strided(self, values):
+        """The same values behind a Slice or a Transpose."""
+        if self.d.chance(0.5) and values.ndim > 1:
+            perm = [int(a) for a in self.d.rng.permutation(values.ndim)]
+            base = np.ascontiguousarray(values.transpose(np.argsort(perm)))
+            name = self.emit("Transpose", [self.leaf(base, False)], perm=perm)
+            return self.exact(name, values)
+        axis = self.d.int(0, values.ndim - 1)
+        wider = np.pad(values, [(1, 2) if a == axis else (0, 0)
+                                for a in range(values.ndim)])
+        ends = [self.index([v]) for v in (1, 1 + values.shape[axis], axis)]
+        name = self.emit("Slice", [self.leaf(wider, False), *ends])
+        return self.exact(name, values)
+
+    def index(self, values):
+        name = f"i{next(self.names)}"
+        self.initializers.append(
+            numpy_helper.from_array(np.array(values, np.int64), name))
+        return name
+
+    def exact(self, name, values):
+        values = values.astype(np.float64)
+        return Value(name, values, np.zeros_like(values))
+
+    def emit(self, op, inputs, **attrs):
+        name = f"v{next(self.names)}"
+        inputs = [i.name if isinstance(i, Value) else i for i in inputs]
+        self.nodes.append(helper.make_node(op, inputs, [name], **attrs))
+        return name
+
+    # -- values with their bounds ---------------------------------------------
+
+    def rounded(self, name, array, error, ulps=1):
+        """Infinities and NaNs are the same on both sides."""
+        tiny = float(np.finfo(self.dtype).smallest_subnormal)
+        error = error + ulps * (self.eps * np.abs(array) + tiny)
+        return Value(name, array, np.where(np.isfinite(array), error, 0))
+
+    def product(self, a, b, name=None):
+        k = a.shape[-1]
+        size = np.abs(a.array) @ np.abs(b.array)
+        carried = a.error @ np.abs(b.array) + np.abs(a.array) @ b.error
+        name = name or self.emit("MatMul", [a, b])
+        return self.rounded(name, a.array @ b.array,
+                            2 * k * self.eps * size + 2 * carried)
+
+    def binary(self, op, a, b):
+        name = self.emit(op, [a, b])
+        x, y, dx, dy = a.array, b.array, a.error, b.error
+        if op == "Mul":
+            return self.rounded(name, x * y, np.abs(x) * dy + np.abs(y) * dx
+                                + dx * dy)
+        result = {"Add": np.add, "Sub": np.subtract, "Max": np.maximum,
+                  "Min": np.minimum}[op](x, y)
+        return self.rounded(name, result, dx + dy)
+
+    def unary(self, op):
+        """op -> Value -> Value"""
+        function, slope, part, attrs = UNARY[op]
+
+        def apply(x):
+            y = function(x.array)
+            own = 4 * self.eps * part(x.array, y)
+            return self.rounded(self.emit(op, [x], **attrs), y,
+                                slope * x.error + own)
+        return apply
+
+    def softmax(self, x):
+        shifted = x.array - x.array.max(-1, keepdims=True, initial=-np.inf)
+        e = np.exp(shifted)
+        y = e / e.sum(-1, keepdims=True)
+        moved = x.error + self.eps * np.abs(shifted)
+        moved = np.where(y > 0, moved, 0)
+        of_sum = (y * moved).sum(-1, keepdims=True)
+        own = (2 * x.shape[-1] + 8) * self.eps
+        at_max = (x.error * (shifted == 0)).max(-1, keepdims=True, initial=0)
+        error = y * (moved + of_sum + 2 * at_max + own)
+        return self.rounded(self.emit("Softmax", [x], axis=-1), y, 2 * error)
+
+    def normalise(self, x, op="LayerNormalization"):
+        n = x.shape[-1]
+        scale = self.operand((n,), constant=True)
+        bias = self.operand((n,), constant=True)
+        mean = x.array.mean(-1, keepdims=True)
+        d = x.array - mean
+        var = (d * d).mean(-1, keepdims=True)
+        dev = np.sqrt(var + float(np.float32(1e-5)))
+        size = np.abs(x.array).max(-1, keepdims=True, initial=0)
+        moved = 2 * x.error.max(-1, keepdims=True, initial=0) + \
+            2 * n * self.eps * size
+        relative = moved * np.abs(d).max(-1, keepdims=True, initial=0) / \
+            (dev * dev) + 2 * n * self.eps
+        y = d / dev * scale.array
+        error = np.abs(scale.array) * (moved / dev + np.abs(d / dev) *
+                                       relative)
+        name = self.emit(op, [x, scale, bias], axis=-1)
+        return self.rounded(name, y + bias.array, error, 8)
+
+    # -- the whole ------------------------------------------------------------
+
+    def model(self, outputs):
+        dtype = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        inputs = [helper.make_tensor_value_info(
+            name, dtype, [f"{name}_{i}" for i in range(array.ndim)])
+            for name, array in self.feeds.items()]
+        graph = helper.make_graph(
+            self.nodes, "fused", inputs,
+            [helper.make_empty_tensor_value_info(v.name) for v in outputs],
+            self.initializers)
+        return seal(graph, OPSET)
+
+
+def tanh_of_gelu(x):
+    return 0.5 * x * (1 + np.tanh(0.7978845608028654 *
+                                  (x + 0.044715 * x * x * x)))
+
+
+def own(x, y):
+    return np.abs(y)
+
+
+def of_input(x, y):  # 1 + something cancels: an ulp of x, not of the result
+    return np.abs(x)
+
+
+def of_one(x, y):
+    return np.ones_like(x)
+
+
+# op -> function, steepest slope, what its 4 ulp are of, attributes
+UNARY = {
+    "Relu": (lambda x: np.maximum(x, 0), 1, own, {}),
+    "Abs": (np.abs, 1, own, {}),
+    "Neg": (np.negative, 1, own, {}),
+    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 1, own, {}),
+    "Tanh": (np.tanh, 1, own, {}),
+    "Gelu": (tanh_of_gelu, 1.2, of_input, {"approximate": "tanh"}),
+    "HardSwish": (lambda x: x * np.clip(x / 6 + 0.5, 0, 1), 1.5, of_input, {}),
+    "HardSigmoid": (lambda x: np.clip(0.25 * x + 0.5, 0, 1), 1, of_one,
+                    {"alpha": 0.25}),
+    "LeakyRelu": (lambda x: np.where(x < 0, 0.125 * x, x), 1, own,
+                  {"alpha": 0.125}),
+    "Sin": (np.sin, 1, of_one, {}),
+}
+
+
+# -- what follows, what goes before -------------------------------------------
+
+
+def narrowed(c, shape):
+    return c.operand(c.d.narrowed(shape) if c.d.chance(0.7) else shape)
+
+
+def elementwise(c, x, low, high, rows=True):
+    """Some nodes, each reading the one before."""
+    for _ in range(c.d.int(low, high)):
+        choice = c.d.int(0, 9)
+        if choice < 4:
+            x = c.unary(c.d.pick([*UNARY]))(x)
+        elif choice < 9 or not rows or x.array.ndim == 0:
+            other = narrowed(c, x.shape)
+            pair = [x, other] if c.d.chance(0.5) else [other, x]
+            x = c.binary(c.d.pick(["Add", "Add", "Sub", "Mul", "Max", "Min"]),
+                         *pair)
+        else:
+            x = c.normalise(x)
+    return x
+
+
+def shape_within(c, low, high, budget=ELEMENTS):
+    shape = [c.dim() for _ in range(c.d.int(low, high))]
+    while np.prod(shape) > budget:
+        i = int(np.argmax(shape))
+        shape[i] = c.d.pick([n for n in EDGES if n < shape[i]])
+    return tuple(shape)
+
+
+def maps(c):
+    return [elementwise(c, c.operand(shape_within(c, 1, 4)), 1, 6)]
+
+
+def rows(c):
+    x = elementwise(c, c.operand(shape_within(c, 1, 3)), 0, 2, rows=False)
+    x = c.softmax(x) if c.d.chance(0.5) else c.normalise(x)
+    return [elementwise(c, x, 0, 3)]
+
+
+def product_sizes(c):
+    m, n, k = c.dim(), c.dim(), c.dim()
+    while m * n * k > PRODUCT:
+        m, n, k = (c.d.pick([e for e in EDGES if e <= max(1, v // 2)])
+                   if v == max(m, n, k) else v for v in (m, n, k))
+    return m, n, k
+
+
+def products(c):
+    """By a matrix of the model, or by another input, in any batch."""
+    m, n, k = product_sizes(c)
+    constant = c.d.chance(0.6)
+    batch = () if m * n * k > PRODUCT // 8 else c.d.pick([(), (2,), (3, 2)])
+    a = c.operand(batch + (m, k), constant=False)
+    side = () if constant else c.d.narrowed(batch)
+    b = c.operand(side + (k, n), constant)
+    return [elementwise(c, c.product(a, b), 0, 4)]
+
+
+def gemms(c):
+    m, n, k = product_sizes(c)
+    turn_a, turn_b = c.d.int(0, 1), c.d.int(0, 1)
+    a = c.operand((k, m) if turn_a else (m, k), constant=False)
+    b = c.operand((n, k) if turn_b else (k, n))
+    bias = c.operand(c.d.pick([(n,), (1, n), (m, 1), (m, n), (1,)]))
+    name = c.emit("Gemm", [a, b, bias], transA=turn_a, transB=turn_b)
+    p = c.product(turned(a) if turn_a else a, turned(b) if turn_b else b, name)
+    return [elementwise(c, c.rounded(name, p.array + bias.array,
+                                     p.error + bias.error), 0, 3)]
+
+
+def turned(v):
+    return Value(v.name, v.array.T, v.error.T)
+
+
+def common_input(c):
+    """Several products of one value: queries, keys, values."""
+    m, n, k = product_sizes(c)
+    x = elementwise(c, c.operand((2, m, k), constant=False), 0, 2)
+    outputs = []
+    for _ in range(3):
+        y = c.product(x, c.operand((k, n), constant=True))
+        outputs.append(c.binary("Add", y, c.operand((n,), constant=True)))
+    return outputs
+
+
+def attention(c):
+    """As exporters write it: heads by Reshape and Transpose, a mask."""
+    b, h = c.d.int(1, 3), c.d.pick([1, 2, 3, 12])
+    s, t = c.dim(65), c.dim(65)
+    d = c.d.pick([1, 4, 8, 16, 32, 33, 64])
+    heads = [split_heads(c, b, n, h, d, perm) for n, perm in
+             ((s, (0, 2, 1, 3)), (t, (0, 2, 3, 1)), (t, (0, 2, 1, 3)))]
+    scores = c.product(heads[0], heads[1])
+    scale = np.asarray(np.sqrt(d), c.dtype)
+    inverse = np.asarray(1 / scale, c.dtype)
+    scores = c.binary("Mul", scores,
+                      c.exact(c.leaf(inverse, True), inverse))
+    if c.d.chance(0.7):
+        kept = c.d.rng.random((b, 1, 1, t)) < 0.8
+        mask = np.where(kept, 0, -1e4).astype(c.dtype)
+        scores = c.binary("Add", scores, c.exact(c.leaf(mask, False), mask))
+    y = c.product(c.softmax(scores), heads[2])
+    if c.d.chance(0.5):
+        return [y]
+    back = c.emit("Transpose", [y], perm=[0, 2, 1, 3])
+    return [Value(c.emit("Reshape", [back, c.index([0, 0, h * d])]),
+                  *(v.transpose(0, 2, 1, 3).reshape(b, s, h * d)
+                    for v in (y.array, y.error)))]
+
+
+def split_heads(c, b, n, h, d, perm):
+    x = c.operand((b, n, h * d), constant=False)
+    whole = c.emit("Reshape", [x, c.index([0, 0, h, d])])
+    name = c.emit("Transpose", [whole], perm=list(perm))
+    return c.exact(name, x.array.reshape(b, n, h, d).transpose(perm))
+
+
+FAMILIES = (maps, rows, products, products, gemms, common_input, attention)
+
+
+class FusedCase:
+    """One random partition: its bytes, feeds, outputs with their bounds."""
+
+    op = "fused"
+
+    def __init__(self, seed):
+        chain = Chain(Draw("fused", seed))
+        with np.errstate(all="ignore"):
+            self.outputs = chain.d.pick(FAMILIES)(chain)
+        self.bytes = chain.model(self.outputs)
+        self.data = chain.feeds
+        self.ops = " ".join(n.op_type for n in chain.nodes)
+
+    def model(self):
+        return self.bytes
+
+    def feeds(self):
+        return self.data
+
+    def too_far(self, i, got, host):
+        """Where results are further apart than the bound of the output."""
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(got.astype(np.float64) - host.astype(np.float64))
+            near = apart <= self.outputs[i].error
+        same = (got == host) | (np.isnan(got) & np.isnan(host))
+        return ~(same | near)
+
+    def wrong(self, host):
+        """None, or where the host itself is not what float64 gives: it shows
+        that model and bounds mean the same."""
+        for i, (got, want) in enumerate(zip(host, self.outputs)):
+            finite = np.isfinite(want.array) & np.isfinite(want.error)
+            far = np.abs(got - want.array) > 2 * want.error + 1e-30
+            if got.shape != want.shape or np.any(far & finite):
+                return f"output {i}: the host is far from float64"
+        return None
+
+    def __str__(self):
+        shapes = [f"{x.dtype}{list(x.shape)}" for x in self.data.values()]
+        return f"fused({', '.join(shapes)}): {self.ops}"

@@ -1,0 +1,242 @@
+"""The same case on the host and on generated kernels, and how far they may be
+apart.
+
+A model is loaded twice in one process: in a runtime of its own below
+x86-64-v3, where device/host computes everything, and in the one of the
+process, which compiles when it settles. Results must agree:
+
+  integers, bools, movement   to the bit
+  elementwise                 4 ulp of the result, or of what OF names
+  sums of products            2 * K * eps * sum |a * b|
+  sums                        2 * n * eps * sum |x|
+
+A NaN is a NaN on both sides, an infinity the same infinity.
+"""
+
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import limber
+from case import Failure
+from compare import RANDOM
+from fused import FusedCase
+
+ROOT = Path(__file__).resolve().parents[2]
+os.environ.setdefault("LIMBER_JIT", "process")
+os.environ.setdefault("LIMBER_JIT_PATH", str(ROOT / "build" / "limber-jit"))
+
+SETTLE = 60  # seconds; more than any case needs
+HOST = {"LIMBER_JIT": "off", "LIMBER_ISA": "x86-64-v2", "LIMBER_LOG": "error"}
+LIMITS = {"loop_limit": 1000, "memory_limit": 1 << 28}
+
+ULPS = 4
+
+# Formulas in which a difference cancels: op -> what the 4 ulp are of, from the
+# case and its result; and which difference.
+OF = {
+    "Gelu": (lambda case, y: case.inputs[0], "1 + erf, 1 + tanh near -1"),
+    "HardSwish": (lambda case, y: case.inputs[0], "x / 6 + 1 / 2 near x = -3"),
+    "HardSigmoid": (lambda case, y: np.float32(1), "alpha * x + beta near 0"),
+    "Softplus": (lambda case, y: np.float32(1), "log of 1 + exp near 1"),
+    "LayerNormalization": (lambda case, y: of_layer_norm(case, y),
+                           "x - mean, of means that are sums"),
+}
+
+# Elements that are not compared: op -> where, from the first input; why not.
+APART = {
+    op: (lambda x: np.abs(x) >= 2.0**48,
+         "angles past 2^48 are taken for 0: pi has too few digits there")
+    for op in ("Sin", "Cos", "Tan")
+}
+
+# op -> how many terms a result sums, from the case's inputs and the result
+SUMS = {
+    "MatMul": lambda case, y: case.inputs[0].shape[-1],
+    "Gemm": lambda case, y: gemm_depth(case) + 2,  # alpha, beta * c
+    "ReduceSum": lambda case, y: terms(case, y),
+    "ReduceMean": lambda case, y: terms(case, y) + 1,
+    "ReduceL1": lambda case, y: terms(case, y),
+    "ReduceSumSquare": lambda case, y: terms(case, y) + 1,
+    "Conv": lambda case, y: np.prod(case.inputs[1].shape[1:]) + 1,
+}
+
+
+def gemm_depth(case):
+    return case.inputs[0].shape[0 if case.attrs.get("transA") else 1]
+
+
+def terms(case, y):
+    return case.inputs[0].size // max(1, y.size)
+
+
+def of_layer_norm(case, y):
+    """n * largest x / deviation * scale, and the bias: what rounding errors
+    of the mean, the variance and the sum at the end are parts of."""
+    x, scale, bias = [*map(np.float64, case.inputs[:2]), 0]
+    if len(case.inputs) > 2 and case.inputs[2] is not None:
+        bias = np.abs(np.float64(case.inputs[2]))
+    axes = tuple(range(case.attrs.get("axis", -1) % x.ndim, x.ndim))
+    n = np.prod([x.shape[a] for a in axes])
+    deviation = np.sqrt(x.var(axes, keepdims=True)
+                        + case.attrs.get("epsilon", 1e-5))
+    largest = np.abs(x).max(axes, keepdims=True, initial=0)
+    return n * largest / deviation * np.abs(scale) + bias
+
+
+# -- running ------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def environment(values):
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def load_on_host(model, **options):
+    """Loads in a runtime of its own, which reads the environment anew."""
+    with environment(HOST):
+        return limber.load(model, threads=1, **LIMITS, **options)
+
+
+def attempt(function):
+    """What it returns, or the Failure that an error of Limber's is."""
+    try:
+        return function()
+    except limber.Error as error:
+        return Failure(error)
+
+
+def run_on_host(model, feeds):
+    return attempt(lambda: load_on_host(model).run(None, feeds))
+
+
+def settle(session):
+    """All kernels that are wanted must be there in the end."""
+    session.settle(SETTLE)
+    stats = session.stats()
+    left = stats.kernels_wanted - stats.kernels
+    assert left == 0, f"{left} kernels of {stats.kernels_wanted} are left out"
+
+
+def run_settled(model, feeds):
+    """(result before settling, result after)"""
+    def run():
+        session = limber.load(model, **LIMITS)
+        first = attempt(lambda: session.run(None, feeds))
+        settle(session)
+        return first, session.run(None, feeds)
+
+    results = attempt(run)
+    return (results, results) if isinstance(results, Failure) else results
+
+
+# -- comparing ----------------------------------------------------------------
+
+
+def ulps_apart(a, b):
+    """How many floats lie between a and b; NaNs are 0 from each other and far
+    from all else."""
+    bits = np.dtype(f"i{a.dtype.itemsize}")
+    low = np.iinfo(bits).min
+
+    def order(x):  # integers in the order of the floats; -0.0 is 0.0
+        n = x.view(bits)
+        return np.where(n < 0, low - n, n).astype(np.float64)
+
+    far = np.where(np.isnan(a) & np.isnan(b), 0, np.inf)
+    either = np.isnan(a) | np.isnan(b)
+    return np.where(either, far, np.abs(order(a) - order(b)))
+
+
+def magnitude(case, i):
+    """Output i of the case with all its inputs' signs gone: sum |a * b|."""
+    inputs = [np.abs(x) if x is not None and x.dtype.kind == "f" else x
+              for x in case.inputs]
+    attrs = {k: abs(v) if isinstance(v, float) else v
+             for k, v in case.attrs.items()}
+    positive = replace(case, inputs=inputs, attrs=attrs)
+    return run_on_host(positive.model(), positive.feeds())[i]
+
+
+def room(case, i, host):
+    """How far apart finite results may be, ulps of the result aside."""
+    eps = np.finfo(host.dtype).eps
+    if case.op in SUMS:
+        n = SUMS[case.op](case, host)
+        return 2 * n * eps * np.float64(magnitude(case, i))
+    if case.op in OF and i == 0:
+        of, _ = OF[case.op]
+        return ULPS * eps * np.abs(of(case, host).astype(np.float64))
+    return np.zeros(host.shape)
+
+
+def too_far(case, i, got, host):
+    """Where results are further apart than they may be."""
+    if isinstance(case, FusedCase):
+        return case.too_far(i, got, host)
+    if host.dtype.kind != "f":
+        return got != host
+    signs = (got == 0) & (host == 0) & (np.signbit(got) != np.signbit(host))
+    with np.errstate(all="ignore"):
+        apart = np.abs(np.float64(got) - np.float64(host))
+        bad = (ulps_apart(got, host) > ULPS) & ~(apart <= room(case, i, host))
+    if case.op in APART:
+        bad &= ~APART[case.op][0](case.inputs[0])
+    return bad | signs
+
+
+def difference(case, got, host):
+    """None, or how results on kernels differ from those of the host."""
+    if isinstance(got, Failure) or isinstance(host, Failure):
+        same = isinstance(got, Failure) and isinstance(host, Failure)
+        return None if same else f"{outcome(got)}, the host {outcome(host)}"
+    for i, (a, b) in enumerate(zip(got, host)):
+        if a is None or b is None:
+            continue
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return f"output {i}: {a.dtype}{list(a.shape)}, the host's " \
+                   f"{b.dtype}{list(b.shape)}"
+        bad = too_far(case, i, a, b)
+        if np.any(bad):
+            at = tuple(int(n) for n in np.argwhere(bad)[0])
+            return (f"output {i}: {np.count_nonzero(bad)} of {bad.size} "
+                    f"values differ, first {list(at)}: {a[at]!r}, the host's "
+                    f"{b[at]!r}")
+    return None
+
+
+def outcome(result):
+    return str(result) if isinstance(result, Failure) else "runs"
+
+
+def kernels_disagree(case, host):
+    """None, or how kernels give something else than `host`, the result of
+    run_on_host."""
+    if case.op in RANDOM:
+        return None
+    first, settled = run_settled(case.model(), case.feeds())
+    for when, result in (("before settle", first), ("settled", settled)):
+        text = difference(case, result, host)
+        if text:
+            return f"{when}: {text}"
+    return None
+
+
+def check_fused(seed):
+    """(case, how kernels and host disagree about it or None)"""
+    case = FusedCase(seed)
+    host = run_on_host(case.model(), case.feeds())
+    if isinstance(host, Failure):
+        return case, f"the host {host}"
+    return case, case.wrong(host) or kernels_disagree(case, host)
