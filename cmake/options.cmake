@@ -1,6 +1,7 @@
 # Every build option, and what the compiler is told.
 option(LIMBER_TESTS "Build the tests" ON)
 option(LIMBER_JIT "Build limber-jit, which compiles kernels (needs LLVM 19)" ON)
+option(LIMBER_BENCH "Build what scripts/bench measures with" ON)
 option(LIMBER_FUZZ "Build the libFuzzer targets (clang)" OFF)
 set(LIMBER_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 

@@ -59,6 +59,8 @@ class Model:
         self.path = str(ROOT / "build" / "models" / f"{name}.onnx")
         self.inputs = []
         self.families = []  # each: symbol -> numbers
+        self.bench_families = []  # for benchmarks; none: the same
+        self.fixed = []  # shapes that benchmarks report: symbol -> number
 
     def smallest(self):
         return {s: min(r) for s, r in self.families[0].items()}
@@ -94,6 +96,19 @@ class Model:
         family = rng.choice(families)
         return {s: rng.choice(r) for s, r in family.items()}
 
+    def bench_draws(self, count, seed):
+        """What benchmarks run at, besides `fixed`: no shape twice, so fewer
+        where the families hold fewer."""
+        families = self.bench_families or self.families
+        rng = random.Random(f"bench {self.name} {seed}")
+        found = []
+        for _ in range(50 * count):
+            family = rng.choice(families)
+            dims = {s: rng.choice(r) for s, r in family.items()}
+            if dims not in found and len(found) < count:
+                found.append(dims)
+        return found
+
     def feeds(self, dims, seed):
         words = [seed, *self.name.encode(), *dims.values()]
         rng = np.random.default_rng(words)
@@ -110,9 +125,15 @@ def load(path=ROOT / "bench" / "shapes.def"):
             model = models[rest] = Model(rest)
         elif word == "input":
             model.inputs.append(Input(rest))
-        elif word == "dims":
+        elif word in ("dims", "bench", "at"):
             pairs = (pair.split("=") for pair in rest.split())
-            model.families.append({s: parse_range(r) for s, r in pairs})
+            family = {s: parse_range(r) for s, r in pairs}
+            if word == "at":
+                model.fixed.append({s: r[0] for s, r in family.items()})
+            elif word == "dims":
+                model.families.append(family)
+            else:
+                model.bench_families.append(family)
         elif word:
             raise ValueError(f"{path}: what is '{line.strip()}'?")
     return models

@@ -1,0 +1,149 @@
+"""Worker processes as seen by the one that commands them.
+
+Only one works at a time: a command is sent, and its answer awaited, before the
+next. What the others burn meanwhile is counted.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+NAMES = {"limber": "Limber", "against": "against", "onnxruntime":
+         "ONNX Runtime", "openvino": "OpenVINO"}
+
+
+class Failed(Exception):
+    """The engine refused, or its process died; str() says how."""
+
+
+class Worker:
+    def __init__(self, engine, model, threads, environment):
+        self.engine = engine
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "worker.py"), engine, model,
+             str(threads)], env=environment, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self.errors, text=True)
+
+    def __call__(self, do, timeout=300, **arguments):
+        try:
+            print(json.dumps({"do": do, **arguments}),
+                  file=self.process.stdin, flush=True)
+            answer = self.read_line(timeout)
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise Failed(self.post_mortem())
+        answer = json.loads(answer)
+        if "error" in answer:
+            raise Failed(answer["error"])
+        return answer
+
+    def read_line(self, timeout):
+        ready, _, _ = select.select([self.process.stdout], [], [], timeout)
+        if not ready:
+            self.process.kill()
+            raise Failed(f"no answer in {timeout} s")
+        return self.process.stdout.readline()
+
+    def post_mortem(self):
+        status = self.process.wait()
+        how = f"ended with status {status}"
+        if status < 0:
+            how = f"killed by {signal.Signals(-status).name}"
+        self.errors.seek(0)
+        last = self.errors.read().decode(errors="replace").split("\n")
+        return ": ".join([how, *[line for line in last if line][-1:]])[:300]
+
+    def cpu_seconds(self):
+        """Time its threads spent on a processor. 0 when it is gone."""
+        total = 0
+        try:
+            folder = f"/proc/{self.process.pid}/task"
+            for thread in os.listdir(folder):
+                with open(f"{folder}/{thread}/schedstat") as text:
+                    total += int(text.read().split()[0])
+        except OSError:
+            pass
+        return 1e-9 * total
+
+    def rest(self, limit=0.5):
+        """Waits until its threads have gone to sleep: some spin for tens of
+        milliseconds after a run."""
+        end = time.perf_counter() + limit
+        before, now = -1.0, self.cpu_seconds()
+        while now != before and time.perf_counter() < end:
+            time.sleep(0.005)
+            before, now = now, self.cpu_seconds()
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
+
+
+class Fleet:
+    """One worker an engine, all with the same model. Engines that fail drop
+    out; `failed` keeps why."""
+
+    def __init__(self, engines, model, threads, environments):
+        self.failed = {}
+        self.opened = {}  # engine -> answer of open
+        self.workers = {}
+        self.idle_burnt = self.busy = 0.0
+        for engine in engines:
+            self.workers[engine] = Worker(engine, model, threads,
+                                          environments[engine])
+            answer = self.ask(engine, "open")
+            if answer:
+                self.opened[engine] = answer
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for engine in list(self.workers):
+            self.drop(engine)
+
+    def drop(self, engine):
+        self.workers.pop(engine).close()
+
+    def ask(self, engine, do, **arguments):
+        """The answer, or None from then on."""
+        if engine not in self.workers:
+            return None
+        try:
+            return self.workers[engine](do, **arguments)
+        except Failed as failure:
+            self.failed[engine] = f"{do}: {failure}"
+            self.drop(engine)
+            return None
+
+    def all(self, do, **arguments):
+        return {engine: self.ask(engine, do, **arguments)
+                for engine in list(self.workers)}
+
+    def turn(self, engine, do, **arguments):
+        """As ask; waits for the engine's threads to sleep again, and counts
+        what the other workers do meanwhile."""
+        others = [w for e, w in self.workers.items() if e != engine]
+        before = sum(w.cpu_seconds() for w in others)
+        start = time.perf_counter()
+        answer = self.ask(engine, do, **arguments)
+        self.busy += time.perf_counter() - start
+        self.idle_burnt += sum(w.cpu_seconds() for w in others) - before
+        if answer:
+            self.workers[engine].rest()
+        return answer

@@ -1,0 +1,178 @@
+// bench/machine.c -- loops that do nothing but multiply and add, or read.
+//
+// Each loop is compiled for its vectors by a target attribute, so that one
+// program measures whatever processor it meets.
+#include "bench/machine.h"
+
+#include <immintrin.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TRIES 9
+#define TRY_SECONDS 3e-3
+#define CHAINS 12  // independent: two units of latency 5 need 10
+#define READ_STEP 1024
+
+double bench_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// -- loops, one of each for a width of vectors -------------------------------
+
+// Tells the compiler that x is read and changed here.
+#define KEEP(x) __asm__ volatile("" : "+x"(x))
+
+#define WITH_512 __attribute__((target("avx512f"), noinline))
+#define WITH_256 __attribute__((target("avx2,fma"), noinline))
+
+WITH_512 static void fma_512(int64_t turns) {
+  __m512 acc[CHAINS], a = _mm512_set1_ps(0.5f);
+#pragma GCC unroll 12
+  for (int i = 0; i < CHAINS; i++) {
+    acc[i] = a;
+    KEEP(acc[i]);  // equal chains would become one
+  }
+  for (int64_t t = 0; t < turns; t++) {
+#pragma GCC unroll 12
+    for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_fmadd_ps(acc[i], a, a);
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < CHAINS; i++) KEEP(acc[i]);
+}
+
+WITH_256 static void fma_256(int64_t turns) {
+  __m256 acc[CHAINS], a = _mm256_set1_ps(0.5f);
+#pragma GCC unroll 12
+  for (int i = 0; i < CHAINS; i++) {
+    acc[i] = a;
+    KEEP(acc[i]);  // equal chains would become one
+  }
+  for (int64_t t = 0; t < turns; t++) {
+#pragma GCC unroll 12
+    for (int i = 0; i < CHAINS; i++) acc[i] = _mm256_fmadd_ps(acc[i], a, a);
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < CHAINS; i++) KEEP(acc[i]);
+}
+
+// `size` is a multiple of READ_STEP.
+WITH_512 static void read_512(const char *p, size_t size) {
+  __m512 acc[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) acc[i] = _mm512_setzero_ps();
+  for (size_t at = 0; at < size; at += 8 * 64) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+      acc[i] = _mm512_add_ps(acc[i], _mm512_load_ps(p + at + 64 * i));
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) KEEP(acc[i]);
+}
+
+WITH_256 static void read_256(const char *p, size_t size) {
+  __m256 acc[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) acc[i] = _mm256_setzero_ps();
+  for (size_t at = 0; at < size; at += 8 * 32) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+      acc[i] = _mm256_add_ps(acc[i],
+                             _mm256_load_ps((const float *)(p + at + 32 * i)));
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) KEEP(acc[i]);
+}
+
+// -- timing ------------------------------------------------------------------
+
+// Best time of one call, in seconds; each try makes enough calls to be timed.
+typedef void work_fn(void *user);
+
+static double best_time(work_fn *work, void *user) {
+  double best = 1e9;
+  int64_t calls = 1;
+  for (int i = 0; i < TRIES;) {
+    double start = bench_now();
+    for (int64_t c = 0; c < calls; c++) work(user);
+    double took = bench_now() - start;
+    if (took < TRY_SECONDS && calls < INT64_C(1) << 30) {
+      calls *= 2;
+      continue;
+    }
+    if (took / (double)calls < best) best = took / (double)calls;
+    i++;
+  }
+  return best;
+}
+
+#define FMA_TURNS 4096
+
+static void work_fma(void *user) {
+  *(int *)user == 512 ? fma_512(FMA_TURNS) : fma_256(FMA_TURNS);
+}
+
+double bench_fma_peak(int bits) {
+  if (!bits) return 0;
+  double flops = 2.0 * FMA_TURNS * CHAINS * (bits / 32.0);
+  return 1e-9 * flops / best_time(work_fma, &bits);
+}
+
+typedef struct reading {
+  int bits;
+  char *data;
+  size_t size;
+} reading;
+
+static void work_read(void *user) {
+  const reading *r = user;
+  r->bits == 512 ? read_512(r->data, r->size) : read_256(r->data, r->size);
+}
+
+double bench_read_speed(int bits, size_t bytes) {
+  reading r = {.bits = bits, .size = (bytes + READ_STEP - 1) & ~(size_t)1023};
+  if (!bits || r.size < bytes) return 0;
+  r.data = aligned_alloc(4096, (r.size + 4095) & ~(size_t)4095);
+  if (!r.data) return 0;
+  memset(r.data, 0, r.size);
+  double speed = 1e-9 * (double)r.size / best_time(work_read, &r);
+  free(r.data);
+  return speed;
+}
+
+// -- the machine -------------------------------------------------------------
+
+lb_status bench_machine_init(bench_machine *m) {
+  const char *isa = getenv("LIMBER_ISA");
+  *m = (bench_machine){.isa = lb_isa_host(), .caches = lb_isa_host_caches()};
+  if (isa && *isa) LB_TRY(lb_isa_restrict(&m->isa, isa));
+  m->bits = m->isa.level >= LB_ISA_V4   ? 512
+            : m->isa.level >= LB_ISA_V3 ? 256
+                                        : 0;
+  if (!m->caches.l1d) m->caches.l1d = (size_t)32 << 10;
+  if (!m->caches.l2) m->caches.l2 = (size_t)1 << 20;
+  if (!m->caches.l3) m->caches.l3 = 16 * m->caches.l2;
+  return LB_OK;
+}
+
+size_t bench_level_bytes(const bench_machine *m, bench_level level) {
+  switch (level) {
+    case BENCH_L1: return m->caches.l1d / 2;
+    case BENCH_L2: return m->caches.l2 / 2;
+    case BENCH_L3: return m->caches.l3 / 2;
+    default: return 4 * m->caches.l3;
+  }
+}
+
+const char *bench_level_name(bench_level level) {
+  static const char *const names[BENCH_LEVELS] = {"L1", "L2", "L3", "DRAM"};
+  return names[level];
+}
+
+bench_level bench_level_of(const bench_machine *m, size_t bytes) {
+  if (bytes <= m->caches.l1d) return BENCH_L1;
+  if (bytes <= m->caches.l2) return BENCH_L2;
+  return bytes <= m->caches.l3 ? BENCH_L3 : BENCH_DRAM;
+}

@@ -1,0 +1,45 @@
+// bench/machine.h -- what this machine can do, measured: the line that kernels
+// are held against.
+//
+// All of it is for one core and one thread, and takes the best of several
+// tries: neighbours make a machine slower, never faster.
+#ifndef LB_BENCH_MACHINE_H
+#define LB_BENCH_MACHINE_H
+
+#include "device/cpu/isa.h"
+
+typedef struct bench_machine {
+  lb_isa isa;            // the machine's, restricted by LIMBER_ISA
+  int bits;              // of its vectors: 512 or 256; 0 below x86-64-v3
+  lb_isa_caches caches;  // a guess where the processor does not say
+} bench_machine;
+
+// LB_INVALID: LIMBER_ISA names what does not exist.
+lb_status bench_machine_init(bench_machine *m);
+
+double bench_now(void);  // seconds, from any start
+
+// float32 multiply-adds, two operations each, in 1e9 operations a second. 0
+// where the machine has none.
+double bench_fma_peak(int bits);
+
+// Reads `bytes` over and over: GB/s (1e9) at that size of working set. 0 when
+// out of memory.
+double bench_read_speed(int bits, size_t bytes);
+
+// Sizes that stand for a level: half of the cache, four times the last one for
+// memory.
+typedef enum bench_level {
+  BENCH_L1,
+  BENCH_L2,
+  BENCH_L3,
+  BENCH_DRAM,
+  BENCH_LEVELS,
+} bench_level;
+
+size_t bench_level_bytes(const bench_machine *m, bench_level level);
+const char *bench_level_name(bench_level level);
+// The level that holds a working set of that size.
+bench_level bench_level_of(const bench_machine *m, size_t bytes);
+
+#endif

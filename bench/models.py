@@ -1,0 +1,236 @@
+"""Suites `models` and `pack`: whole models, beside their peers, in turn."""
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import fleet as fleets
+import report
+import stats
+
+SETTLE_SECONDS = 600
+
+
+@dataclass
+class Point:
+    """One (model, threads, shape): times by engine, one a round."""
+
+    model: str
+    threads: int
+    dims: dict
+    seed: int
+    times: dict = field(default_factory=dict)
+    agrees: bool = True
+    error: float = 0.0
+    ratio: stats.Ratio = None
+    against: stats.Ratio = None
+
+    def judge(self, peers):
+        above = [self.times[p] for p in peers if p in self.times]
+        ours = self.times.get("limber")
+        if ours and above:
+            self.ratio = stats.Ratio(above, ours)
+        if ours and "against" in self.times:
+            self.against = stats.Ratio([self.times["against"]], ours)
+
+    def as_json(self):
+        def of(ratio):
+            return ratio and ratio.as_json()
+        return {
+            "model": self.model, "threads": self.threads, "dims": self.dims,
+            "seed": self.seed, "agrees": self.agrees, "max_error": self.error,
+            "r": of(self.ratio), "against": of(self.against),
+            "seconds": {engine: {"median": stats.median(times),
+                                 "interval": stats.interval(
+                                     stats.drawn_medians(times)),
+                                 "rounds": times}
+                        for engine, times in self.times.items()}}
+
+
+def shapes_of(model, settings):
+    """(dims, seed) of every point: fixed ones, then random ones."""
+    points = [(dims, 1) for dims in model.fixed[:settings.fixed]]
+    for seed in range(1, settings.seeds + 1):
+        points += [(dims, seed)
+                   for dims in model.bench_draws(settings.random, seed)]
+    return points
+
+
+def prepare(fleet, dims, seed):
+    """Feeds everybody, lets everybody see the shape, and compiles."""
+    fleet.all("feed", dims=dims, seed=seed)
+    fleet.all("time", warm=0, count=1)
+    for engine in ("limber", "against"):
+        fleet.ask(engine, "settle", seconds=SETTLE_SECONDS, timeout=900)
+    fleet.all("time", warm=0, count=1)
+
+
+def outputs_of(fleet, folder):
+    found = {}
+    for engine in list(fleet.workers):
+        path = str(Path(folder) / f"{engine}.npz")
+        if fleet.ask(engine, "save", path=path) is not None:
+            with np.load(path) as arrays:
+                found[engine] = [arrays[name] for name in arrays.files]
+    return found
+
+
+def compare(fleet, point):
+    """Whether our outputs are a peer's; a fast wrong answer is no answer."""
+    from reference import ATOL, RTOL
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = outputs_of(fleet, folder)
+    want = outputs.get("onnxruntime") or outputs.get("openvino")
+    got = outputs.get("limber")
+    if want and got:
+        pairs = list(zip(got, want))
+        point.agrees = all(a.shape == b.shape and np.allclose(a, b, RTOL, ATOL)
+                           for a, b in pairs)
+        point.error = max(float(np.abs(np.float64(a) - b).max(initial=0))
+                          for a, b in pairs if a.shape == b.shape)
+
+
+def runs_in_a_turn(fleet, seconds):
+    """Enough runs for the clock, few enough for patience."""
+    found = {}
+    for engine, answer in fleet.all("time", warm=1, count=2).items():
+        if answer:
+            one = max(min(answer["times"]), 1e-7)
+            found[engine] = int(min(max(seconds / one, 1), 500))
+    return found
+
+
+def measure(fleet, point, settings):
+    """Rounds in which each engine has its turn; who begins, changes."""
+    counts = runs_in_a_turn(fleet, settings.turn_seconds)
+    times = {engine: [] for engine in counts}
+    for i in range(settings.rounds):
+        order = list(counts)
+        order = order[i % len(order):] + order[:i % len(order)]
+        for engine in order:
+            answer = fleet.turn(engine, "time", warm=1, count=counts[engine])
+            if answer:
+                times[engine].append(stats.median(answer["times"]))
+    point.times = {e: t for e, t in times.items()
+                   if len(t) == settings.rounds}
+
+
+class Models:
+    """The suite, with its table."""
+
+    goal = "geomean(r) >= 1.1, no point whose 95 % upper bound is < 0.9"
+    floor = 0.9
+
+    def __init__(self, context):
+        self.context = context
+        self.points, self.rows, self.compiled = [], [], {}
+        self.idle_burnt = self.busy = 0.0
+        names = [("model", 8), ("thr", 3), ("shape", 24)]
+        names += [(f"{fleets.NAMES[e]} ms", 15) for e in context.engines]
+        names += [("r [95 %]", 18)]
+        if "against" in context.engines:
+            names += [("against/ours", 18)]
+        self.table = report.Table(names, numbers=3)
+
+    def run(self):
+        for model in self.context.models:
+            for threads in self.context.settings.threads:
+                self.run_model(model, threads)
+        return self.summary()
+
+    def run_model(self, model, threads):
+        context = self.context
+        with fleets.Fleet(context.engines, model.name, threads,
+                          context.environments) as fleet:
+            for dims, seed in shapes_of(model, context.settings):
+                point = Point(model.name, threads, dims, seed)
+                prepare(fleet, dims, seed)
+                compare(fleet, point)
+                measure(fleet, point, context.settings)
+                point.judge(context.peers)
+                self.points.append(point)
+                self.print_point(point)
+            answer = fleet.ask("limber", "stats")
+            if answer:
+                kernels = answer["stats"].get("kernels")
+                self.compiled[f"{model.name}, {threads} threads"] = kernels
+            self.idle_burnt += fleet.idle_burnt
+            self.busy += fleet.busy
+            self.note_failures(fleet, model.name, threads)
+            context.versions.update(
+                {e: a["version"] for e, a in fleet.opened.items()})
+
+    def note_failures(self, fleet, model, threads):
+        for engine, why in fleet.failed.items():
+            self.rows.append({"model": model, "threads": threads,
+                              "engine": engine, "failed": why})
+            print(f"{model:8}  {threads:3}  {fleets.NAMES[engine]} failed: "
+                  f"{why}", flush=True)
+
+    def print_point(self, point):
+        cells = [point.model, str(point.threads), report.dims_text(point.dims)]
+        for engine in self.context.engines:
+            times = point.times.get(engine)
+            cells.append(report.ms(stats.median(times)) if times else "-")
+        cells.append(report.ratio_text(point.ratio))
+        if "against" in self.context.engines:
+            cells.append(report.ratio_text(point.against))
+        if not point.agrees:
+            cells.append(f"WRONG by {point.error:.1e}")
+        elif point.ratio and point.ratio.interval[1] < self.floor:
+            cells.append("LOSS")
+        self.table.row(*cells)
+
+    def summary(self):
+        judged = [p for p in self.points if p.ratio]
+        losses = [p for p in judged if p.ratio.interval[1] < self.floor]
+        wrong = [p for p in self.points if not p.agrees]
+        out = {"goal": self.goal, "points": [p.as_json() for p in self.points],
+               "failed": self.rows, "kernels_compiled": self.compiled,
+               "share_above_pack": None,
+               "geomean": stats.geomean_of([p.ratio for p in judged]),
+               "losses": len(losses), "wrong": len(wrong),
+               "idle_burnt": self.idle_burnt / self.busy if self.busy else 0}
+        print()
+        for key in sorted({(p.model, p.threads) for p in judged}):
+            some = [p for p in judged if (p.model, p.threads) == key]
+            self.print_group(f"{key[0]}, {key[1]} thread(s)", some)
+        if judged:
+            self.print_group("all", judged)
+        print(f"goal: {self.goal}")
+        print(f"below it: {len(losses)} of {len(judged)}"
+              + "".join(f"\n  {place(p)}" for p in losses))
+        if wrong:
+            print(f"wrong: {', '.join(map(place, wrong))}")
+        print(f"kernels compiled after start: "
+              + (", ".join(f"{k}: {n}" for k, n in self.compiled.items())
+                 or "n/a"))
+        print("share of step time above tier pack: n/a")
+        print(f"others' processors while one engine ran: "
+              f"{100 * out['idle_burnt']:.1f} %")
+        return out
+
+    def print_group(self, name, points):
+        worst = min(points, key=lambda p: p.ratio.value)
+        text = report.ratio_text(stats.geomean_of([p.ratio for p in points]))
+        line = f"{name}: geomean(r) {text}, worst {worst.ratio.value:.2f} at " \
+               f"{place(worst)}"
+        against = [p.against for p in points if p.against]
+        if against:
+            line += "; against/ours " + report.ratio_text(
+                stats.geomean_of(against))
+        print(line)
+
+
+def place(point):
+    return f"{point.model} {report.dims_text(point.dims)} " \
+           f"x{point.threads}"
+
+
+class Pack(Models):
+    """No compiler: what every installation has from its first request on."""
+
+    goal = "geomean(r) >= 0.77, no point below 0.5; r = ONNX Runtime / ours"
+    floor = 0.5

@@ -1,0 +1,39 @@
+"""The Python package for a build directory: its library, its commit's Python.
+
+`pip install .` would compile the library once more, and knows one commit only.
+Here the extension alone is compiled, against DIR/liblimber.so, so that several
+builds can be measured side by side.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+
+def source_of(build):
+    """The source tree that a build directory belongs to."""
+    cache = (build / "CMakeCache.txt").read_text()
+    return Path(re.search(r"CMAKE_HOME_DIRECTORY:INTERNAL=(.*)", cache)[1])
+
+
+def prepare(build):
+    """Makes the package; returns the folder to put into PYTHONPATH."""
+    build = Path(build).resolve()
+    if not (build / "liblimber.so").exists():
+        raise SystemExit(f"bench: {build} has no liblimber.so")
+    source = source_of(build)
+    folder = build / "bench" / "package"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source / "python" / "limber", folder / "limber",
+                    ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    extension = sorted(map(str, (source / "python/extension").glob("*.c")))
+    subprocess.run(
+        [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-std=gnu11",
+         "-D_GNU_SOURCE", "-o", str(folder / "limber/_limber.abi3.so"),
+         *extension, f"-I{source / 'include'}", f"-I{source / 'src'}",
+         f"-I{sysconfig.get_paths()['include']}", f"-L{build}", "-llimber",
+         f"-Wl,-rpath,{build}"], check=True)
+    return folder

@@ -1,0 +1,134 @@
+"""One engine with one model, in a process of its own, told by its standard
+input what to do: a JSON object a line, answered by one a line.
+
+    worker.py ENGINE MODEL THREADS
+
+Failures are answers too: {"error": "..."}; the process goes on.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/models"))
+
+import engines
+import shapes
+
+
+def timed(function, *arguments):
+    start = time.perf_counter()
+    value = function(*arguments)
+    return value, time.perf_counter() - start
+
+
+class Worker:
+    def __init__(self, engine, model, threads):
+        self.name = engine
+        self.model = shapes.load()[model]
+        self.threads = threads
+        self.sessions = []
+
+    def do_open(self):
+        """Loads the engine, then the model; bytes before the model too."""
+        self.engine = engines.ENGINES[self.name]()
+        before = engines.memory()
+        session, seconds = timed(self.engine.open, self.model.path,
+                                 self.threads)
+        self.sessions = [session]
+        self.run = session.caller()
+        return {"seconds": seconds, "version": self.engine.version(),
+                "before": before}
+
+    def do_feed(self, dims, seed):
+        self.feeds = self.model.feeds(dims, seed)
+        return {}
+
+    def do_time(self, warm, count):
+        for _ in range(warm):
+            self.run(self.feeds)
+        return {"times": [timed(self.run, self.feeds)[1]
+                          for _ in range(count)]}
+
+    def do_settle(self, seconds):
+        self.sessions[0].settle(seconds)
+        return self.do_stats()
+
+    def do_stats(self):
+        return {"stats": self.sessions[0].stats()}
+
+    def do_memory(self):
+        return engines.memory()
+
+    def do_save(self, path):
+        np.savez(path, *self.run(self.feeds))
+        return {}
+
+    def do_callers(self, callers, sessions, seconds):
+        """`callers` threads run at once for so long, on as many sessions."""
+        while len(self.sessions) < sessions:
+            self.sessions.append(
+                self.engine.open(self.model.path, self.threads))
+        threads = [Caller(self.sessions[i % sessions], self.feeds, seconds)
+                   for i in range(callers)]
+        for thread in threads:
+            thread.run_once()
+        _, took = timed(run_all, threads)
+        for thread in threads:
+            if thread.error:
+                raise thread.error
+        return {"seconds": took,
+                "times": [t for thread in threads for t in thread.times]}
+
+    def answer(self, request):
+        try:
+            return getattr(self, "do_" + request.pop("do"))(**request)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            return {"error": f"{type(error).__name__}: {text[:300]}"}
+
+
+class Caller(threading.Thread):
+    def __init__(self, session, feeds, seconds):
+        super().__init__()
+        self.call, self.feeds, self.seconds = session.caller(), feeds, seconds
+        self.times, self.error = [], None
+
+    def run_once(self):
+        self.call(self.feeds)
+
+    def run(self):
+        end = time.perf_counter() + self.seconds
+        try:
+            while time.perf_counter() < end:
+                self.times.append(timed(self.call, self.feeds)[1])
+        except Exception as error:
+            self.error = error
+
+
+def run_all(threads):
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def main():
+    engine, model, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    # What libraries print must not get between the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    engines.pin(threads)
+    worker = Worker(engine, model, threads)
+    for line in sys.stdin:
+        print(json.dumps(worker.answer(json.loads(line))), file=answers,
+              flush=True)
+
+
+if __name__ == "__main__":
+    main()
