@@ -203,7 +203,7 @@ static lb_status build_spec(const walker *w, bool *ok) {
   lb_spec_begin(&e.b, w->part->form);
   add_inputs(&e, w, nodes);
   lb_spec_output(&e.b, emit_chain(&e, w, nodes), LB_LAYOUT_FULL);
-  lb_status st = lb_spec_finish(&e.b, &b->spec);
+  lb_status st = lb_memo_finish(w->part->memo, &e.b, &b->spec);
   *ok = !lb_failed(st);
   if (lb_status_code(st) == LB_UNSUPPORTED) {
     lb_status_drop(st);

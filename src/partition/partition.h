@@ -12,13 +12,15 @@
 
 #include "base/arena.h"
 #include "graph/graph.h"
+#include "partition/memo.h"
 #include "spec/spec.h"
 
 typedef struct lb_partition {
   lb_form form;
   const lb_node **nodes;  // in order; the last one's output 0 is the result
   uint32_t n_nodes;
-  void *packed;  // MATMUL: the constant b as [N/16][K][16]; else NULL
+  void *packed;   // MATMUL: the constant b as [N/16][K][16]; else NULL
+  lb_memo *memo;  // of its specs
 } lb_partition;
 
 typedef struct lb_partitioning {

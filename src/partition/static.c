@@ -77,10 +77,11 @@ static lb_status add_chain(lb_partitioning *p, const counter *c, lb_node *first,
   lb_partition *part = lb_arena_new(&p->arena, lb_partition, 1);
   if (!part) return lb_oom();
   part->form = form;
+  part->memo = lb_arena_new(&p->arena, lb_memo, 1);
   part->n_nodes = n;
   part->nodes =
       lb_arena_memdup(&p->arena, chain, n * sizeof *chain, _Alignof(lb_node *));
-  if (!part->nodes) return lb_oom();
+  if (!part->nodes || !part->memo) return lb_oom();
   if (form == LB_FORM_MATMUL) LB_TRY(pack(p, part));
   for (uint32_t i = 0; i < n; i++) p->of_node[chain[i]->id] = part;
   p->parts[p->n_parts++] = part;
@@ -127,6 +128,7 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g) {
 }
 
 void lb_partitioning_fini(lb_partitioning *p) {
+  for (uint32_t i = 0; i < p->n_parts; i++) lb_memo_fini(p->parts[i]->memo);
   lb_arena_fini(&p->arena);
   *p = (lb_partitioning){0};
 }
