@@ -22,7 +22,7 @@ foreach(folder ${folders})
     list(APPEND rooms $<TARGET_OBJECTS:${room}>)
   endforeach()
 endforeach()
-add_library(limber-static STATIC ${rooms})
+add_library(limber-static STATIC ${rooms} ${pack_objects})
 set_target_properties(limber-static PROPERTIES
   OUTPUT_NAME limber LINKER_LANGUAGE C)
 

@@ -2,6 +2,10 @@
 option(LIMBER_TESTS "Build the tests" ON)
 option(LIMBER_JIT "Build limber-jit, which compiles kernels (needs LLVM 19)" ON)
 option(LIMBER_BENCH "Build what scripts/bench measures with" ON)
+set(LIMBER_COMPILE_KERNELS_FOR_ARCH "NONE" CACHE STRING
+  "Levels whose kernels the library contains: x86-64-v3;x86-64-v4, or NONE")
+set(LIMBER_PACK_DIR ${PROJECT_SOURCE_DIR}/build/pack CACHE PATH
+  "Where these kernels are kept, for all builds")
 option(LIMBER_FUZZ "Build the libFuzzer targets (clang)" OFF)
 set(LIMBER_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 

@@ -450,7 +450,7 @@ static PyMethodDef methods[] = {
     {"settle", session_settle, METH_O,
      "settle(seconds)\n\n"
      "Compiles what the plans that exist still lack, and waits for it; run\n"
-     "never does. Does nothing unless LIMBER_JIT=process."},
+     "never does. Does nothing where LIMBER_JIT=off."},
     {"dump", session_dump, METH_NOARGS, "The graph as text, one line a node."},
     {"_input_rows", session_input_rows, METH_NOARGS, NULL},
     {"_output_rows", session_output_rows, METH_NOARGS, NULL},

@@ -1,19 +1,33 @@
-// api/jit.c -- LIMBER_JIT and what belongs to it.
+// api/jit.c -- LIMBER_JIT, LIMBER_ISA and what belongs to them.
 #include "api/jit.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/isa.h"
 #include "limber/limber.h"
 
-static bool asked_for(const lb_log *log) {
+// -- what is asked for -------------------------------------------------------
+
+static bool may_compile(const lb_log *log) {
   const char *text = getenv("LIMBER_JIT");
-  if (!text || !*text || strcmp(text, "off") == 0) return false;
-  if (strcmp(text, "process") == 0) return true;
+  if (!text || !*text || strcmp(text, "process") == 0) return true;
+  if (strcmp(text, "off") == 0) return false;
   lb_log_line(log, LB_LOG_WARN,
               "LIMBER_JIT=%s is ignored: it must be process or off", text);
-  return false;
+  return true;
+}
+
+static lb_isa isa_to_use(const lb_log *log) {
+  const char *text = getenv("LIMBER_ISA");
+  lb_isa isa = lb_isa_host();
+  lb_status st = text && *text ? lb_isa_restrict(&isa, text) : LB_OK;
+  if (lb_failed(st))
+    lb_log_line(log, LB_LOG_WARN, "LIMBER_ISA=%s is ignored: %s", text,
+                lb_status_message(st));
+  lb_status_drop(st);
+  return isa;
 }
 
 // Beside the file that holds this very function: the library, or the program
@@ -28,32 +42,84 @@ static void find_beside(lb_strbuf *out) {
   lb_strbuf_puts(out, "limber-jit");
 }
 
-static lb_status open_with(const char *worker, const lb_log *log,
-                           lb_compiler **out) {
-  const char *isa = getenv("LIMBER_ISA");
-  lb_compiler_options o = {.worker = worker, .isa = lb_isa_host(), .log = log};
-  if (isa && *isa) LB_TRY(lb_isa_restrict(&o.isa, isa));
-  if (o.isa.level < LB_ISA_V3)
-    return lb_error(LB_UNSUPPORTED, "kernels need x86-64-v3 or more");
-  return lb_compiler_new(&o, out);
+// -- the pack ----------------------------------------------------------------
+
+// Tables that jit/pack makes; cmake/pack.cmake says which there are.
+#ifdef LIMBER_PACK_V3
+extern const lb_pack lb_pack_v3;
+#define PACK_V3 &lb_pack_v3
+#else
+#define PACK_V3 NULL
+#endif
+#ifdef LIMBER_PACK_V4
+extern const lb_pack lb_pack_v4;
+#define PACK_V4 &lb_pack_v4
+#else
+#define PACK_V4 PACK_V3
+#endif
+
+static const lb_pack *pack_of(lb_isa_level level) {
+  const lb_pack *p = level >= LB_ISA_V4 ? PACK_V4 : PACK_V3;
+  return p && p->magic == LB_PACK_MAGIC ? p : NULL;
 }
 
-lb_compiler *lb_jit_open(const lb_log *log) {
-  lb_compiler *c = NULL;
+// -- opening -----------------------------------------------------------------
+
+static lb_status open_slots(lb_kernels *k, lb_isa_level level,
+                            const lb_pack *pack) {
+  lb_slots *s = calloc(1, sizeof *s);
+  if (!s) return lb_oom();
+  lb_status st = lb_slots_init(s, level == LB_ISA_V4 ? 16 : 8, pack);
+  if (lb_failed(st)) {
+    free(s);
+  } else {
+    k->slots = s;
+  }
+  return st;
+}
+
+static lb_status open_compiler(lb_kernels *k, lb_isa isa, const lb_log *log) {
   lb_strbuf path = {0};
-  if (!asked_for(log)) return NULL;
   const char *given = secure_getenv("LIMBER_JIT_PATH");
   if (given && *given) {
     lb_strbuf_puts(&path, given);
   } else {
     find_beside(&path);
   }
+  lb_compiler_options o = {.worker = lb_strbuf_str(&path),
+                           .slots = k->slots,
+                           .isa = isa,
+                           .log = log};
   lb_status st = lb_strbuf_status(&path);
-  if (!lb_failed(st)) st = open_with(lb_strbuf_str(&path), log, &c);
+  if (!lb_failed(st)) st = lb_compiler_new(&o, &k->compiler);
+  lb_strbuf_fini(&path);
+  return st;
+}
+
+void lb_kernels_open(lb_kernels *k, const lb_log *log) {
+  bool compiles = may_compile(log);
+  lb_isa isa = isa_to_use(log);
+  const lb_pack *pack = pack_of(isa.level);
+  *k = (lb_kernels){0};
+  if (isa.level < LB_ISA_V3) {
+    lb_log_line(log, LB_LOG_WARN,
+                "fast kernels need x86-64-v3 or more, this is %s: everything "
+                "runs, slowly",
+                lb_isa_level_name(isa.level));
+    return;
+  }
+  if (!compiles && !pack) return;
+  lb_status st = open_slots(k, isa.level, pack);
+  if (!lb_failed(st) && compiles) st = open_compiler(k, isa, log);
   if (lb_failed(st))
     lb_log_line(log, LB_LOG_WARN, "no kernels will be compiled: %s",
                 lb_status_message(st));
   lb_status_drop(st);
-  lb_strbuf_fini(&path);
-  return c;
+}
+
+void lb_kernels_close(lb_kernels *k) {
+  lb_compiler_free(k->compiler);
+  if (k->slots) lb_slots_fini(k->slots);
+  free(k->slots);
+  *k = (lb_kernels){0};
 }

@@ -1,7 +1,8 @@
-// api/jit.h -- a runtime's compiler, as the environment asks for it.
+// api/jit.h -- the kernels of a runtime, as the environment asks for them.
 //
 //   LIMBER_JIT=process   kernels are compiled by the program limber-jit, when
-//                        limber_session_settle is called. Default: off
+//                        limber_session_settle is called: the default
+//   LIMBER_JIT=off       no kernels but those that the library contains
 //   LIMBER_JIT_PATH      where that program is; else beside the library. Not
 //                        looked at in set-user-id programs
 //   LIMBER_ISA           what kernels may use, "x86-64-v3"; default: all that
@@ -12,8 +13,14 @@
 #include "base/log.h"
 #include "compile/compiler.h"
 
-// NULL where none is asked for, or where it cannot be had: that is one warning,
-// since everything runs without.
-lb_compiler *lb_jit_open(const lb_log *log);
+typedef struct lb_kernels {
+  lb_slots *slots;        // owned; NULL: every node runs by its host kernel
+  lb_compiler *compiler;  // owned; NULL: nothing is compiled
+} lb_kernels;
+
+// What cannot be had is left out: that is one warning, since everything runs
+// without.
+void lb_kernels_open(lb_kernels *k, const lb_log *log);
+void lb_kernels_close(lb_kernels *k);  // {0} is fine
 
 #endif

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "api/error.h"
-#include "api/jit.h"
 #include "api/options.h"
 #include "base/cpu.h"
 
@@ -114,7 +113,7 @@ static lb_status runtime_new(const limber_runtime_options *o,
     free(r);
     return st;
   }
-  r->compiler = lb_jit_open(&r->log);
+  lb_kernels_open(&r->kernels, &r->log);
   lb_log_line(&r->log, LB_LOG_INFO, "runtime with %d threads", threads);
   *out = r;
   return LB_OK;
@@ -157,7 +156,7 @@ limber_status limber_runtime_create(const limber_runtime_options *options,
 void limber_runtime_destroy(limber_runtime *runtime) {
   if (!runtime) return;
   lb_pool_free(runtime->pool);
-  lb_compiler_free(runtime->compiler);
+  lb_kernels_close(&runtime->kernels);
   free(runtime);
 }
 

@@ -2,15 +2,15 @@
 #ifndef LB_API_RUNTIME_H
 #define LB_API_RUNTIME_H
 
+#include "api/jit.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/pool.h"
-#include "compile/compiler.h"
 #include "limber/limber.h"
 
 struct limber_runtime {
-  lb_pool *pool;          // owned
-  lb_compiler *compiler;  // owned; NULL: kernels are not compiled
+  lb_pool *pool;  // owned
+  lb_kernels kernels;
   lb_log log;
   lb_alloc alloc;
   void (*user_log)(void *user, int level, const char *line);

@@ -86,9 +86,8 @@ static lb_status load(limber_session *s, const source *from,
       .memory_limit = (size_t)o->memory_limit,
       .loop_limit = o->loop_limit,
       .passes_off = o->optimize < 0 ? LB_PASS_ALL : 0,
+      .slots = s->runtime->kernels.slots,
   };
-  if (s->runtime->compiler)
-    options.slots = lb_compiler_slots(s->runtime->compiler);
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
   LB_TRY(add_ports(s));
   LB_TRY(add_properties(s));
@@ -183,7 +182,7 @@ limber_status limber_session_model(const limber_session *session,
 }
 
 limber_status limber_session_settle(limber_session *session, double seconds) {
-  lb_compiler *c = session->runtime->compiler;
+  lb_compiler *c = session->runtime->kernels.compiler;
   if (!c) return LIMBER_OK;
   return lb_report(lb_compiler_settle(c, seconds), &session->runtime->log);
 }
@@ -191,9 +190,9 @@ limber_status limber_session_settle(limber_session *session, double seconds) {
 limber_status limber_session_stats(limber_session *session, limber_stats *out) {
   lb_session_stats s;
   lb_compiler_stats k = {0};
+  const lb_kernels *kernels = &session->runtime->kernels;
   lb_session_stats_get(session->session, &s);
-  if (session->runtime->compiler)
-    lb_compiler_stats_get(session->runtime->compiler, &k);
+  if (kernels->compiler) lb_compiler_stats_get(kernels->compiler, &k);
   limber_stats stats = {
       .runs = s.runs,
       .plans_built = s.plans_built,
@@ -201,7 +200,7 @@ limber_status limber_session_stats(limber_session *session, limber_stats *out) {
       .plans = s.plans,
       .plan_bytes = s.plan_bytes,
       .arena_bytes = s.arena_bytes,
-      .kernels_wanted = k.slots,
+      .kernels_wanted = kernels->slots ? lb_slots_wanted(kernels->slots) : 0,
       .kernels = k.compiled,
   };
   return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),

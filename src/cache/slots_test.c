@@ -27,7 +27,7 @@ static lb_slot *intern(lb_slots *t, const lb_spec *s, const lb_facts *f) {
 static void equal_keys_share_a_slot(void **state) {
   (void)state;
   lb_slots t;
-  assert_false(lb_failed(lb_slots_init(&t, 16)));
+  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
   lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
   lb_facts none = {0}, tile = {0};
   lb_facts_add(&tile, LB_CHOOSE_TILE, LB_DIM_ROWS, 6);
@@ -38,7 +38,7 @@ static void equal_keys_share_a_slot(void **state) {
   assert_ptr_equal(lb_slots_at(&t, 0), a);
   assert_non_null(lb_slots_at(&t, 2));
   assert_null(lb_slots_at(&t, 3));
-  assert_int_equal(lb_slots_count(&t), 3);
+  assert_int_equal(lb_slots_wanted(&t), 3);
   lb_slots_fini(&t);
 }
 
@@ -47,12 +47,62 @@ static void kernel(const uint64_t *args) { (void)args; }
 static void a_slot_is_empty_until_published(void **state) {
   (void)state;
   lb_slots t;
-  assert_false(lb_failed(lb_slots_init(&t, 16)));
+  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
   lb_spec exp = spec_of(LB_S_EXP);
   lb_slot *s = intern(&t, &exp, &(lb_facts){0});
   assert_true(lb_slot_kernel(s) == NULL);
-  lb_slot_publish(s, kernel);
+  assert_int_equal(lb_slot_tier(s), LB_TIER_HOST);
+  lb_slot_publish(s, kernel, LB_TIER_REUSABLE);
   assert_true(lb_slot_kernel(s) == kernel);
+  assert_int_equal(lb_slot_tier(s), LB_TIER_REUSABLE);
+  lb_slots_fini(&t);
+}
+
+static void a_cover_asks_for_nothing_to_be_made(void **state) {
+  (void)state;
+  lb_slots t;
+  lb_slot *s;
+  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  lb_spec exp = spec_of(LB_S_EXP);
+  assert_false(lb_failed(lb_slots_try_ready(&t, &exp, &(lb_facts){0}, &s)));
+  assert_null(s);
+  assert_null(lb_slots_at(&t, 0));
+  lb_slot *made = intern(&t, &exp, &(lb_facts){0});
+  assert_false(lb_failed(lb_slots_try_ready(&t, &exp, &(lb_facts){0}, &s)));
+  assert_null(s);  // it is there, but empty
+  lb_slot_publish(made, kernel, LB_TIER_REUSABLE);
+  assert_false(lb_failed(lb_slots_try_ready(&t, &exp, &(lb_facts){0}, &s)));
+  assert_ptr_equal(s, made);
+  lb_slots_fini(&t);
+}
+
+// A pack with one kernel, of exp.
+typedef struct small_pack {
+  lb_pack head;
+  lb_pack_entry entry;
+  lb_spec spec;
+  uint8_t code[4];
+} small_pack;
+
+static void a_slot_begins_with_what_the_pack_has(void **state) {
+  (void)state;
+  lb_slots t;
+  lb_slot *s;
+  lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
+  small_pack p = {.head = {.magic = LB_PACK_MAGIC, .n = 1}, .spec = exp};
+  p.head.code = offsetof(small_pack, code);
+  p.entry.hash = lb_hash(&exp, lb_spec_bytes(&exp));
+  p.entry.spec = offsetof(small_pack, spec);
+  assert_false(lb_failed(lb_slots_init(&t, 16, &p.head)));
+  assert_false(lb_failed(lb_slots_try_ready(&t, &exp, &(lb_facts){0}, &s)));
+  assert_non_null(s);
+  assert_int_equal(lb_slot_tier(s), LB_TIER_PACK);
+  assert_true((uintptr_t)lb_slot_kernel(s) == (uintptr_t)p.code);
+  assert_int_equal(lb_slots_wanted(&t), 0);
+  assert_ptr_equal(intern(&t, &exp, &(lb_facts){0}), s);
+  assert_int_equal(lb_slots_wanted(&t), 1);
+  assert_int_equal(lb_slot_tier(intern(&t, &log, &(lb_facts){0})),
+                   LB_TIER_HOST);
   lb_slots_fini(&t);
 }
 
@@ -60,6 +110,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equal_keys_share_a_slot),
       cmocka_unit_test(a_slot_is_empty_until_published),
+      cmocka_unit_test(a_cover_asks_for_nothing_to_be_made),
+      cmocka_unit_test(a_slot_begins_with_what_the_pack_has),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

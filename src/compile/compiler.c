@@ -12,9 +12,9 @@
 #define CODE_BYTES ((size_t)64 << 20)
 
 struct lb_compiler {
-  lb_slots slots;
+  lb_slots *slots;       // borrowed
   lb_worker *worker;     // owned
-  lb_cpu_code *code;     // owned
+  lb_cpu_code *code;     // owned; NULL: nothing was loaded yet
   lb_strbuf target;      // "x86-64-v4+avx512vnni"
   const lb_log *log;     // borrowed
   pthread_mutex_t lock;  // of all below; held while compiling
@@ -23,25 +23,19 @@ struct lb_compiler {
   lb_compiler_stats stats;
 };
 
-static uint32_t lanes_of(lb_isa_level level) {
-  return level == LB_ISA_V4 ? 16 : level == LB_ISA_V3 ? 8 : 4;
-}
-
 lb_status lb_compiler_new(const lb_compiler_options *o, lb_compiler **out) {
   lb_compiler *c = calloc(1, sizeof *c);
   *out = NULL;
   if (!c) return lb_oom();
   c->log = o->log;
+  c->slots = o->slots;
   lb_isa_print(&o->isa, &c->target);
   if (pthread_mutex_init(&c->lock, NULL)) {
     lb_strbuf_fini(&c->target);
     free(c);
     return lb_oom();
   }
-  lb_status st = lb_slots_init(&c->slots, lanes_of(o->isa.level));
-  if (!lb_failed(st)) st = lb_strbuf_status(&c->target);
-  if (!lb_failed(st))
-    st = lb_cpu_code_create(CODE_BYTES, LB_CPU_SHARED, &c->code);
+  lb_status st = lb_strbuf_status(&c->target);
   lb_worker_options w = {.generator = LB_GENERATOR_VERSION};
   if (!lb_failed(st)) st = lb_worker_new(o->worker, &w, &c->worker);
   if (lb_failed(st)) {
@@ -58,13 +52,10 @@ void lb_compiler_free(lb_compiler *c) {
   for (size_t i = 0; i < c->n_execs; i++) lb_cpu_exec_release(c->execs[i]);
   free(c->execs);
   lb_cpu_code_release(c->code);
-  lb_slots_fini(&c->slots);
   lb_strbuf_fini(&c->target);
   pthread_mutex_destroy(&c->lock);
   free(c);
 }
-
-lb_slots *lb_compiler_slots(lb_compiler *c) { return &c->slots; }
 
 static lb_status keep(lb_compiler *c, lb_cpu_exec *exec) {
   if (c->n_execs == c->cap_execs) {
@@ -78,6 +69,11 @@ static lb_status keep(lb_compiler *c, lb_cpu_exec *exec) {
   return LB_OK;
 }
 
+static lb_tier tier_of(const lb_slot *slot) {
+  return lb_facts_reusable(&slot->key.facts) ? LB_TIER_REUSABLE
+                                             : LB_TIER_SPECIALISED;
+}
+
 static lb_status load(lb_compiler *c, lb_slot *slot, lb_span object) {
   lb_cpu_exec *exec;
   LB_TRY(lb_cpu_exec_create(c->code, NULL, object, "limber", &exec));
@@ -86,7 +82,7 @@ static lb_status load(lb_compiler *c, lb_slot *slot, lb_span object) {
     lb_cpu_exec_release(exec);
     return st;
   }
-  lb_slot_publish(slot, (lb_kernel_fn *)exec->entry);
+  lb_slot_publish(slot, (lb_kernel_fn *)exec->entry, tier_of(slot));
   c->stats.compiled++;
   return LB_OK;
 }
@@ -127,10 +123,16 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static bool is_lacking(lb_slot *slot) {
+  return lb_slot_tier(slot) <= LB_TIER_PACK && atomic_load(&slot->wanted) &&
+         !atomic_load(&slot->failed);
+}
+
 static lb_status settle(lb_compiler *c, double end) {
   lb_slot *slot;
-  for (size_t i = 0; (slot = lb_slots_at(&c->slots, i)); i++) {
-    if (lb_slot_kernel(slot) || atomic_load(&slot->failed)) continue;
+  if (!c->code) LB_TRY(lb_cpu_code_create(CODE_BYTES, LB_CPU_SHARED, &c->code));
+  for (size_t i = 0; (slot = lb_slots_at(c->slots, i)); i++) {
+    if (!is_lacking(slot)) continue;
     double left = end - now();
     if (left <= 0)
       return lb_error(LB_CANCELLED, "not settled in the time given");
@@ -151,5 +153,4 @@ void lb_compiler_stats_get(lb_compiler *c, lb_compiler_stats *out) {
   pthread_mutex_lock(&c->lock);
   *out = c->stats;
   pthread_mutex_unlock(&c->lock);
-  out->slots = lb_slots_count(&c->slots);
 }

@@ -1,13 +1,13 @@
 // compile/compiler.h -- from empty slots to kernels, off the request path.
 //
-// Owns the slots of a runtime, the worker that compiles for them and the code
-// that they point to. Nothing is compiled unless settle is called.
+// Owns the worker that compiles for the slots of a runtime, and the code that
+// is made. Nothing is compiled, started or mapped unless settle is called.
 //
 // (1) settle waits; run never does. Any thread may call it; one compiles at a
 //     time.
 // (2) A key that the worker refuses is not asked for again; when the worker
 //     itself fails, settle ends with that status and can be called again.
-// (3) Kernels stay until the compiler is freed, which nobody may use then.
+// (3) Kernels stay until the compiler is freed: nobody may use slots then.
 #ifndef LB_COMPILE_COMPILER_H
 #define LB_COMPILE_COMPILER_H
 
@@ -19,20 +19,21 @@ typedef struct lb_compiler lb_compiler;
 
 typedef struct lb_compiler_options {
   const char *worker;  // path of limber-jit; copied
+  lb_slots *slots;     // borrowed; freed before the compiler
   lb_isa isa;          // what kernels may use
   const lb_log *log;   // borrowed
 } lb_compiler_options;
 
 lb_status lb_compiler_new(const lb_compiler_options *o, lb_compiler **out);
 void lb_compiler_free(lb_compiler *c);  // NULL is fine
-lb_slots *lb_compiler_slots(lb_compiler *c);
 
-// Compiles what slots lack, for at most `seconds`. LB_CANCELLED when time ran
-// out before all was done.
+// Compiles for the wanted slots that have no kernel but the pack's, for at most
+// `seconds`. LB_CANCELLED when time ran out before all was done; LB_IO: the
+// worker is missing or fails; LB_DEVICE: executable memory is refused.
 lb_status lb_compiler_settle(lb_compiler *c, double seconds);
 
 typedef struct lb_compiler_stats {
-  uint64_t slots, compiled, refused;
+  uint64_t compiled, refused;
   uint64_t compile_us, check_us;  // of the worker
 } lb_compiler_stats;
 void lb_compiler_stats_get(lb_compiler *c, lb_compiler_stats *out);

@@ -67,12 +67,24 @@ def test_without_a_sound_worker_answers_are_right_and_settle_says_why(path):
     assert "settle:" in text and path in text
 
 
-def test_off_by_default():
+def test_on_by_default():
     compiled, wanted, _ = run("ocr-cls", LIMBER_JIT="")
+    assert compiled == wanted > 3
+
+
+def test_off_compiles_nothing():
+    compiled, _, _ = run("ocr-cls", LIMBER_JIT="off")
+    assert compiled == 0
+
+
+@pytest.mark.parametrize("isa", ["x86-64-v1", "x86-64-v2"])
+def test_a_machine_below_v3_is_one_warning(isa):
+    compiled, wanted, text = run("ocr-cls", LIMBER_ISA=isa)
     assert (compiled, wanted) == (0, 0)
+    assert text.count("fast kernels need x86-64-v3 or more") == 1
 
 
 def test_unknown_switches_are_one_warning():
     _, wanted, text = run("ocr-cls", LIMBER_JIT="maybe")
-    assert wanted == 0
+    assert wanted > 3
     assert text.count("LIMBER_JIT=maybe is ignored") == 1

@@ -1,0 +1,56 @@
+# The pack: kernels that the library contains, one object for each level named
+# in LIMBER_COMPILE_KERNELS_FOR_ARCH, made by limber-pack. An object lies under
+# a hash of all that decides its bytes, so that every preset, and a build after
+# a change elsewhere, uses the one that is there.
+set(levels "")
+if(TARGET limber-pack AND NOT LIMBER_COMPILE_KERNELS_FOR_ARCH STREQUAL "NONE")
+  set(levels ${LIMBER_COMPILE_KERNELS_FOR_ARCH})
+endif()
+
+file(GLOB pack_sources CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/jit/*/*.[ch] ${PROJECT_SOURCE_DIR}/jit/*/*.def
+  ${PROJECT_SOURCE_DIR}/src/spec/*.[ch] ${PROJECT_SOURCE_DIR}/src/spec/*.def
+  ${PROJECT_SOURCE_DIR}/src/partition/*.[ch]
+  ${PROJECT_SOURCE_DIR}/src/device/cpu/elf.c
+  ${PROJECT_SOURCE_DIR}/src/device/cpu/pack.h)
+list(FILTER pack_sources EXCLUDE REGEX "_test\\.[ch]$|/test[a-z]*\\.h$")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${pack_sources})
+set(hashes "")
+foreach(source ${pack_sources})
+  file(SHA256 ${source} hash)
+  string(APPEND hashes ${hash})
+endforeach()
+if(LLVM_CONFIG)
+  execute_process(COMMAND ${LLVM_CONFIG} --version OUTPUT_VARIABLE llvm_version)
+  string(APPEND hashes "${llvm_version}")
+endif()
+string(SHA256 hash "${hashes}")
+string(SUBSTRING ${hash} 0 16 hash)
+set(folder ${LIMBER_PACK_DIR}/${hash})
+
+set(pack_objects "")
+foreach(level ${levels})
+  if(NOT level MATCHES "^x86-64-v[34]$")
+    message(FATAL_ERROR "LIMBER_COMPILE_KERNELS_FOR_ARCH: there are kernels "
+      "for x86-64-v3 and x86-64-v4, not for '${level}'; NONE leaves them out")
+  endif()
+  set(object ${folder}/pack-${level}.o)
+  set(made ${PROJECT_BINARY_DIR}/pack-${level})
+  add_custom_command(OUTPUT ${object} # whole or not at all: renamed at the end
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
+    COMMAND limber-pack ${level} ${made}
+    COMMAND ${CMAKE_C_COMPILER} -c ${made}.s -o ${object}.new
+    COMMAND ${CMAKE_COMMAND} -E rename ${object}.new ${object}
+    COMMENT "Compiling kernels for ${level}" VERBATIM)
+  list(APPEND pack_objects ${object})
+  string(REPLACE "x86-64-v" "LIMBER_PACK_V" name ${level})
+  target_compile_definitions(room_api PRIVATE ${name})
+endforeach()
+
+if(pack_objects)
+  set_source_files_properties(${pack_objects} PROPERTIES
+    GENERATED TRUE EXTERNAL_OBJECT TRUE)
+  add_custom_target(pack DEPENDS ${pack_objects})
+  add_dependencies(room_api pack)
+  target_link_libraries(room_api PUBLIC ${pack_objects})
+endif()

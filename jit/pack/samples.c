@@ -1,0 +1,264 @@
+// pack/samples.c -- small graphs that lead to the specs worth having.
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/infer.h"
+#include "pack/list.h"
+#include "partition/partition.h"
+
+enum { ROWS = 5, COLS = 21, MAX_TEXT = 256 };
+
+// -- one sample --------------------------------------------------------------
+
+typedef struct sample {
+  lb_graph *g;
+  lb_dtype dtype;
+  lb_value *x;        // NULL: not met yet
+  lb_value *last;     // what the operator before has made
+  lb_value *strided;  // NULL: none; its columns lie ROWS apart
+  lb_partitioning parts;
+} sample;
+
+static lb_status new_param(sample *s, lb_dtype t, int64_t rows, int64_t cols,
+                           lb_value **out) {
+  LB_TRY(lb_value_new(s->g, "p", out));
+  (*out)->info.dtype = t;
+  (*out)->info.rank = rows ? 2 : 1;
+  (*out)->info.dims[0] = lb_dim_const(rows ? rows : cols);
+  (*out)->info.dims[1] = lb_dim_const(cols);
+  return lb_region_add_param(s->g->main, *out);
+}
+
+// Constants read from zeros, numbers apart, which are written.
+static lb_status new_const(sample *s, lb_dtype t, int rank, int64_t size,
+                           double number, lb_value **out) {
+  lb_tensor c = {.dtype = t, .rank = rank};
+  for (int i = 0; i < rank; i++) c.dims[i] = size;
+  lb_tensor_dense(&c);
+  c.data = lb_arena_zalloc(&s->g->arena, lb_tensor_bytes(&c), 64);
+  if (!c.data) return lb_oom();
+  if (rank == 0 && t == LB_F32) *(float *)c.data = (float)number;
+  if (rank == 0 && t == LB_F64) *(double *)c.data = number;
+  if (rank == 0 && t == LB_I64) *(int64_t *)c.data = (int64_t)number;
+  if (rank == 0 && t == LB_I32) *(int32_t *)c.data = (int32_t)number;
+  return lb_const_new(s->g, "c", &c, out);
+}
+
+static lb_status operand(sample *s, const char *text, lb_value **out) {
+  lb_dtype t = s->dtype;
+  if (*text == 'b' || *text == 'i') t = *text++ == 'b' ? LB_BOOL : LB_I64;
+  switch (*text) {
+    case '.': *out = s->last; return LB_OK;
+    case 'f': return new_param(s, t, ROWS, COLS, out);
+    case 'c': return new_param(s, t, 0, COLS, out);
+    case 'r': return new_param(s, t, ROWS, 1, out);
+    case 'o': return new_param(s, t, 0, 1, out);
+    case 'w': return new_const(s, t, 2, COLS, 0, out);
+    case 'x':
+      if (!s->x) LB_TRY(new_param(s, t, ROWS, COLS, &s->x));
+      *out = s->x;
+      return LB_OK;
+    case 't':
+      LB_TRY(new_param(s, t, ROWS, COLS, &s->strided));
+      *out = s->strided;
+      return LB_OK;
+    default: return new_const(s, t, 0, 0, atof(text), out);
+  }
+}
+
+// "name=value", an integer or a word.
+static lb_status set_attr(sample *s, lb_node *n, char *text) {
+  char *value = strchr(text, '=');
+  if (!value) return lb_error(LB_INVALID, "attribute '%s' has no value", text);
+  *value++ = 0;
+  return isdigit(*value) || *value == '-'
+             ? lb_node_set_int(s->g, n, text, atoll(value))
+             : lb_node_set_str(s->g, n, text, value);
+}
+
+// "Op[name=value] operand operand".
+static lb_status add_node(sample *s, char *text) {
+  lb_value *in[8], *out;
+  lb_node *n;
+  uint32_t n_in = 0;
+  char *rest, *head = strtok_r(text, " ", &rest);
+  char *attr = head ? strchr(head, '[') : NULL;
+  if (attr) *attr++ = 0;
+  lb_op op = head ? lb_op_find("", head) : LB_OP_COUNT;
+  if (op == LB_OP_COUNT)
+    return lb_error(LB_INVALID, "no operator '%s'", head ? head : "");
+  for (char *p; n_in < 8 && (p = strtok_r(NULL, " ", &rest)); n_in++)
+    LB_TRY(operand(s, p, &in[n_in]));
+  LB_TRY(lb_node_new(s->g->main, op, head, n_in, 1, &n));
+  memcpy(n->in, in, n_in * sizeof *in);
+  LB_TRY(lb_value_new(s->g, "v", &out));
+  out->region = s->g->main;
+  lb_node_set_out(n, 0, out);
+  s->last = out;
+  if (!attr) return LB_OK;
+  attr[strcspn(attr, "]")] = 0;
+  return set_attr(s, n, attr);
+}
+
+static lb_status build(sample *s, const char *text) {
+  char copy[MAX_TEXT];
+  if (strlen(text) >= sizeof copy)
+    return lb_error(LB_INVALID, "a sample that long: %s", text);
+  memcpy(copy, text, strlen(text) + 1);
+  char *rest;
+  for (char *p = strtok_r(copy, ";", &rest); p; p = strtok_r(NULL, ";", &rest))
+    LB_TRY(add_node(s, p));
+  return lb_region_add_result(s->g->main, s->last);
+}
+
+static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
+  const sample *s = user;
+  *out = (lb_tensor){.dtype = v->info.dtype, .rank = v->info.rank};
+  for (int i = 0; i < v->info.rank; i++) out->dims[i] = v->info.dims[i].k;
+  lb_tensor_dense(out);
+  if (v == s->strided) {
+    out->strides[0] = 1;
+    out->strides[1] = ROWS;
+  }
+  return LB_OK;
+}
+
+// A graph that the shape rules refuse is no sample: dtypes are tried blindly.
+static lb_status add_specs(sample *s, lb_pack_list *l, uint32_t lanes) {
+  lb_status st = lb_infer_graph(s->g);
+  if (lb_status_code(st) == LB_OOM) return st;
+  if (lb_failed(st)) return lb_status_drop(st), LB_OK;
+  LB_TRY(lb_partitioning_init(&s->parts, s->g));
+  for (uint32_t i = 0; i < s->parts.n_parts; i++) {
+    lb_binding b;
+    bool ok;
+    LB_TRY(lb_partition_bind(s->parts.parts[i], tensor_of, s, &b, &ok));
+    if (ok) LB_TRY(lb_pack_list_add(l, &b.spec, lanes));
+  }
+  return LB_OK;
+}
+
+lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
+                         uint32_t lanes) {
+  sample s = {.dtype = t};
+  lb_status st = lb_graph_new(&s.g);
+  if (!lb_failed(st)) st = build(&s, text);
+  if (!lb_failed(st)) st = add_specs(&s, l, lanes);
+  if (s.parts.parts) lb_partitioning_fini(&s.parts);
+  lb_graph_free(s.g);
+  return st;
+}
+
+// -- all samples -------------------------------------------------------------
+
+// Every operator with these operands, in these dtypes.
+static const char *const operands[] = {
+    "x",      "t",      "x f",    "x x",    "x c",    "c x",    "x r",
+    "r x",    "x o",    "o x",    "x 2",    "2 x",    "x t",    "t x",
+    "r c",    "bx f f", "bx f 2", "bx 2 f", "bx f o", "bx o f", "br f f",
+    "br f 2", "bx f f", "bc f 2", "bx 1 2", "x 2 3",  "x o o",  "x c c",
+    "bf bf",  "bf bc",  "bf br",  "bf",     "x w",    "x f c",
+};
+
+// Fewer for dtypes that are seldom more than shapes and masks.
+static const lb_dtype dtypes[] = {LB_F32, LB_I64, LB_I32, LB_F64, LB_F16};
+
+// Chains that models have, in float32.
+static const char *const chains[] = {
+    "MatMul x w; Add . c",
+    "MatMul x w; Add . c; Add . f",
+    "MatMul x w; Add . c; Mul . f",
+    "Gemm x w c",
+    "Gemm x w; Add . f",
+    "Add x f; LayerNormalization . c c",
+    "Mul x f; Add . c",
+    "Mul x c; Add . c",
+    "Mul x 2; Add . 2",
+    "Mul x 2; Add . f",
+    "Add x f; Add . f",
+    "Sub x f; Mul . f",
+    "Sub x f; Div . f",
+    "Add x f; Mul . f",
+    "Mul x f; Mul . f",
+    "Div x 2; Add . f",
+    "Sub 2 x; Mul . 2",
+    "Div x 2; Softmax .",
+    "Add x f; Softmax .",
+    "Add x r; Softmax .",
+    "Add x c; Softmax .",
+};
+
+// Each behind a product with and without bias, a bias and a sum.
+static const char *const activations[] = {
+    "Relu .",    "Gelu .",      "Gelu[approximate=tanh] .",
+    "Sigmoid .", "Tanh .",      "Swish .",
+    "Elu .",     "LeakyRelu .", "HardSwish .",
+    "Mish .",    "Softplus .",  "Clip . 2 3",
+    "Erf .",     "Mul . 2",     "HardSigmoid .",
+};
+static const char *const before[] = {
+    "MatMul x w", "MatMul x w; Add . c", "Gemm x w c", "Add x c",
+    "Add x f",    "Mul x c; Add . c",
+};
+
+// Operators whose attributes make other specs.
+static const char *const variants[] = {
+    "Gelu[approximate=tanh] x",
+    "Cast[to=1] ix",
+    "Cast[to=1] bx",
+    "Cast[to=7] x",
+    "Cast[to=9] x",
+    "Cast[to=9] ix",
+    "Cast[to=7] bx",
+    "Cast[to=10] x",
+    "Cast[to=16] x",
+    "Cast[to=11] x",
+    "Cast[to=6] x",
+    "Cast[to=6] ix",
+};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static lb_status add_operators(lb_pack_list *l, uint32_t lanes) {
+  char text[MAX_TEXT];
+  for (size_t i = 0; i < COUNT(operands); i++) {
+    int n = 1;
+    for (const char *p = operands[i]; *p; p++) n += *p == ' ';
+    for (lb_op op = 0; op < LB_OP_COUNT; op++) {
+      const lb_op_info *info = &lb_op_infos[op];
+      bool takes = n >= info->min_in && (info->max_in < 0 || n <= info->max_in);
+      if (!takes || *info->domain || info->cls == LB_CLASS_CONTROL) continue;
+      snprintf(text, sizeof text, "%s %s", info->name, operands[i]);
+      for (size_t k = 0; k < COUNT(dtypes); k++)
+        LB_TRY(lb_pack_sample(l, text, dtypes[k], lanes));
+    }
+  }
+  return LB_OK;
+}
+
+static lb_status add_texts(lb_pack_list *l, const char *const *texts, size_t n,
+                           uint32_t lanes) {
+  for (size_t i = 0; i < n; i++)
+    LB_TRY(lb_pack_sample(l, texts[i], LB_F32, lanes));
+  return LB_OK;
+}
+
+static lb_status add_activations(lb_pack_list *l, uint32_t lanes) {
+  char text[MAX_TEXT];
+  for (size_t i = 0; i < COUNT(before); i++) {
+    for (size_t k = 0; k < COUNT(activations); k++) {
+      snprintf(text, sizeof text, "%s; %s", before[i], activations[k]);
+      LB_TRY(lb_pack_sample(l, text, LB_F32, lanes));
+    }
+  }
+  return LB_OK;
+}
+
+lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes) {
+  LB_TRY(add_operators(l, lanes));
+  LB_TRY(add_texts(l, chains, COUNT(chains), lanes));
+  LB_TRY(add_texts(l, variants, COUNT(variants), lanes));
+  return add_activations(l, lanes);
+}

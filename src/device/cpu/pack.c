@@ -1,0 +1,63 @@
+// device/cpu/pack.c -- finds a kernel in a pack.
+#include "device/cpu/pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The first entry whose hash is not less.
+static uint32_t first_of(const lb_pack *p, uint64_t hash) {
+  uint32_t low = 0, high = p->n;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (p->entries[middle].hash < hash)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static bool implies(const lb_facts *known, lb_sfact x) {
+  lb_sdim dim = (lb_sdim)x.dim;
+  if (x.kind == LB_ASSUME_MULTIPLE)
+    return lb_facts_divides(known, dim, x.value);
+  return lb_facts_get(known, LB_ASSUME_EQUAL, dim, -1) == x.value;
+}
+
+// How far code with the facts `have` is from what `want` asks for: choices
+// first, then what could have been assumed and was not. -1: it may not run.
+static int distance(const lb_facts *have, const lb_facts *want) {
+  int choices = 0, assumed = 0;
+  for (int i = 0; i < LB_MAX_FACTS && have->list[i].kind; i++) {
+    lb_sfact x = have->list[i];
+    if (x.kind == LB_CHOOSE_TILE) {
+      int w = lb_facts_get(want, LB_CHOOSE_TILE, (lb_sdim)x.dim, 0);
+      choices += abs(w - x.value);
+    } else if (implies(want, x)) {
+      assumed++;
+    } else {
+      return -1;
+    }
+  }
+  return choices * (LB_MAX_FACTS + 1) + LB_MAX_FACTS - assumed;
+}
+
+lb_kernel_fn *lb_pack_find(const lb_pack *p, const lb_spec *spec,
+                           const lb_facts *facts) {
+  size_t size = lb_spec_bytes(spec);
+  uint64_t hash = lb_hash(spec, size);
+  const lb_pack_entry *best = NULL;
+  int least = -1;
+  for (uint32_t i = first_of(p, hash); i < p->n; i++) {
+    const lb_pack_entry *e = &p->entries[i];
+    if (e->hash != hash) break;
+    int d = distance(&e->facts, facts);
+    bool better = d >= 0 && (least < 0 || d < least);
+    if (!better || memcmp((const char *)p + e->spec, spec, size) != 0) continue;
+    best = e;
+    least = d;
+  }
+  if (!best) return NULL;
+  return (lb_kernel_fn *)((uintptr_t)p + (uintptr_t)(intptr_t)p->code +
+                          best->code);
+}
