@@ -1,8 +1,12 @@
-// tools/cli.c -- what the commands share: exit codes, and how they complain.
+// tools/cli.c -- what the commands share: exit codes, how they complain,
+// numbers of options, time.
 #include "cli.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 static const int exits[] = {
     [LIMBER_OK] = EXIT_OK,
@@ -26,6 +30,23 @@ bool fail(problem *p, int code, const char *format, ...) {
 
 bool fail_status(problem *p, limber_status status, const char *what) {
   return fail(p, exits[status], "%s: %s", what, limber_last_error());
+}
+
+bool read_number(const char *name, const char *text, long long low,
+                 long long high, long long *out, problem *p) {
+  char *end;
+  errno = 0;
+  *out = strtoll(text, &end, 10);
+  if (end != text && !*end && !errno && *out >= low && *out <= high)
+    return true;
+  return fail(p, EXIT_USAGE, "--%s %s: say a number from %lld to %lld", name,
+              text, low, high);
+}
+
+double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 int complain(const problem *p) {

@@ -1,4 +1,5 @@
-// tools/cli.h -- what the commands share: exit codes, and how they complain.
+// tools/cli.h -- what the commands share: exit codes, how they complain,
+// numbers of options, time.
 #ifndef LIMBER_TOOLS_CLI_H
 #define LIMBER_TOOLS_CLI_H
 
@@ -26,11 +27,18 @@ bool fail(problem *p, int code, const char *format, ...)
 // The same with limber_last_error(); `what` is put in front.
 bool fail_status(problem *p, limber_status status, const char *what);
 
+// The number behind --`name`, from low to high.
+bool read_number(const char *name, const char *text, long long low,
+                 long long high, long long *out, problem *p);
+
+double now_ms(void);
+
 // Prints "limber: ..." and returns the exit code.
 int complain(const problem *p);
 
 // Each has main's arguments, from the command's name on.
 int command_run(int argc, char **argv);
 int command_inspect(int argc, char **argv);
+int command_warm(int argc, char **argv);
 
 #endif

@@ -10,6 +10,7 @@ static const char help[] =
     "\n"
     "  limber run MODEL       runs an ONNX model\n"
     "  limber inspect MODEL   shows its inputs, outputs and operators\n"
+    "  limber warm MODEL      compiles what it needs for shapes to come\n"
     "\n"
     "  limber COMMAND --help  the options of a command\n"
     "  limber --version\n"
@@ -23,6 +24,7 @@ static const struct {
 } commands[] = {
     {"run", command_run},
     {"inspect", command_inspect},
+    {"warm", command_warm},
 };
 
 static int command(int argc, char **argv) {

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "cli.h"
 #include "element.h"
@@ -57,17 +56,6 @@ typedef struct job {
 } job;
 
 // -- options -----------------------------------------------------------------
-
-static bool read_number(const char *name, const char *text, long long low,
-                        long long high, long long *out, problem *p) {
-  char *end;
-  errno = 0;
-  *out = strtoll(text, &end, 10);
-  if (end != text && !*end && !errno && *out >= low && *out <= high)
-    return true;
-  return fail(p, EXIT_USAGE, "--%s %s: say a number from %lld to %lld", name,
-              text, low, high);
-}
 
 static bool read_option(int letter, options *o, problem *p) {
   long long n = 0;
@@ -124,12 +112,6 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
 }
 
 // -- running -----------------------------------------------------------------
-
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 static bool open_model(job *j, problem *p) {
   limber_runtime_options threads = LIMBER_RUNTIME_OPTIONS_INIT;

@@ -213,19 +213,48 @@ LIMBER_API limber_status limber_session_plan(limber_session *session,
                                              limber_plan_info *out);
 
 // Compiles what the plans that exist still lack, and waits for it, as its name
-// says; run never does. Does nothing unless LIMBER_JIT=process.
+// says; run never does. Does nothing where LIMBER_JIT=off.
 // LIMBER_CANCELLED when `seconds` did not suffice; call it again to go on.
 LIMBER_API limber_status limber_session_settle(limber_session *session,
                                                double seconds);
 
+typedef enum limber_tier {  // where code comes from, worst first
+  LIMBER_TIER_HOST,         // plain C, node by node
+  LIMBER_TIER_PACK,         // in the library from the beginning
+  LIMBER_TIER_REUSABLE,     // compiled, for every shape
+  LIMBER_TIER_SPECIALISED,  // compiled, for shapes with something in common
+  LIMBER_TIER_FUSED,
+  LIMBER_TIERS,
+} limber_tier;
+
 typedef struct limber_stats {
   size_t size;  // sizeof this struct, set by the caller
   uint64_t runs, plans_built, plans_evicted, plans, plan_bytes, arena_bytes;
-  uint64_t kernels_wanted, kernels;  // of the whole runtime: partitions that
-                                     // plans met, and those compiled
+  // Of the whole runtime: kernels that plans asked for, those compiled.
+  uint64_t kernels_wanted, kernels;
+  uint64_t kernels_by_tier[LIMBER_TIERS];  // those asked for, as they are now
+  uint64_t kernels_refused;                // see limber_session_kernel
+  uint64_t code_bytes;                     // of what was compiled
 } limber_stats;
 LIMBER_API limber_status limber_session_stats(limber_session *session,
                                               limber_stats *out);
+
+typedef struct limber_kernel_info {
+  size_t size;          // sizeof this struct, set by the caller
+  const char *name;     // for perf, and for the files of LIMBER_DUMP_OBJECTS
+  const char *text;     // what it computes and takes for granted, and for which
+                        // processors
+  const char *refused;  // why there is none; NULL: it is in use
+  uint64_t compile_us, check_us;  // compiling, and checking it apart
+  uint64_t code_bytes;
+} limber_kernel_info;
+
+// Kernel `i` of those that were compiled or refused so far, in that order, for
+// all sessions of the runtime. Texts are borrowed until the runtime is
+// destroyed. LIMBER_INVALID: there are not so many.
+LIMBER_API limber_status limber_session_kernel(limber_session *session,
+                                               size_t i,
+                                               limber_kernel_info *out);
 
 // The graph as text, one line a node; freed with limber_string_free.
 LIMBER_API limber_status limber_session_dump(limber_session *session,

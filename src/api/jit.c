@@ -30,6 +30,12 @@ static lb_isa isa_to_use(const lb_log *log) {
   return isa;
 }
 
+// What makes us write files is not looked at in set-user-id programs.
+static const char *writes_to(const char *name) {
+  const char *text = secure_getenv(name);
+  return text && *text && strcmp(text, "0") != 0 ? text : NULL;
+}
+
 // Beside the file that holds this very function: the library, or the program
 // that it is linked into.
 static void find_beside(lb_strbuf *out) {
@@ -89,7 +95,9 @@ static lb_status open_compiler(lb_kernels *k, lb_isa isa, const lb_log *log) {
   lb_compiler_options o = {.worker = lb_strbuf_str(&path),
                            .slots = k->slots,
                            .isa = isa,
-                           .log = log};
+                           .log = log,
+                           .dump = writes_to("LIMBER_DUMP_OBJECTS"),
+                           .perf = writes_to("LIMBER_PERF") != NULL};
   lb_status st = lb_strbuf_status(&path);
   if (!lb_failed(st)) st = lb_compiler_new(&o, &k->compiler);
   lb_strbuf_fini(&path);

@@ -7,6 +7,9 @@
 //                        looked at in set-user-id programs
 //   LIMBER_ISA           what kernels may use, "x86-64-v3"; default: all that
 //                        the machine has
+//   LIMBER_DUMP_OBJECTS  a folder: every object that is loaded is written there
+//   LIMBER_PERF=1        perf gets the names of what is compiled, from
+//                        /tmp/perf-PID.map
 #ifndef LB_API_JIT_H
 #define LB_API_JIT_H
 

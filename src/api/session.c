@@ -187,6 +187,14 @@ limber_status limber_session_settle(limber_session *session, double seconds) {
   return lb_report(lb_compiler_settle(c, seconds), &session->runtime->log);
 }
 
+// Of the slots that plans asked for.
+static void count_tiers(lb_slots *slots, uint64_t out[LIMBER_TIERS]) {
+  _Static_assert((int)LIMBER_TIER_FUSED == (int)LB_TIER_FUSED, "one to one");
+  const lb_slot *slot;
+  for (size_t i = 0; slots && (slot = lb_slots_at(slots, i)); i++)
+    if (atomic_load(&slot->wanted)) out[lb_slot_tier(slot)]++;
+}
+
 limber_status limber_session_stats(limber_session *session, limber_stats *out) {
   lb_session_stats s;
   lb_compiler_stats k = {0};
@@ -202,9 +210,29 @@ limber_status limber_session_stats(limber_session *session, limber_stats *out) {
       .arena_bytes = s.arena_bytes,
       .kernels_wanted = kernels->slots ? lb_slots_wanted(kernels->slots) : 0,
       .kernels = k.compiled,
+      .kernels_refused = k.refused,
+      .code_bytes = k.code_bytes,
   };
+  count_tiers(kernels->slots, stats.kernels_by_tier);
   return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),
                    &session->runtime->log);
+}
+
+limber_status limber_session_kernel(limber_session *session, size_t i,
+                                    limber_kernel_info *out) {
+  const lb_kernels *kernels = &session->runtime->kernels;
+  lb_built b;
+  if (!kernels->compiler || !lb_compiler_built(kernels->compiler, i, &b))
+    return lb_report(lb_error(LB_INVALID, "there is no kernel %zu", i), NULL);
+  limber_kernel_info info = {.name = b.name,
+                             .text = b.text,
+                             .refused = b.refused,
+                             .compile_us = b.compile_us,
+                             .check_us = b.check_us,
+                             .code_bytes = b.code_bytes};
+  return lb_report(
+      lb_options_write("limber_kernel_info", &info, sizeof info, out),
+      &session->runtime->log);
 }
 
 limber_status limber_session_dump(limber_session *session, char **out) {

@@ -33,11 +33,13 @@ static lb_status reserve(lb_builts *b) {
 }
 
 // The form is the first word of a spec's text.
-static void set_name(lb_built *built, const lb_request *r, uint64_t generator,
-                     const char *text) {
+static const char *name_of(lb_arena *a, const lb_request *r, uint64_t generator,
+                           const char *text) {
   lb_hash128 key = lb_spec_key(&r->spec, &r->facts, r->target, generator);
-  snprintf(built->name, sizeof built->name, "%.*s-%016" PRIx64 "%016" PRIx64,
+  char name[64];
+  snprintf(name, sizeof name, "%.*s-%016" PRIx64 "%016" PRIx64,
            (int)strcspn(text, " "), text, key.hi, key.lo);
+  return lb_arena_strdup(a, name);
 }
 
 lb_status lb_builts_add(lb_builts *b, const lb_request *request,
@@ -52,9 +54,9 @@ lb_status lb_builts_add(lb_builts *b, const lb_request *request,
   lb_strbuf_printf(&text, "\ntarget %s\n", request->target);
   lb_status st = lb_strbuf_status(&text);
   if (!lb_failed(st)) {
-    set_name(built, request, generator, lb_strbuf_str(&text));
+    built->name = name_of(&b->arena, request, generator, lb_strbuf_str(&text));
     built->text = lb_arena_strdup(&b->arena, lb_strbuf_str(&text));
-    if (!built->text) st = lb_oom();
+    if (!built->name || !built->text) st = lb_oom();
   }
   lb_strbuf_fini(&text);
   if (lb_failed(st)) return st;

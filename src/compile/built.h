@@ -4,7 +4,7 @@
 // With a folder, every object is written there as NAME.o, and what it computes
 // beside it as NAME.txt, for people to look at. Nothing reads them back.
 //
-// One thread at a time; what was added stays where it is.
+// One thread at a time; texts stay where they are until all is freed.
 #ifndef LB_COMPILE_BUILT_H
 #define LB_COMPILE_BUILT_H
 
@@ -12,11 +12,8 @@
 #include "base/log.h"
 #include "spec/message.h"
 
-// "matmul-<32 hex digits>": form and key.
-#define LB_BUILT_NAME 48
-
 typedef struct lb_built {
-  char name[LB_BUILT_NAME];
+  const char *name;     // "matmul-<32 hex digits>": form and key
   const char *text;     // spec, facts and target; one line each
   const char *refused;  // why there is none; NULL: it is loaded
   uint32_t compile_us, check_us;

@@ -72,7 +72,7 @@ static void names_tell_keys_apart(void **state) {
 static void objects_and_their_text_lie_in_the_folder(void **state) {
   (void)state;
   lb_builts b;
-  char name[LB_BUILT_NAME + 8], got[512];
+  char name[64], got[512];
   assert_false(
       lb_failed(lb_builts_init(&b, testdir_at(&dir, "new"), &counting)));
   const lb_built *exp = added(&b, LB_S_EXP, "x86-64-v3");

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/blob.h"
+#include "compile/built.h"
 #include "compile/worker.h"
 #include "device/cpu/exec.h"
 #include "spec/generator.h"
@@ -17,11 +18,22 @@ struct lb_compiler {
   lb_cpu_code *code;     // owned; NULL: nothing was loaded yet
   lb_strbuf target;      // "x86-64-v4+avx512vnni"
   const lb_log *log;     // borrowed
+  lb_perf *perf;         // owned; NULL: nobody asked
   pthread_mutex_t lock;  // of all below; held while compiling
-  lb_cpu_exec **execs;   // owned; what slots point to
+  lb_builts builts;
+  lb_cpu_exec **execs;  // owned; what slots point to
   size_t n_execs, cap_execs;
   lb_compiler_stats stats;
 };
+
+// Without it everything works but perf, so that is one warning.
+static void open_perf(lb_compiler *c) {
+  lb_status st = lb_perf_open("/tmp", &c->perf);
+  if (lb_failed(st))
+    lb_log_line(c->log, LB_LOG_WARN, "perf gets no symbols: %s",
+                lb_status_message(st));
+  lb_status_drop(st);
+}
 
 lb_status lb_compiler_new(const lb_compiler_options *o, lb_compiler **out) {
   lb_compiler *c = calloc(1, sizeof *c);
@@ -38,6 +50,8 @@ lb_status lb_compiler_new(const lb_compiler_options *o, lb_compiler **out) {
   lb_status st = lb_strbuf_status(&c->target);
   lb_worker_options w = {.generator = LB_GENERATOR_VERSION};
   if (!lb_failed(st)) st = lb_worker_new(o->worker, &w, &c->worker);
+  if (!lb_failed(st)) st = lb_builts_init(&c->builts, o->dump, o->log);
+  if (o->perf) open_perf(c);
   if (lb_failed(st)) {
     lb_compiler_free(c);
   } else {
@@ -52,6 +66,8 @@ void lb_compiler_free(lb_compiler *c) {
   for (size_t i = 0; i < c->n_execs; i++) lb_cpu_exec_release(c->execs[i]);
   free(c->execs);
   lb_cpu_code_release(c->code);
+  lb_perf_close(c->perf);
+  lb_builts_fini(&c->builts);
   lb_strbuf_fini(&c->target);
   pthread_mutex_destroy(&c->lock);
   free(c);
@@ -74,23 +90,34 @@ static lb_tier tier_of(const lb_slot *slot) {
                                              : LB_TIER_SPECIALISED;
 }
 
-static lb_status load(lb_compiler *c, lb_slot *slot, lb_span object) {
+static lb_status load(lb_compiler *c, lb_slot *slot, lb_built *built,
+                      lb_span object) {
   lb_cpu_exec *exec;
-  LB_TRY(lb_cpu_exec_create(c->code, NULL, object, "limber", &exec));
+  LB_TRY(lb_cpu_exec_create(c->code, c->perf, object, built->name, &exec));
   lb_status st = keep(c, exec);
   if (lb_failed(st)) {
     lb_cpu_exec_release(exec);
     return st;
   }
   lb_slot_publish(slot, (lb_kernel_fn *)exec->entry, tier_of(slot));
+  lb_builts_dump(&c->builts, built, object);
+  built->code_bytes = exec->block->size;
+  c->stats.code_bytes += built->code_bytes;
   c->stats.compiled++;
   return LB_OK;
 }
 
-// A refusal of this one key is noted and passed over.
-static lb_status refuse(lb_compiler *c, lb_slot *slot, lb_status st) {
+// A refusal of this one key is noted and passed over. `built` is NULL if there
+// is no object.
+static lb_status refuse(lb_compiler *c, lb_slot *slot, const lb_request *r,
+                        lb_built *built, lb_status st) {
   lb_code code = lb_status_code(st);
-  if (code == LB_IO || code == LB_CANCELLED || code == LB_OOM) return st;
+  bool passing = code == LB_IO || code == LB_CANCELLED || code == LB_OOM;
+  if (!built && !passing)
+    lb_status_drop(lb_builts_add(&c->builts, r, LB_GENERATOR_VERSION, &built));
+  if (built)
+    lb_status_drop(lb_builts_refuse(&c->builts, built, lb_status_message(st)));
+  if (passing) return st;
   lb_log_line(c->log, LB_LOG_WARN, "a kernel is left out: %s",
               lb_status_message(st));
   lb_status_drop(st);
@@ -104,17 +131,19 @@ static lb_status compile(lb_compiler *c, lb_slot *slot, double seconds) {
   lb_blob object = {0};
   lb_object_info info;
   int ms = seconds > 60 ? 60000 : (int)(seconds * 1000) + 1;
-  lb_status st = lb_request_init(&request, &slot->key.spec, &slot->key.facts,
-                                 lb_strbuf_str(&c->target));
+  lb_built *built = NULL;
+  LB_TRY(lb_request_init(&request, &slot->key.spec, &slot->key.facts,
+                         lb_strbuf_str(&c->target)));
+  lb_status st = lb_worker_compile(c->worker, &request, ms, &object, &info);
   if (!lb_failed(st))
-    st = lb_worker_compile(c->worker, &request, ms, &object, &info);
+    st = lb_builts_add(&c->builts, &request, LB_GENERATOR_VERSION, &built);
   if (!lb_failed(st)) {
-    c->stats.compile_us += info.compile_us;
-    c->stats.check_us += info.check_us;
-    st = load(c, slot, lb_blob_span(&object));
+    built->compile_us = info.compile_us;
+    built->check_us = info.check_us;
+    st = load(c, slot, built, lb_blob_span(&object));
   }
   lb_blob_fini(&object);
-  return lb_failed(st) ? refuse(c, slot, st) : LB_OK;
+  return lb_failed(st) ? refuse(c, slot, &request, built, st) : LB_OK;
 }
 
 static double now(void) {
@@ -130,7 +159,8 @@ static bool is_lacking(lb_slot *slot) {
 
 static lb_status settle(lb_compiler *c, double end) {
   lb_slot *slot;
-  if (!c->code) LB_TRY(lb_cpu_code_create(CODE_BYTES, LB_CPU_SHARED, &c->code));
+  lb_cpu_way way = c->perf ? LB_CPU_SEALED : LB_CPU_SHARED;  // see perf.h
+  if (!c->code) LB_TRY(lb_cpu_code_create(CODE_BYTES, way, &c->code));
   for (size_t i = 0; (slot = lb_slots_at(c->slots, i)); i++) {
     if (!is_lacking(slot)) continue;
     double left = end - now();
@@ -147,6 +177,14 @@ lb_status lb_compiler_settle(lb_compiler *c, double seconds) {
   lb_status st = settle(c, end);
   pthread_mutex_unlock(&c->lock);
   return st;
+}
+
+bool lb_compiler_built(lb_compiler *c, size_t i, lb_built *out) {
+  pthread_mutex_lock(&c->lock);
+  bool found = i < c->builts.n;
+  if (found) *out = *c->builts.list[i];
+  pthread_mutex_unlock(&c->lock);
+  return found;
 }
 
 void lb_compiler_stats_get(lb_compiler *c, lb_compiler_stats *out) {

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "cache/slots.h"
+#include "compile/built.h"
 #include "device/cpu/isa.h"
 
 typedef struct lb_compiler lb_compiler;
@@ -22,6 +23,8 @@ typedef struct lb_compiler_options {
   lb_slots *slots;     // borrowed; freed before the compiler
   lb_isa isa;          // what kernels may use
   const lb_log *log;   // borrowed
+  const char *dump;  // folder for the objects that are loaded; copied, or NULL
+  bool perf;         // tell perf their names
 } lb_compiler_options;
 
 lb_status lb_compiler_new(const lb_compiler_options *o, lb_compiler **out);
@@ -34,8 +37,12 @@ lb_status lb_compiler_settle(lb_compiler *c, double seconds);
 
 typedef struct lb_compiler_stats {
   uint64_t compiled, refused;
-  uint64_t compile_us, check_us;  // of the worker
+  uint64_t code_bytes;
 } lb_compiler_stats;
 void lb_compiler_stats_get(lb_compiler *c, lb_compiler_stats *out);
+
+// What became of key i of those that were compiled or refused; texts stay.
+// False if there are not so many.
+bool lb_compiler_built(lb_compiler *c, size_t i, lb_built *out);
 
 #endif

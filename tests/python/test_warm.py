@@ -1,0 +1,142 @@
+"""`limber warm`: what is planned and compiled ahead, and what it leaves."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import ROOT, add_model, make_model
+
+PROGRAM = ROOT / "build" / "limber"
+OK, BAD, USAGE = 0, 1, 2
+
+
+def warm(*arguments, code=OK, **environment):
+    done = subprocess.run(
+        [PROGRAM, "warm", *arguments], capture_output=True, text=True,
+        env={**os.environ, **environment})
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == OK else done.stderr
+
+
+def warm_json(*arguments, **environment):
+    return json.loads(warm(*arguments, "--json", **environment))
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "add.onnx"
+    path.write_bytes(add_model())
+    return path
+
+
+@pytest.fixture
+def reshape(tmp_path):
+    """y = NonZero(Reshape(x, shape)): contents decide, then only data."""
+    path = tmp_path / "reshape.onnx"
+    path.write_bytes(make_model(
+        [helper.make_node("Reshape", ["x", "shape"], ["y"]),
+         helper.make_node("NonZero", ["y"], ["z"]),
+         helper.make_node("Neg", ["z"], ["w"])],
+        {"x": (TensorProto.FLOAT, ["n"]), "shape": (TensorProto.INT64, [2])},
+        {"w": (TensorProto.INT64, [2, "m"])}).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("words", [
+    [], ["m", "--count", "0"], ["m", "--timeout", "x"], ["m", "--wonder"],
+    ["a", "b"]])
+def test_wrong_usage_is_exit_code_2(words):
+    warm(*words, code=USAGE)
+
+
+def test_shapes_that_are_not_said_are_asked_for(model):
+    assert "how large is 'n'" in warm(model, code=USAGE)
+    assert "no input 'x'" in warm(model, "--shapes", "x=2x3", code=USAGE)
+
+
+@pytest.mark.parametrize("words", [["--dims", "n={1..6}"],
+                                   ["--shapes", "a={1..6}x3"],
+                                   ["--shapes", "a={1..6}x3 b={1..6}x3"]])
+def test_planning_compiles_and_runs_nothing(model, words):
+    found = warm_json(model, *words, "--plan-only")
+    assert (found["shapes"], found["of"]) == (6, 6)
+    assert found["kernels"] >= 1 and found["compiled"] == 0
+    assert found["plan_us_a_step"]["median"] > 0
+    assert sum(found["tiers"].values()) == found["kernels"]
+
+
+def test_more_shapes_than_asked_for_are_drawn(model):
+    found = warm_json(model, "--dims", "n={1..1000}", "--count", "10",
+                      "--plan-only")
+    assert (found["shapes"], found["of"]) == (10, 1000)
+    text = warm(model, "--dims", "n={1..1000}", "--count", "10", "--plan-only")
+    assert re.search(r"^10 of 1000 shapes planned", text)
+    assert re.search(r"\d+ distinct kernels; the last 5 shapes added 0", text)
+
+
+def test_what_plans_need_is_compiled(model):
+    found = warm_json(model, "--dims", "n={1,5}")
+    assert found["settled"] and found["refused"] == 0
+    assert found["compiled"] == len(found["compiled_kernels"]) > 0
+    assert found["compile_ms"]["median"] > 0 and found["code_bytes"] > 0
+    assert found["tiers"]["reusable"] == found["compiled"]
+    assert "add.float32" in found["compiled_kernels"][0]["spec"]
+
+
+def test_shapes_that_cannot_be_are_told(model):
+    text = warm(model, "--shapes", "a={1,2}x4", code=BAD)
+    assert "none of these shapes can be planned" in text
+    assert "dim 1 must be 3" in text
+
+
+def test_contents_that_decide_shapes_are_asked_for(reshape):
+    text = warm(reshape, "--dims", "n=6", "--plan-only", code=BAD)
+    assert "the contents of input 'shape' decide shapes" in text
+    found = warm_json(reshape, "--dims", "n=4", "--plan-only", "--input",
+                      "shape=random:i64[2]{2..2}")
+    assert found["incomplete_shapes"] == 1 and found["nodes_left"] == 1
+
+
+def test_objects_are_written_beside_their_text(model, tmp_path):
+    folder = tmp_path / "objects"
+    found = warm_json(model, "--dims", "n=5", LIMBER_DUMP_OBJECTS=str(folder))
+    for kernel in found["compiled_kernels"]:
+        assert (folder / (kernel["name"] + ".txt")).read_text() \
+            == kernel["spec"]
+        assert (folder / (kernel["name"] + ".o")).read_bytes()[:4] \
+            == b"\x7fELF"
+    assert len(list(folder.iterdir())) == 2 * found["compiled"] > 0
+
+
+def test_objects_that_cannot_be_written_are_one_warning(model):
+    done = subprocess.run(
+        [PROGRAM, "warm", model, "--dims", "n=5"], capture_output=True,
+        text=True, env={**os.environ, "LIMBER_DUMP_OBJECTS": "/dev/null/no"})
+    assert done.returncode == OK
+    assert done.stderr.count("objects cannot be written") == 1
+
+
+def test_perf_gets_the_names_of_kernels(model):
+    process = subprocess.Popen(
+        [PROGRAM, "warm", model, "--dims", "n=5", "--json"],
+        stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "LIMBER_PERF": "1"})
+    found = json.loads(process.communicate()[0])
+    path = f"/tmp/perf-{process.pid}.map"
+    try:
+        with open(path) as lines:
+            names = [line.split()[2] for line in lines]
+    finally:
+        os.remove(path)
+    assert names == [kernel["name"] for kernel in found["compiled_kernels"]]
+    assert names
+
+
+def test_without_a_worker_warming_says_why(model):
+    text = warm(model, "--dims", "n=5", code=BAD,
+                LIMBER_JIT_PATH="build/no-such-program")
+    assert "no-such-program" in text

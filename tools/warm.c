@@ -1,0 +1,406 @@
+// tools/warm.c -- `limber warm`: plans a model at many shapes, and has compiled
+// what those plans need, before the first request comes.
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "feed.h"
+#include "json.h"
+#include "shapes.h"
+
+static const char help[] =
+    "usage: limber warm MODEL [OPTION...]\n"
+    "\n"
+    "Plans the model at each of the shapes, which runs nothing, and compiles\n"
+    "the kernels that these plans need.\n"
+    "\n"
+    "  --shapes 'x=1x3x48x{32..640}'     shapes of inputs\n"
+    "  --dims 'batch={1,2,8} seq={8..256/8}'\n"
+    "                    sizes of symbols; see limber inspect\n"
+    "          a size is a number or a set: {a,b}, {a..b}, {a..b/step}\n"
+    "  --count N         at most N shapes, drawn at random if there are more;\n"
+    "                    default 1000\n"
+    "  --seed N          of that draw; default 1\n"
+    "  --input NAME=...  contents that decide shapes; see limber run\n"
+    "  --plan-only       compile nothing\n"
+    "  --timeout S       seconds for compiling; default 600\n"
+    "  --json            results as JSON\n";
+
+typedef struct options {
+  const char *model, *shapes, *dims;
+  const char **inputs;  // as written; room for argc of them
+  size_t n_inputs;
+  uint64_t count, seed;
+  double timeout;
+  bool plan_only, json, help;
+} options;
+
+typedef struct planned {  // sums over the signatures
+  uint64_t good, refused, steps, kernels;
+  uint64_t incomplete, nodes_left;
+  uint64_t wanted_by_half;  // kernels after the first half
+} planned;
+
+// What one `limber warm` holds.
+typedef struct job {
+  options o;
+  limber_session *session;
+  const limber_value_info *infos;
+  size_t n;
+  limber_tensor *feeds;         // o.n_inputs, owned
+  limber_tensor *inputs;        // one per input of the model
+  const limber_tensor **given;  // by input: of feeds, or NULL
+  shapes *shapes;
+  planned planned;
+  double *plan_us, *step_us;  // by good signature: all of it, and of one step
+  double *compile_ms, *check_ms;  // by kernel
+  size_t n_kernels;
+  limber_stats stats;
+  bool settled;
+  char why[1024];  // of the first refused signature
+} job;
+
+// -- options -----------------------------------------------------------------
+
+static bool read_option(int letter, options *o, problem *p) {
+  long long n = 0;
+  switch (letter) {
+    case 'S': o->shapes = optarg; return true;
+    case 'd': o->dims = optarg; return true;
+    case 'i': o->inputs[o->n_inputs++] = optarg; return true;
+    case 'p': o->plan_only = true; return true;
+    case 'j': o->json = true; return true;
+    case 'h': o->help = true; return true;
+    case 'c':
+      if (!read_number("count", optarg, 1, 10000000, &n, p)) return false;
+      o->count = (uint64_t)n;
+      return true;
+    case 's':
+      if (!read_number("seed", optarg, 0, INT64_MAX, &n, p)) return false;
+      o->seed = (uint64_t)n;
+      return true;
+    case 't':
+      if (!read_number("timeout", optarg, 0, 1000000, &n, p)) return false;
+      o->timeout = (double)n;
+      return true;
+    default: return fail(p, EXIT_USAGE, "see limber warm --help");
+  }
+}
+
+static bool read_options(int argc, char **argv, options *o, problem *p) {
+  static const struct option known[] = {
+      {"shapes", required_argument, NULL, 'S'},
+      {"dims", required_argument, NULL, 'd'},
+      {"count", required_argument, NULL, 'c'},
+      {"seed", required_argument, NULL, 's'},
+      {"input", required_argument, NULL, 'i'},
+      {"timeout", required_argument, NULL, 't'},
+      {"plan-only", no_argument, NULL, 'p'},
+      {"json", no_argument, NULL, 'j'},
+      {"help", no_argument, NULL, 'h'},
+      {0},
+  };
+  *o = (options){.count = 1000, .seed = 1, .timeout = 600};
+  o->inputs = calloc((size_t)argc, sizeof *o->inputs);
+  if (!o->inputs) return fail(p, EXIT_INTERNAL, "out of memory");
+  for (int letter; (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;)
+    if (!read_option(letter, o, p)) return false;
+  if (o->help) return true;
+  if (argc - optind != 1)
+    return fail(p, EXIT_USAGE, "%s; see limber warm --help",
+                optind == argc ? "which model?" : "one model at a time");
+  o->model = argv[optind];
+  return true;
+}
+
+// -- planning ----------------------------------------------------------------
+
+static bool open_model(job *j, problem *p) {
+  limber_status st = limber_session_open(NULL, j->o.model, NULL, &j->session);
+  if (st) return fail_status(p, st, j->o.model);
+  j->n = limber_session_inputs(j->session, &j->infos);
+  j->inputs = calloc(j->n + 1, sizeof *j->inputs);
+  j->given = calloc(j->n + 1, sizeof *j->given);
+  j->feeds = calloc(j->o.n_inputs + 1, sizeof *j->feeds);
+  return (j->inputs && j->given && j->feeds) ||
+         fail(p, EXIT_INTERNAL, "out of memory");
+}
+
+static bool make_feeds(job *j, problem *p) {
+  for (size_t i = 0; i < j->o.n_inputs; i++) {
+    size_t k = 0;
+    if (!feed_make(j->o.inputs[i], j->o.seed + i, &j->feeds[i], p))
+      return false;
+    while (k < j->n && strcmp(j->infos[k].name, j->feeds[i].name)) k++;
+    if (k == j->n)
+      return fail(p, EXIT_BAD, "--input: the model has no input '%s'",
+                  j->feeds[i].name);
+    j->given[k] = &j->feeds[i];
+    j->inputs[k].data = j->feeds[i].data;
+  }
+  return true;
+}
+
+static bool draw_shapes(job *j, problem *p) {
+  shapes_of of = {.inputs = j->infos,
+                  .n = j->n,
+                  .fixed = j->given,
+                  .shapes = j->o.shapes,
+                  .dims = j->o.dims};
+  if (!shapes_new(&of, &j->shapes, p) ||
+      !shapes_draw(j->shapes, j->o.count, j->o.seed, p))
+    return false;
+  j->plan_us = calloc(shapes_drawn(j->shapes) + 1, sizeof *j->plan_us);
+  j->step_us = calloc(shapes_drawn(j->shapes) + 1, sizeof *j->step_us);
+  return (j->plan_us && j->step_us) || fail(p, EXIT_INTERNAL, "out of memory");
+}
+
+static uint64_t kernels_wanted(const job *j) {
+  limber_stats s = {.size = sizeof s};
+  limber_session_stats(j->session, &s);
+  return s.kernels_wanted;
+}
+
+static void plan_one(job *j, uint64_t i) {
+  planned *all = &j->planned;
+  limber_plan_info info = {.size = sizeof info};
+  shapes_get(j->shapes, i, j->inputs);
+  double start = now_ms();
+  limber_status st = limber_session_plan(j->session, j->inputs, j->n, &info);
+  double us = (now_ms() - start) * 1e3;
+  if (st) {
+    if (!all->refused++)
+      snprintf(j->why, sizeof j->why, "%s", limber_last_error());
+    return;
+  }
+  j->plan_us[all->good] = us;
+  j->step_us[all->good++] = us / (double)(info.steps ? info.steps : 1);
+  all->steps += info.steps;
+  all->kernels += info.kernels;
+  all->incomplete += info.nodes_left > 0;
+  all->nodes_left += info.nodes_left;
+}
+
+static bool plan_all(job *j, problem *p) {
+  uint64_t n = shapes_drawn(j->shapes);
+  for (uint64_t i = 0; i < n; i++) {
+    if (i == n - n / 2) j->planned.wanted_by_half = kernels_wanted(j);
+    plan_one(j, i);
+  }
+  if (n < 2) j->planned.wanted_by_half = kernels_wanted(j);
+  if (j->planned.good) return true;
+  return fail(p, EXIT_BAD, "%s: none of these shapes can be planned: %s",
+              j->o.model, j->why);
+}
+
+// -- compiling ---------------------------------------------------------------
+
+static bool kernel_at(const job *j, size_t i, limber_kernel_info *out) {
+  *out = (limber_kernel_info){.size = sizeof *out};
+  return limber_session_kernel(j->session, i, out) == LIMBER_OK;
+}
+
+static bool collect_kernels(job *j, problem *p) {
+  uint64_t n = j->stats.kernels + j->stats.kernels_refused;
+  limber_kernel_info k;
+  j->compile_ms = calloc(n + 1, sizeof *j->compile_ms);
+  j->check_ms = calloc(n + 1, sizeof *j->check_ms);
+  if (!j->compile_ms || !j->check_ms)
+    return fail(p, EXIT_INTERNAL, "out of memory");
+  for (size_t i = 0; i < n && kernel_at(j, i, &k); i++) {
+    if (k.refused) continue;
+    j->compile_ms[j->n_kernels] = (double)k.compile_us * 1e-3;
+    j->check_ms[j->n_kernels++] = (double)k.check_us * 1e-3;
+  }
+  return true;
+}
+
+static bool settle(job *j, problem *p) {
+  limber_status st = LIMBER_OK;
+  if (!j->o.plan_only) st = limber_session_settle(j->session, j->o.timeout);
+  if (st && st != LIMBER_CANCELLED) return fail_status(p, st, j->o.model);
+  j->settled = !j->o.plan_only && !st;
+  j->stats.size = sizeof j->stats;
+  limber_session_stats(j->session, &j->stats);
+  return collect_kernels(j, p);
+}
+
+// -- results -----------------------------------------------------------------
+
+static int compare(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+typedef struct spread {
+  double median, p95;
+} spread;
+
+// Sorts them; 0 of none.
+static spread spread_of(double *values, size_t n) {
+  if (!n) return (spread){0};
+  qsort(values, n, sizeof *values, compare);
+  double median = (values[(n - 1) / 2] + values[n / 2]) / 2;
+  return (spread){median, values[(n * 95 + 99) / 100 - 1]};
+}
+
+static const char *const tiers[] = {[LIMBER_TIER_HOST] = "without code",
+                                    [LIMBER_TIER_PACK] = "in the pack",
+                                    [LIMBER_TIER_REUSABLE] = "reusable",
+                                    [LIMBER_TIER_SPECIALISED] = "specialised",
+                                    [LIMBER_TIER_FUSED] = "fused"};
+
+static void print_refused(const job *j) {
+  limber_kernel_info k;
+  if (j->planned.refused)
+    printf("%" PRIu64 " shapes cannot be planned; the first: %s\n",
+           j->planned.refused, j->why);
+  for (size_t i = 0; kernel_at(j, i, &k); i++)
+    if (k.refused) printf("refused %s: %s\n", k.name, k.refused);
+}
+
+static void print_kernels(job *j) {
+  const limber_stats *s = &j->stats;
+  spread compile = spread_of(j->compile_ms, j->n_kernels);
+  spread check = spread_of(j->check_ms, j->n_kernels);
+  printf("now");
+  for (int t = 0; t < LIMBER_TIERS; t++)
+    if (s->kernels_by_tier[t])
+      printf(" %" PRIu64 " %s,", s->kernels_by_tier[t], tiers[t]);
+  printf(" compiled here %" PRIu64 ", refused %" PRIu64 "; %" PRIu64
+         " bytes of code\n",
+         s->kernels, s->kernels_refused, s->code_bytes);
+  if (j->n_kernels)
+    printf(
+        "compile time a kernel: median %.2f ms, p95 %.2f ms; self-check "
+        "apart: median %.2f ms, p95 %.2f ms\n",
+        compile.median, compile.p95, check.median, check.p95);
+}
+
+static void print_text(job *j) {
+  const planned *n = &j->planned;
+  uint64_t drawn = shapes_drawn(j->shapes);
+  printf("%" PRIu64 " of %" PRIu64
+         " shapes planned, %.1f steps each, %.1f of "
+         "them kernels\n",
+         n->good, shapes_count(j->shapes), (double)n->steps / (double)n->good,
+         (double)n->kernels / (double)n->good);
+  if (n->incomplete)
+    printf("of %" PRIu64
+           " shapes only data can tell how they go on: %.1f "
+           "nodes each are left\n",
+           n->incomplete, (double)n->nodes_left / (double)n->incomplete);
+  printf("planning: median %.1f us a shape, %.2f us a step\n",
+         spread_of(j->plan_us, n->good).median,
+         spread_of(j->step_us, n->good).median);
+  printf("%" PRIu64 " distinct kernels; the last %" PRIu64
+         " shapes added %" PRIu64 "\n",
+         j->stats.kernels_wanted, drawn / 2,
+         j->stats.kernels_wanted - n->wanted_by_half);
+  print_kernels(j);
+  print_refused(j);
+}
+
+static json_t *spread_json(double *values, size_t n) {
+  spread s = spread_of(values, n);
+  return json_pack("{s:f, s:f}", "median", s.median, "p95", s.p95);
+}
+
+static json_t *tiers_json(const limber_stats *s) {
+  static const char *const names[] = {"host", "pack", "reusable", "specialised",
+                                      "fused"};
+  json_t *all = json_object();
+  for (int t = 0; t < LIMBER_TIERS; t++)
+    json_object_set_new(all, names[t],
+                        json_integer((json_int_t)s->kernels_by_tier[t]));
+  return all;
+}
+
+static json_t *kernels_json(const job *j) {
+  json_t *all = json_array();
+  limber_kernel_info k;
+  for (size_t i = 0; kernel_at(j, i, &k); i++)
+    json_array_append_new(
+        all,
+        json_pack("{s:s, s:s, s:f, s:f, s:I, s:s?}", "name", k.name, "spec",
+                  k.text, "compile_ms", (double)k.compile_us * 1e-3, "check_ms",
+                  (double)k.check_us * 1e-3, "code_bytes",
+                  (json_int_t)k.code_bytes, "refused", k.refused));
+  return all;
+}
+
+static void print_json(job *j) {
+  const planned *n = &j->planned;
+  const limber_stats *s = &j->stats;
+  json_t *root = json_pack(
+      "{s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "model",
+      text_json(j->o.model), "shapes", (json_int_t)n->good, "of",
+      (json_int_t)shapes_count(j->shapes), "refused_shapes",
+      (json_int_t)n->refused, "incomplete_shapes", (json_int_t)n->incomplete,
+      "nodes_left", (json_int_t)n->nodes_left, "steps",
+      (double)n->steps / (double)n->good, "kernel_steps",
+      (double)n->kernels / (double)n->good, "plan_us",
+      spread_json(j->plan_us, n->good), "plan_us_a_step",
+      spread_json(j->step_us, n->good));
+  json_t *more =
+      json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "kernels",
+                (json_int_t)s->kernels_wanted, "added_by_last_half",
+                (json_int_t)(s->kernels_wanted - n->wanted_by_half), "tiers",
+                tiers_json(s), "compiled", (json_int_t)s->kernels, "refused",
+                (json_int_t)s->kernels_refused, "code_bytes",
+                (json_int_t)s->code_bytes, "settled", j->settled, "compile_ms",
+                spread_json(j->compile_ms, j->n_kernels), "check_ms",
+                spread_json(j->check_ms, j->n_kernels), "compiled_kernels",
+                kernels_json(j));
+  json_object_update(root, more);
+  json_decref(more);
+  json_dumpf(root, stdout, JSON_INDENT(2));
+  printf("\n");
+  json_decref(root);
+}
+
+static int run_job(job *j, problem *p) {
+  if (!open_model(j, p) || !make_feeds(j, p) || !draw_shapes(j, p) ||
+      !plan_all(j, p) || !settle(j, p))
+    return complain(p);
+  (j->o.json ? print_json : print_text)(j);
+  if (!j->settled && !j->o.plan_only) {
+    fprintf(stderr, "limber: not all was compiled in %.0f seconds\n",
+            j->o.timeout);
+    return EXIT_BAD;
+  }
+  return j->planned.refused ? EXIT_BAD : EXIT_OK;
+}
+
+static void job_fini(job *j) {
+  for (size_t i = 0; j->feeds && i < j->o.n_inputs; i++)
+    feed_free(&j->feeds[i]);
+  shapes_free(j->shapes);
+  free(j->feeds);
+  free(j->inputs);
+  free(j->given);
+  free(j->plan_us);
+  free(j->step_us);
+  free(j->compile_ms);
+  free(j->check_ms);
+  free(j->o.inputs);
+  limber_session_close(j->session);
+}
+
+int command_warm(int argc, char **argv) {
+  job j = {0};
+  problem p = {0};
+  int code = EXIT_OK;
+  if (!read_options(argc, argv, &j.o, &p)) {
+    code = complain(&p);
+  } else if (j.o.help) {
+    fputs(help, stdout);
+  } else {
+    code = run_job(&j, &p);
+  }
+  job_fini(&j);
+  return code;
+}
