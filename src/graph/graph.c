@@ -212,6 +212,15 @@ lb_status lb_node_set_str(lb_graph *g, lb_node *n, const char *name,
   return set_attr(g, n, name, a);
 }
 
+lb_status lb_node_set_ints(lb_graph *g, lb_node *n, const char *name,
+                           const int64_t *v, uint32_t count) {
+  const int64_t *copy =
+      lb_arena_memdup(&g->arena, v, count * sizeof *v, _Alignof(int64_t));
+  if (!copy) return lb_oom();
+  lb_attr a = {.kind = LB_ATTR_INTS, .n = count, .ints = copy};
+  return set_attr(g, n, name, a);
+}
+
 const char *lb_node_label(const lb_node *n, char *buf, size_t cap) {
   snprintf(buf, cap, "%s '%s'", lb_op_infos[n->op].name, n->name);
   return buf;

@@ -120,11 +120,20 @@ lb_status lb_node_set_int(lb_graph *g, lb_node *n, const char *name, int64_t v);
 lb_status lb_node_set_float(lb_graph *g, lb_node *n, const char *name, float v);
 lb_status lb_node_set_str(lb_graph *g, lb_node *n, const char *name,
                           const char *v);
+lb_status lb_node_set_ints(lb_graph *g, lb_node *n, const char *name,
+                           const int64_t *v, uint32_t count);
 
 // -- reading -----------------------------------------------------------------
 
 static inline const lb_tensor *lb_value_const(const lb_value *v) {
   return v ? v->info.data : NULL;
+}
+
+// Is its image [batch, space..., channels]? See ops.def.
+static inline bool lb_op_channels_last(const lb_node *n) {
+  return (n->op == LB_OP_Conv || n->op == LB_OP_ConvTranspose ||
+          n->op == LB_OP_MaxPool || n->op == LB_OP_AveragePool) &&
+         lb_attr_int(n, "channels_last", 0) != 0;
 }
 
 // "Conv 'conv1'": how errors name a node. Into buf; returns buf.

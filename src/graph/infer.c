@@ -39,11 +39,35 @@ static lb_status check_output(const lb_infer *c, int o) {
   return LB_OK;
 }
 
+// Moves the channels to dim 1, or back to the last.
+static void move_channels(lb_vinfo *v, bool back) {
+  if (v->rank < 3) return;
+  int from = back ? 1 : v->rank - 1, to = back ? v->rank - 1 : 1;
+  lb_dim channels = v->dims[from];
+  for (int i = from; i != to; i += back ? 1 : -1)
+    v->dims[i] = v->dims[back ? i + 1 : i - 1];
+  v->dims[to] = channels;
+}
+
+// The rule of an operator whose input 0 and output 0 have channels last.
+static lb_status run_last(lb_infer *c, lb_shape_fn *shape) {
+  lb_vinfo *in = lb_arena_memdup(c->arena, c->in, c->node->n_in * sizeof *in,
+                                 _Alignof(lb_vinfo));
+  if (!in) return lb_oom();
+  lb_infer first = *c;
+  first.in = in;
+  move_channels(&in[0], false);
+  LB_TRY(shape(&first));
+  move_channels(&c->out[0], true);
+  return LB_OK;
+}
+
 static lb_status run_rule(lb_infer *c) {
   const lb_op_info *op = &lb_op_infos[c->node->op];
   LB_TRY(check_present(c, op));
   if (c->node->n_out == 0) return LB_OK;  // rules may count on one
-  LB_TRY(op->shape(c));
+  bool last = lb_op_channels_last(c->node);
+  LB_TRY(last ? run_last(c, op->shape) : op->shape(c));
   for (int o = 0; o < (int)c->node->n_out; o++) LB_TRY(check_output(c, o));
   return LB_OK;
 }

@@ -27,10 +27,11 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_BATCH_NORM = 1 << 5,  // and biases, into the convolution before
   LB_PASS_MATCH = 1 << 6,       // layer norm, GELU, HardSwish, SiLU
   LB_PASS_ATTENTION = 1 << 7,
-  LB_PASS_TABLE = 1 << 8,  // products of one-hot rows, and what follows
-  LB_PASS_CONV = 1 << 9,   // convolutions along one axis become products
-  LB_PASS_SINK = 1 << 10,  // transposes move towards the end
-  LB_PASS_ALL = (1 << 11) - 1,
+  LB_PASS_TABLE = 1 << 8,    // products of one-hot rows, and what follows
+  LB_PASS_CONV = 1 << 9,     // convolutions along one axis become products
+  LB_PASS_SINK = 1 << 10,    // transposes move towards the end
+  LB_PASS_LAYOUT = 1 << 11,  // convolutions get their channels last
+  LB_PASS_ALL = (1 << 12) - 1,
 };
 
 #define LB_FOLD_LIMIT ((size_t)1 << 20)
@@ -40,6 +41,7 @@ typedef struct lb_pass_options {
   void *user;         // for eval; borrowed
   size_t fold_limit;  // a node is evaluated if its outputs take at most this
                       // many bytes, or no more than its inputs; 0: the default
+  bool images;        // every convolution gets its channels last
   uint32_t off;       // LB_PASS_* bits not to run
 } lb_pass_options;
 

@@ -68,10 +68,11 @@ static void a_convolution_of_channels_last_is_a_product(void **state) {
       "out y\n",
       NULL,
       "in x: float32[b,9,4]\n"
-      "y.Unfold: float32[b,4,12] = Unfold(x) {size=3, step=2}\n"
-      "y.MatMul: float32[b,4,6] = MatMul(y.Unfold, w:float32[12,6])\n"
-      "y.Add: float32[b,4,6] = Add(y.MatMul, c:float32[6])\n"
-      "y: float32[b,6,4] = Transpose(y.Add) {perm=[0,2,1]}\n"
+      "y.Conv.Unfold: float32[b,4,12] = Unfold(x) {size=3, step=2}\n"
+      "y.Conv.MatMul: float32[b,4,6] = "
+      "MatMul(y.Conv.Unfold, w:float32[12,6])\n"
+      "y.Conv: float32[b,4,6] = Add(y.Conv.MatMul, c:float32[6])\n"
+      "y: float32[b,6,4] = Transpose(y.Conv) {perm=[0,2,1]}\n"
       "out y\n");
 }
 
@@ -85,6 +86,39 @@ static void a_convolution_of_channels_first_stays(void **state) {
   lb_strbuf_printf(&s, "in x float32[b,4,9]\n%s", rest);
   stays(lb_strbuf_str(&s));
   lb_strbuf_fini(&s);
+}
+
+static void channels_stay_last_from_image_to_image(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,3,h,w]\n"
+      "const v float32[4,3,3,3] 1\n"
+      "const u float32[2,4,2,2] 1\n"
+      "c = Conv(x, v) {pads=[1,1,1,1]}\n"
+      "r = Relu(c)\n"
+      "m = MaxPool(r) {kernel_shape=[2,2], strides=[2,2]}\n"
+      "s, t = Split(m, [1,3]) {axis=1}\n"
+      "k = Concat(t, s) {axis=1}\n"
+      "y = Conv(k, u) {strides=[2,2]}\n"
+      "out y\n",
+      &(lb_pass_options){.images = true},
+      "in x: float32[b,3,h,w]\n"
+      "c.Transpose: float32[b,h,w,3] = Transpose(x) {perm=[0,2,3,1]}\n"
+      "c.Conv: float32[b,h,w,4] = Conv(c.Transpose, v:float32[4,3,3,3]) "
+      "{pads=[1,1,1,1], channels_last=1}\n"
+      "r.Relu: float32[b,h,w,4] = Relu(c.Conv)\n"
+      "m.MaxPool: float32[b,floor(h/2),floor(w/2),4] = MaxPool(r.Relu) "
+      "{kernel_shape=[2,2], strides=[2,2], channels_last=1}\n"
+      "s.Split: float32[b,floor(h/2),floor(w/2),1], "
+      "t.Split: float32[b,floor(h/2),floor(w/2),3] = "
+      "Split(m.MaxPool, [1,3]) {axis=3}\n"
+      "k.Concat: float32[b,floor(h/2),floor(w/2),4] = "
+      "Concat(t.Split, s.Split) {axis=3}\n"
+      "y.Conv: float32[b,floor(h/4),floor(w/4),2] = "
+      "Conv(k.Concat, u:float32[2,4,2,2]) {strides=[2,2], channels_last=1}\n"
+      "y: float32[b,2,floor(h/4),floor(w/4)] = "
+      "Transpose(y.Conv) {perm=[0,3,1,2]}\n"
+      "out y\n");
 }
 
 static void a_transpose_sinks_through_all_that_follows(void **state) {
@@ -123,6 +157,7 @@ int main(void) {
       cmocka_unit_test(what_is_computed_from_rows_is_a_table),
       cmocka_unit_test(a_convolution_of_channels_last_is_a_product),
       cmocka_unit_test(a_convolution_of_channels_first_stays),
+      cmocka_unit_test(channels_stay_last_from_image_to_image),
       cmocka_unit_test(a_transpose_sinks_through_all_that_follows),
       cmocka_unit_test(a_transpose_that_keeps_the_last_axis_stays),
   };

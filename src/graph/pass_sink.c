@@ -1,13 +1,15 @@
 // graph/pass_sink.c -- transposes sink through what does not mind the order of
 // axes, until they meet another one or something that needs them.
 //
-//   f(Transpose(x)) = Transpose(f(x)) for elementwise f, reductions, Squeeze
+//   f(Transpose(x)) = Transpose(f(x)) for elementwise f, reductions, Squeeze,
+//   and for what can be told another axis: Concat, Split, Resize, pools
 //
 // Only those sink that take the last axis of x elsewhere: what walks their
 // output walks memory in strides. What sinks is a pattern no more, so this runs
-// when all patterns were found.
+// when all patterns were found. Other readers of the same Transpose keep it.
 #include <string.h>
 
+#include "graph/infer.h"
 #include "graph/rewrite.h"
 
 #define MAX_IN 4
@@ -30,16 +32,15 @@ static bool is_turned(const lb_value *v, turn *t) {
   return true;
 }
 
-// ... alone, and it moves the last axis.
-static bool sinks(const lb_rewrite *rw, const lb_value *v, turn *t) {
-  return lb_rewrite_uses(rw, v) == 1 && is_turned(v, t) && t->rank > 1 &&
-         t->perm[t->rank - 1] != t->rank - 1;
+// ... and it moves the last axis.
+static bool sinks(const lb_value *v, turn *t) {
+  return is_turned(v, t) && t->rank > 1 && t->perm[t->rank - 1] != t->rank - 1;
 }
 
 static lb_status become_turn(lb_rewrite *rw, lb_node *n, lb_value *x,
                              const turn *t) {
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Transpose, &x, 1));
-  return lb_rewrite_ints(rw, n, "perm", t->perm, t->rank);
+  return lb_node_set_ints(rw->graph, n, "perm", t->perm, (uint32_t)t->rank);
 }
 
 // -- elementwise -------------------------------------------------------------
@@ -63,17 +64,22 @@ static lb_status turn_back(lb_rewrite *rw, const lb_value *c, const turn *t,
   return lb_const_new(rw->graph, c->name, &to, out);
 }
 
-// An input of an elementwise node in the order of the source, if it has one.
-static lb_status input_of(lb_rewrite *rw, lb_value *v, const turn *t,
-                          lb_value **out, bool *ok) {
+// Can an input of an elementwise node be seen in the order of the source?
+static bool can_turn(const lb_value *v, const turn *t) {
+  const lb_tensor *c = lb_value_const(v);
+  turn own;
+  if (!v || (c && c->rank <= t->rank)) return true;
+  return is_turned(v, &own) && same_turn(&own, t);
+}
+
+static lb_status turned_input(lb_rewrite *rw, lb_value *v, const turn *t,
+                              lb_value **out) {
   const lb_tensor *c = lb_value_const(v);
   turn own;
   *out = v;
-  if (!v) return LB_OK;
-  if (c && lb_tensor_count(c) == 1 && c->rank <= t->rank) return LB_OK;
-  if (c && c->rank <= t->rank) return turn_back(rw, v, t, out);
-  *ok = *ok && is_turned(v, &own) && same_turn(&own, t);
-  if (*ok) *out = own.source;
+  if (!v || (c && lb_tensor_count(c) == 1)) return LB_OK;
+  if (c) return turn_back(rw, v, t, out);
+  if (is_turned(v, &own)) *out = own.source;
   return LB_OK;
 }
 
@@ -82,12 +88,12 @@ static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   turn t = {.rank = 0}, each;
   if (n->n_in > MAX_IN || lb_rewrite_random(n)) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (n->in[i] && sinks(rw, n->in[i], &each)) t = each;
+    if (n->in[i] && sinks(n->in[i], &each)) t = each;
   if (t.rank == 0 || n->out[0]->info.rank != t.rank) return LB_OK;
-  bool ok = true;
-  for (uint32_t i = 0; ok && i < n->n_in; i++)
-    LB_TRY(input_of(rw, n->in[i], &t, &in[i], &ok));
-  if (!ok) return LB_OK;
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (!can_turn(n->in[i], &t)) return LB_OK;
+  for (uint32_t i = 0; i < n->n_in; i++)
+    LB_TRY(turned_input(rw, n->in[i], &t, &in[i]));
   lb_node *moved;
   lb_value *x;
   LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, &moved));
@@ -147,14 +153,109 @@ static lb_status sink_axes(lb_rewrite *rw, lb_node *n, lb_op op, const turn *t,
 static lb_status visit_axes(lb_rewrite *rw, lb_node *n, bool keep) {
   turn t;
   uint32_t mask;
-  if (!sinks(rw, n->in[0], &t) || !axes_of(n, t.rank, &mask)) return LB_OK;
+  if (!sinks(n->in[0], &t) || !axes_of(n, t.rank, &mask)) return LB_OK;
   return sink_axes(rw, n, n->op, &t, mask, keep);
 }
 
 static lb_status visit_pool(lb_rewrite *rw, lb_node *n, lb_op op) {
   turn t;
-  if (!sinks(rw, n->in[0], &t) || t.rank < 3) return LB_OK;
+  if (!sinks(n->in[0], &t) || t.rank < 3) return LB_OK;
   return sink_axes(rw, n, op, &t, ((1u << t.rank) - 1) & ~3u, true);
+}
+
+// -- other axes --------------------------------------------------------------
+
+static int64_t turned_axis(const turn *t, int64_t axis) {
+  if (axis < 0) axis += t->rank;
+  return axis < 0 || axis >= t->rank ? axis : t->perm[axis];
+}
+
+// The same operator with these inputs and n's attributes, before n; n then
+// becomes a turn of its output.
+static lb_status sink_node(lb_rewrite *rw, lb_node *n, lb_value *const *in,
+                           lb_node **moved) {
+  LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, moved));
+  return lb_node_copy_attrs(rw->graph, *moved, n);
+}
+
+static lb_status finish(lb_rewrite *rw, lb_node *n, lb_node *moved,
+                        const turn *t) {
+  lb_value *x;
+  LB_TRY(lb_rewrite_inserted(rw, moved, &x));
+  return become_turn(rw, n, x, t);
+}
+
+static lb_status visit_concat(lb_rewrite *rw, lb_node *n) {
+  turn t, each;
+  if (!sinks(n->in[0], &t)) return LB_OK;
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (!is_turned(n->in[i], &each) || !same_turn(&each, &t)) return LB_OK;
+  lb_value **in = lb_arena_new(&rw->scratch, lb_value *, n->n_in);
+  lb_node *moved;
+  if (!in) return lb_oom();
+  for (uint32_t i = 0; i < n->n_in; i++) in[i] = n->in[i]->producer->in[0];
+  LB_TRY(sink_node(rw, n, in, &moved));
+  LB_TRY(lb_node_set_int(rw->graph, moved, "axis",
+                         turned_axis(&t, lb_attr_int(n, "axis", 0))));
+  return finish(rw, n, moved, &t);
+}
+
+// Resize may name the axes that scales and sizes are for.
+static lb_status visit_resize(lb_rewrite *rw, lb_node *n) {
+  turn t;
+  uint32_t count;
+  const int64_t *axes = lb_attr_ints(n, "axes", &count);
+  bool cropped = n->n_in > 1 && n->in[1] &&
+                 strcmp(lb_attr_str(n, "coordinate_transformation_mode", ""),
+                        "tf_crop_and_resize") == 0;
+  if (!sinks(n->in[0], &t) || cropped || n->n_in > MAX_IN) return LB_OK;
+  int64_t turned[LB_MAX_RANK];
+  int rank = axes ? (int)count : t.rank;
+  if (rank > t.rank) return LB_OK;
+  for (int i = 0; i < rank; i++)
+    turned[i] = turned_axis(&t, axes ? axes[i] : i);
+  lb_value *in[MAX_IN] = {t.source};
+  for (uint32_t i = 1; i < n->n_in; i++) in[i] = n->in[i];
+  lb_node *moved;
+  LB_TRY(sink_node(rw, n, in, &moved));
+  LB_TRY(lb_node_set_ints(rw->graph, moved, "axes", turned, (uint32_t)rank));
+  return finish(rw, n, moved, &t);
+}
+
+// Is it a turn from channels last to channels first?
+static bool is_to_first(const turn *t) {
+  if (t->rank < 3 || t->perm[0] != 0 || t->perm[1] != t->rank - 1) return false;
+  for (int i = 2; i < t->rank; i++)
+    if (t->perm[i] != i - 1) return false;
+  return true;
+}
+
+static lb_status visit_window(lb_rewrite *rw, lb_node *n) {
+  turn t;
+  if (!sinks(n->in[0], &t) || !is_to_first(&t) || lb_op_channels_last(n))
+    return LB_OK;
+  lb_node *moved;
+  LB_TRY(sink_node(rw, n, &t.source, &moved));
+  LB_TRY(lb_node_set_int(rw->graph, moved, "channels_last", 1));
+  return finish(rw, n, moved, &t);
+}
+
+// Split has several outputs: each is followed by a turn of its own.
+static lb_status visit_split(lb_rewrite *rw, lb_node *n) {
+  turn t;
+  if (!sinks(n->in[0], &t)) return LB_OK;
+  int64_t axis = turned_axis(&t, lb_attr_int(n, "axis", 0));
+  for (uint32_t i = n->n_out; i-- > 0;) {
+    lb_node *back;
+    if (!n->out[i]) continue;
+    LB_TRY(lb_rewrite_after(rw, n, i, LB_OP_Transpose, &back));
+    LB_TRY(lb_node_set_ints(rw->graph, back, "perm", t.perm, (uint32_t)t.rank));
+  }
+  lb_rewrite_use(rw, t.source, 1);
+  lb_rewrite_use(rw, n->in[0], -1);
+  n->in[0] = t.source;
+  LB_TRY(lb_node_set_int(rw->graph, n, "axis", axis));
+  return lb_infer_outputs(rw->graph, &rw->scratch, n);
 }
 
 // -- all ---------------------------------------------------------------------
@@ -169,10 +270,16 @@ static lb_status visit_turn(lb_rewrite *rw, lb_node *n) {
 }
 
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
-  if (n->n_out != 1 || !n->out[0] || n->n_in == 0 || !n->in[0]) return LB_OK;
+  if (n->n_in == 0 || !n->in[0] || n->n_out == 0) return LB_OK;
+  if (n->op == LB_OP_Split) return visit_split(rw, n);
+  if (n->n_out != 1 || !n->out[0]) return LB_OK;
   switch (n->op) {
     case LB_OP_Transpose: return visit_turn(rw, n);
     case LB_OP_Squeeze: return visit_axes(rw, n, false);
+    case LB_OP_Concat: return visit_concat(rw, n);
+    case LB_OP_Resize: return visit_resize(rw, n);
+    case LB_OP_MaxPool:
+    case LB_OP_AveragePool: return visit_window(rw, n);
     case LB_OP_ReduceMax:
     case LB_OP_ReduceMin:
     case LB_OP_ReduceSum:

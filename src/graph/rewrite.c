@@ -111,15 +111,26 @@ lb_status lb_rewrite_value(lb_rewrite *rw, const lb_value *v, const char *tag,
   return st;
 }
 
+// A node at the end of n's region, moved to where n stands or right behind it.
+static lb_status add_beside(lb_node *n, bool behind, lb_op op, const char *name,
+                            uint32_t n_in, lb_node **out) {
+  lb_region *r = n->region;
+  LB_TRY(lb_node_new(r, op, name, n_in, 1, out));
+  uint32_t at = r->n_nodes - 1;
+  while (r->nodes[at - 1] != n) {
+    r->nodes[at] = r->nodes[at - 1];
+    at--;
+  }
+  r->nodes[at] = behind ? *out : n;
+  r->nodes[at - 1] = behind ? n : *out;
+  return LB_OK;
+}
+
 lb_status lb_rewrite_insert(lb_rewrite *rw, lb_node *n, lb_op op,
                             lb_value *const *in, uint32_t n_in, lb_node **out) {
-  lb_region *r = n->region;
   lb_value *v;
   LB_TRY(lb_rewrite_value(rw, n->out[0], lb_op_infos[op].name, &v));
-  LB_TRY(lb_node_new(r, op, v->name, n_in, 1, out));
-  uint32_t at = r->n_nodes - 1;
-  for (; r->nodes[at] != n; at--) r->nodes[at] = r->nodes[at - 1];
-  r->nodes[at] = *out;
+  LB_TRY(add_beside(n, false, op, v->name, n_in, out));
   for (uint32_t i = 0; i < n_in; i++) {
     (*out)->in[i] = in[i];
     lb_rewrite_use(rw, in[i], 1);
@@ -134,14 +145,16 @@ lb_status lb_rewrite_inserted(lb_rewrite *rw, lb_node *n, lb_value **out) {
   return lb_infer_outputs(rw->graph, &rw->scratch, n);
 }
 
-lb_status lb_rewrite_ints(lb_rewrite *rw, lb_node *n, const char *name,
-                          const int64_t *v, int count) {
-  lb_attr a = {.kind = LB_ATTR_INTS, .n = (uint32_t)count};
-  a.name = lb_arena_strdup(&rw->graph->arena, name);
-  a.ints = lb_arena_memdup(&rw->graph->arena, v, (size_t)count * sizeof *v,
-                           _Alignof(int64_t));
-  if (!a.name || !a.ints) return lb_oom();
-  return lb_node_add_attr(rw->graph, n, a);
+lb_status lb_rewrite_after(lb_rewrite *rw, lb_node *n, uint32_t i, lb_op op,
+                           lb_node **out) {
+  lb_value *old = n->out[i], *v;
+  LB_TRY(lb_rewrite_value(rw, old, lb_op_infos[n->op].name, &v));
+  LB_TRY(add_beside(n, true, op, v->name, 1, out));
+  lb_node_set_out(*out, 0, old);
+  lb_node_set_out(n, i, v);
+  (*out)->in[0] = v;
+  rw->changes++;
+  return LB_OK;
 }
 
 // -- the walk ----------------------------------------------------------------

@@ -32,7 +32,7 @@ typedef lb_status lb_pass_fn(lb_rewrite *rw);
 
 lb_pass_fn lb_pass_fold, lb_pass_inline, lb_pass_noop, lb_pass_merge,
     lb_pass_dead, lb_pass_batch_norm, lb_pass_match, lb_pass_attention,
-    lb_pass_table, lb_pass_conv, lb_pass_sink;
+    lb_pass_table, lb_pass_conv, lb_pass_layout, lb_pass_sink;
 
 void lb_rewrite_init(lb_rewrite *rw, lb_graph *g, const lb_pass_options *o);
 void lb_rewrite_fini(lb_rewrite *rw);
@@ -61,8 +61,10 @@ lb_status lb_rewrite_value(lb_rewrite *rw, const lb_value *v, const char *tag,
 lb_status lb_rewrite_insert(lb_rewrite *rw, lb_node *n, lb_op op,
                             lb_value *const *in, uint32_t n_in, lb_node **out);
 lb_status lb_rewrite_inserted(lb_rewrite *rw, lb_node *n, lb_value **out);
-lb_status lb_rewrite_ints(lb_rewrite *rw, lb_node *n, const char *name,
-                          const int64_t *v, int count);  // an attribute
+// A new node with one input, right behind n: it makes output i of n from
+// another value, which n makes from now on.
+lb_status lb_rewrite_after(lb_rewrite *rw, lb_node *n, uint32_t i, lb_op op,
+                           lb_node **out);
 
 // Visits all nodes in order, bodies after their node; replacements are applied
 // to a node's inputs before it is visited. `visit` may be NULL.

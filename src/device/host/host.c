@@ -2,6 +2,7 @@
 #include "device/host/host.h"
 
 #include "device/host/iter.h"
+#include "device/host/move.h"
 
 // A row of ops.def without an lb_host_<Name> does not link.
 static lb_host_fn *const host_fns[LB_OP_COUNT] = {
@@ -19,11 +20,43 @@ static bool has_work(const lb_host_call *c) {
   return false;
 }
 
+// The same elements with the channels, which are last, at dim 1.
+static lb_tensor channels_first(const lb_tensor *t) {
+  lb_tensor v = *t;
+  v.dims[1] = t->dims[t->rank - 1];
+  v.strides[1] = t->strides[t->rank - 1];
+  for (int i = 2; i < t->rank; i++) {
+    v.dims[i] = t->dims[i - 1];
+    v.strides[i] = t->strides[i - 1];
+  }
+  return v;
+}
+
+// Operators know channels first alone: views and a copy do the rest.
+static lb_status run_last(lb_host_call *c, lb_host_fn *fn) {
+  lb_tensor *in = lb_arena_memdup(c->scratch, c->in, c->node->n_in * sizeof *in,
+                                  _Alignof(lb_tensor));
+  if (!in) return lb_oom();
+  lb_tensor to = channels_first(&c->out[0]), out;
+  in[0] = channels_first(&in[0]);
+  LB_TRY(lb_host_temp(c, to.dtype, to.rank, to.dims, &out));
+  lb_host_call first = *c;
+  first.in = in;
+  first.out = &out;
+  LB_TRY(fn(&first));
+  lb_move(c->pool, &out, &to);
+  return LB_OK;
+}
+
+static lb_status run(lb_host_call *c, lb_host_fn *fn) {
+  return lb_op_channels_last(c->node) ? run_last(c, fn) : fn(c);
+}
+
 lb_status lb_host_run(lb_host_call *c) {
   lb_host_fn *fn = host_fns[c->node->op];
   if (fn && !has_work(c)) return LB_OK;
   lb_status st =
-      fn ? fn(c)
+      fn ? run(c, fn)
          : lb_error(LB_INTERNAL, "a control operator reached the host device");
   if (!lb_failed(st)) return st;
   char label[160];
