@@ -181,6 +181,46 @@ static void results_of_functions_have_a_tolerance(void **state) {
                LB_INTERNAL, "code is wrong");
 }
 
+// x / (s + exp(x)): where the sum is nearly 0, little becomes much
+static lb_spec spec_with_pole(void) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_STRIDED);
+  uint8_t s = lb_spec_scalar(&b, LB_F32);
+  uint8_t sum = node(&b, LB_S_ADD, s, node(&b, LB_S_EXP, x, 0));
+  return finish_spec(&b, node(&b, LB_S_DIV, x, sum));
+}
+
+static void divide_by(const uint64_t *args, int64_t from, int64_t rows) {
+  rows_args a;
+  float s;
+  memcpy(&a, args, sizeof a);
+  memcpy(&s, args + 8, sizeof s);
+  for (int64_t i = 0; i < a.rows; i++) {
+    for (int64_t j = 0; j < a.cols; j++) {
+      float x = a.x[i * a.x_row + j * a.x_col];
+      float y = x / (s + expf(x));
+      a.out[i * a.out_row + j] = i < rows && j >= a.cols - from ? y + 1 : y;
+    }
+  }
+}
+
+static void divide(const uint64_t *args) { divide_by(args, 0, 0); }
+static void divide_once_wrong(const uint64_t *args) { divide_by(args, 1, 1); }
+static void divide_wrong_at_the_end(const uint64_t *args) {
+  divide_by(args, 1, INT64_MAX);
+}
+
+static void a_divisor_that_may_cancel_excuses_few(void **state) {
+  (void)state;
+  uint32_t shapes;
+  lb_facts none = {0};
+  assert_ok(check(spec_with_pole(), none, divide, &shapes));
+  assert_ok(check(spec_with_pole(), none, divide_once_wrong, &shapes));
+  assert_error(check(spec_with_pole(), none, divide_wrong_at_the_end, &shapes),
+               LB_INTERNAL, "code is wrong");
+}
+
 typedef struct attention_args {
   float *out;
   const float *q, *k, *v, *mask;
@@ -234,6 +274,7 @@ int main(void) {
       cmocka_unit_test(shapes_are_such_that_the_facts_hold),
       cmocka_unit_test(what_is_too_large_to_try_is_not_tried),
       cmocka_unit_test(results_of_functions_have_a_tolerance),
+      cmocka_unit_test(a_divisor_that_may_cancel_excuses_few),
       cmocka_unit_test(attention_is_tried_at_every_shape),
   };
   return cmocka_run_group_tests_name("check", tests, NULL, NULL);
