@@ -1,6 +1,8 @@
 """Options of the model tests, and one session per model and engine.
 
 --shapes N (or LIMBER_TEST_SHAPES): random shapes per model. --seed N: which.
+--kernels on: each run is repeated on kernels compiled by build/limber-jit, the
+default; off: what needs no compiler is all there is.
 """
 
 import functools
@@ -23,6 +25,14 @@ def pytest_addoption(parser):
     count = int(os.environ.get("LIMBER_TEST_SHAPES", 10))
     parser.addoption("--shapes", type=int, default=count)
     parser.addoption("--seed", type=int, default=1)
+    parser.addoption("--kernels", choices=["on", "off"], default="on")
+
+
+def pytest_configure(config):
+    on = config.getoption("kernels") == "on"
+    os.environ["LIMBER_JIT"] = "process" if on else "off"
+    os.environ.setdefault("LIMBER_JIT_PATH",
+                          str(shapes.ROOT / "build" / "limber-jit"))
 
 
 def pytest_generate_tests(metafunc):
@@ -49,6 +59,17 @@ def engines(path):
     return limber.InferenceSession(path), reference.session(path)
 
 
+def run_settled(session, names, feeds):
+    """The results of a run on what there is, and of one on the kernels that
+    its plan wants, unless they are off."""
+    yield session.run(names, feeds)
+    if os.environ["LIMBER_JIT"] == "process":
+        session.settle(600)
+        stats = session.stats()
+        assert stats.kernels == stats.kernels_wanted > 0
+        yield session.run(names, feeds)
+
+
 @pytest.fixture
 def run_both():
     """Runs a model by name on both engines; outputs must agree. Returns
@@ -57,10 +78,11 @@ def run_both():
     def run(name, feeds):
         ours, theirs = engines(MODELS[name].path)
         names = [output.name for output in theirs.get_outputs()]
-        got, want = ours.run(None, feeds), theirs.run(None, feeds)
-        assert len(got) == len(want)
-        for output, a, b in zip(names, got, want):
-            reference.assert_close(output, a, b)
+        want = theirs.run(None, feeds)
+        for got in run_settled(ours, None, feeds):
+            assert len(got) == len(want)
+            for output, a, b in zip(names, got, want):
+                reference.assert_close(output, a, b)
         return dict(zip(names, got))
 
     return run
