@@ -25,6 +25,7 @@
 #include "base/ref.h"
 #include "graph/graph.h"
 #include "plan/program.h"
+#include "plan/split.h"
 
 typedef enum lb_place {
   LB_PLACE_NONE,    // absent, or a constant: tensor.data is set
@@ -49,24 +50,37 @@ typedef enum lb_step_kind {
                    // cover it, `skip` of them, are passed over
 } lb_step_kind;
 
-// A partition's kernel and all that its call needs but pointers. Operands are
-// the step's: outputs, then inputs.
+// Where bytes are while a plan runs: `offset` past one of the run's bases.
+typedef struct lb_spot {
+  int64_t offset;  // bytes; LB_BASE_NONE: the address itself
+  uint32_t base;
+} lb_spot;
+
+enum {  // numbers of bases
+  LB_BASE_NONE,
+  LB_BASE_ARENA,
+  LB_BASE_FIRST,  // of the region's parameters, then of its results, then of
+                  // the own buffers
+};
+
+// A partition's kernel and all that its call needs but the bases. Operands are
+// outputs, then inputs; arguments begin with a pointer to each, then come rows
+// and columns (spec/spec.h).
 typedef struct lb_launch {
   lb_slot *slot;  // borrowed from the table, which outlives plans
-  lb_sargs cells;
-  uint64_t args[LB_SPEC_MAX_ARGS];
-  int64_t dims[LB_SDIMS];
-  int n_outer;
-  int64_t outer[LB_BIND_LOOPS];
-  struct {
-    int64_t row, col, outer[LB_BIND_LOOPS];  // strides in bytes
-  } operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+  lb_split split;
+  uint8_t n_operands, n_args, n_loops;
+  const lb_spot *spots;    // by operand
+  const uint64_t *args;    // pointers left out
+  const int64_t *strides;  // by operand, in bytes: of a row, of a column, of a
+                           // turn of each loop
+  const int64_t *loops;    // turns of each, the outermost first
 } lb_launch;
 
 typedef struct lb_step {
   lb_step_kind kind;
-  const lb_node *node;  // borrowed from the graph; NULL for a copy
-  lb_operand *in, *out;
+  const lb_node *node;   // borrowed from the graph; NULL for a copy
+  lb_operand *in, *out;  // LAUNCH: none, the launch has them
   uint32_t n_in, n_out;
   uint32_t skip;            // LAUNCH: steps of the cover that follow
   const lb_launch *launch;  // LAUNCH: else NULL
@@ -94,8 +108,9 @@ typedef struct lb_plan {
   lb_bind *binds;
   lb_fact *facts;  // none: the last stage
   uint32_t n_steps, n_binds, n_facts;
-  uint32_t n_own;      // own buffers up to and including this stage
-  size_t arena_bytes;  // of the run's arena, live values of parents included
+  uint32_t n_own;         // own buffers up to and including this stage
+  uint32_t max_operands;  // of one step
+  size_t arena_bytes;     // of the run's arena, live values of parents included
   struct lb_planner *rest;  // what is still to plan; NULL: the last stage
   uint32_t n_left;          // nodes of it that are known to be needed
 } lb_plan;

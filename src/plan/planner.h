@@ -66,11 +66,16 @@ lb_status lb_planner_deliver(lb_planner *p);
 lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred);
 void lb_planner_unuse_inputs(lb_planner *p, const lb_node *n);
 
-// -- launch.c: partitions
-// ------------------------------------------------------
+// -- launch.c and prepare.c: partitions --------------------------------------
 
 // Plans the members of a partition, whose last node has been reached.
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part);
+
+// The call of a kernel of `slot` on what `b` binds, whose values all have
+// states.
+lb_status lb_planner_launch(lb_planner *p, const lb_partition *part,
+                            const lb_binding *b, lb_slot *slot,
+                            const lb_launch **out);
 
 // -- values.c: states, buffers, operands -------------------------------------
 

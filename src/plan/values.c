@@ -101,6 +101,7 @@ lb_status lb_planner_step(lb_planner *p, const lb_node *node, lb_step_kind kind,
   GROW(p, plan->steps, plan->n_steps, p->cap_steps);
   lb_operand *ops = lb_arena_new(p->arena, lb_operand, (size_t)n_in + n_out);
   if (!ops) return lb_oom();
+  if (n_in + n_out > plan->max_operands) plan->max_operands = n_in + n_out;
   *out = &plan->steps[plan->n_steps++];
   **out = (lb_step){.kind = kind,
                     .node = node,

@@ -23,6 +23,11 @@ void lb_context_trim(lb_context *c) {
     free(c->own);
     c->own = NULL;
     c->n_own = 0;
+    free(c->operands);
+    free(c->bases);
+    c->operands = NULL;
+    c->bases = NULL;
+    c->n_operands = c->n_bases = 0;
     lb_alloc_put(c->alloc, c->arena);
     c->arena = NULL;
     c->arena_cap = 0;
@@ -82,6 +87,24 @@ lb_status lb_context_owns(lb_context *c, uint32_t n) {
   memset(own + c->n_own, 0, (n - c->n_own) * sizeof *own);
   c->own = own;
   c->n_own = n;
+  return LB_OK;
+}
+
+lb_status lb_context_room(lb_context *c, size_t operands, size_t bases) {
+  if (operands > c->n_operands) {
+    free(c->operands);
+    c->n_operands = 0;
+    c->operands = malloc(operands * sizeof *c->operands);
+    if (!c->operands) return lb_oom();
+    c->n_operands = operands;
+  }
+  if (bases > c->n_bases) {
+    free(c->bases);
+    c->n_bases = 0;
+    c->bases = malloc(bases * sizeof *c->bases);
+    if (!c->bases) return lb_oom();
+    c->n_bases = bases;
+  }
   return LB_OK;
 }
 

@@ -33,6 +33,10 @@ typedef struct lb_context {
   size_t arena_cap;
   lb_own *own;  // owned, with their data
   uint32_t n_own;
+  // For the step being run, and for the stage: see plan/plan.h. Owned.
+  lb_tensor *operands;
+  uintptr_t *bases;
+  size_t n_operands, n_bases;
   uint64_t seed;     // for random operators; grows with each step
   lb_arena scratch;  // emptied after each step
   lb_arena keys;     // signatures and facts; emptied after each run
@@ -50,6 +54,8 @@ lb_status lb_budget_check(const lb_budget *b, size_t bytes);
 lb_status lb_context_arena(lb_context *c, size_t bytes);
 // At least n own buffers.
 lb_status lb_context_owns(lb_context *c, uint32_t n);
+// At least that many operands and bases; what they hold is lost.
+lb_status lb_context_room(lb_context *c, size_t operands, size_t bases);
 // Memory for own buffer i with this dtype and dims; at least `spare` bytes more
 // are kept if the buffer has to grow. Contents are kept.
 lb_status lb_context_own(lb_context *c, uint32_t i, const lb_tensor *t,

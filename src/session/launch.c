@@ -1,71 +1,84 @@
-// session/launch.c -- a kernel's rows and columns, split over the pool.
+// session/launch.c -- a kernel's parts, on the threads of the pool.
 //
-// Parts are bands of rows, or of columns where rows are few. Bounds depend on
-// sizes alone, never on the number of threads. A reduction needs whole rows;
-// bands of columns are multiples of 128, so that they begin at a panel
-// and keep what facts assume of divisibility.
+// One job of the pool takes all parts of a launch, the loops around the kernel
+// included. Neighbouring parts that one thread takes at once are one call.
 #include "session/launch.h"
 
 #include <string.h>
 
-#define MIN_WORK 32768  // multiplications worth a chunk of their own
-#define COL_STEP 128
-
 typedef struct call {
   const lb_launch *launch;
   lb_kernel_fn *kernel;
-  char *base[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
-  uint32_t n;
-  bool by_cols;
+  uint64_t args[LB_SPEC_MAX_ARGS];  // pointers are those of the first part
 } call;
 
-static void run_part(void *user, int64_t begin, int64_t end, int worker) {
-  (void)worker;
-  const call *c = user;
+typedef struct block {  // of parts that lie side by side
+  int64_t turn;         // of the loops around the kernel, all counted as one
+  int64_t row, col, rows, cols;
+  int64_t parts;
+} block;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// The largest block that begins with part `at` and has no more than `n` parts.
+static block block_at(const lb_launch *l, int64_t at, int64_t n) {
+  const lb_split *s = &l->split;
+  int64_t rows = (int64_t)l->args[l->n_operands];
+  int64_t cols = (int64_t)l->args[l->n_operands + 1];
+  int64_t row = at % s->row_bands, col = at / s->row_bands % s->col_bands;
+  int64_t high = least(s->row_bands - row, n), wide = 1;
+  if (high == s->row_bands) wide = least(s->col_bands - col, n / high);
+  block b = {.turn = at / (s->row_bands * s->col_bands),
+             .row = row * s->row_band,
+             .col = col * s->col_band,
+             .parts = high * wide};
+  b.rows = least(high * s->row_band, rows - b.row);
+  b.cols = least(wide * s->col_band, cols - b.col);
+  return b;
+}
+
+static void run_block(const call *c, const block *b, uint64_t *args) {
   const lb_launch *l = c->launch;
-  uint64_t args[LB_SPEC_MAX_ARGS];
-  memcpy(args, l->args, l->cells.count * sizeof *args);
-  int64_t step = c->by_cols ? COL_STEP : 1;
-  int64_t size = l->dims[c->by_cols ? LB_DIM_COLS : LB_DIM_ROWS];
-  int64_t from = begin * step, to = end * step < size ? end * step : size;
-  for (uint32_t i = 0; i < c->n; i++) {
-    int64_t stride = c->by_cols ? l->operands[i].col : l->operands[i].row;
-    args[l->cells.out + i] = (uint64_t)(uintptr_t)(c->base[i] + from * stride);
+  int64_t at[2 + LB_BIND_LOOPS] = {b->row, b->col}, turn = b->turn;
+  int n = 2 + l->n_loops;
+  for (int k = l->n_loops; k-- > 0; turn /= l->loops[k])
+    at[2 + k] = turn % l->loops[k];
+  const int64_t *stride = l->strides;
+  for (int i = 0; i < l->n_operands; i++) {
+    int64_t by = 0;
+    for (int k = 0; k < n; k++) by += at[k] * *stride++;
+    args[i] = c->args[i] + (uint64_t)by;
   }
-  args[l->cells.dims + (c->by_cols ? LB_DIM_COLS : LB_DIM_ROWS)] =
-      (uint64_t)(to - from);
+  args[l->n_operands] = (uint64_t)b->rows;
+  args[l->n_operands + 1] = (uint64_t)b->cols;
   c->kernel(args);
 }
 
-static void run_block(call *c, lb_pool *pool) {
-  const lb_launch *l = c->launch;
-  int64_t rows = l->dims[LB_DIM_ROWS], cols = l->dims[LB_DIM_COLS];
-  bool product = l->slot->key.spec.form == LB_FORM_MATMUL;
-  bool reduces = l->slot->key.spec.form == LB_FORM_ROWS;
-  int64_t depth = product ? l->dims[LB_DIM_K] : reduces ? 8 : 2;
-  c->by_cols = !reduces && rows < 64 && cols > COL_STEP;
-  int64_t n = c->by_cols ? (cols + COL_STEP - 1) / COL_STEP : rows;
-  int64_t work = depth * (c->by_cols ? rows * COL_STEP : cols);
-  int64_t grain = work > 0 && work < MIN_WORK ? MIN_WORK / work : 1;
-  // Rows of a product in whole tiles, and few parts: each reads all of b.
-  if (product && !c->by_cols) grain = (rows / 8 + 12) / 12 * 12;
-  lb_pool_for(pool, n, grain, run_part, c);
+static void run_parts(void *user, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const call *c = user;
+  uint64_t args[LB_SPEC_MAX_ARGS];
+  memcpy(args, c->args, c->launch->n_args * sizeof *args);
+  while (begin < end) {
+    block b = block_at(c->launch, begin, end - begin);
+    run_block(c, &b, args);
+    begin += b.parts;
+  }
 }
 
 void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
-                   const lb_tensor *out, const lb_tensor *in) {
-  const lb_spec *s = &l->slot->key.spec;
-  call c = {.launch = l, .kernel = kernel, .n = (uint32_t)s->n_out + s->n_in};
-  int64_t at[LB_BIND_LOOPS] = {0};
-  for (;;) {
-    for (uint32_t i = 0; i < c.n; i++) {
-      c.base[i] = i < s->n_out ? out[i].data : in[i - s->n_out].data;
-      for (int k = 0; k < l->n_outer; k++)
-        c.base[i] += at[k] * l->operands[i].outer[k];
-    }
-    run_block(&c, pool);
-    int k = l->n_outer;
-    while (k > 0 && ++at[k - 1] == l->outer[k - 1]) at[--k] = 0;
-    if (k == 0) return;
+                   const uintptr_t *bases) {
+  call c;
+  c.launch = l;
+  c.kernel = kernel;
+  memcpy(c.args, l->args, l->n_args * sizeof *c.args);
+  for (int i = 0; i < l->n_operands; i++)
+    c.args[i] = bases[l->spots[i].base] + (uint64_t)l->spots[i].offset;
+  if (l->split.parts == 1) {
+    kernel(c.args);
+  } else if (l->split.grain == l->split.parts || lb_pool_threads(pool) == 1) {
+    run_parts(&c, 0, l->split.parts, 0);
+  } else {
+    lb_pool_for(pool, l->split.parts, l->split.grain, run_parts, &c);
   }
 }

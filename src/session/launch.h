@@ -6,9 +6,9 @@
 #include "base/pool.h"
 #include "plan/plan.h"
 
-// Runs the kernel over the whole partition. `operands` are the tensors of the
-// step's outputs, then of its inputs.
+// Runs the kernel over the whole partition. `bases` are addresses, by number
+// of the base.
 void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
-                   const lb_tensor *out, const lb_tensor *in);
+                   const uintptr_t *bases);
 
 #endif

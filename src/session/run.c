@@ -70,6 +70,7 @@ static lb_status next_key(lb_context *c, const lb_plan *plan,
 typedef struct frame {  // one region being run
   lb_session *s;
   lb_context *c;
+  const lb_region *region;
   const lb_tensor *in;
   lb_output *out;
   const lb_step *step;  // the one being run
@@ -117,23 +118,20 @@ static lb_status run_call(frame *f, lb_tensor *in, lb_tensor *out) {
   return lb_host_run(&call);
 }
 
-static lb_status run_step(frame *f, const lb_step *step, lb_kernel_fn *kernel) {
-  lb_tensor *args =
-      lb_arena_new(&f->c->scratch, lb_tensor, (size_t)step->n_in + step->n_out);
-  if (!args) return lb_oom();
-  lb_tensor *in = args, *out = args + step->n_in;
+static lb_status run_step(frame *f, const lb_step *step) {
+  lb_tensor *in = f->c->operands, *out = in + step->n_in;
   f->step = step;
   for (uint32_t i = 0; i < step->n_in; i++) in[i] = locate(f, &step->in[i]);
   for (uint32_t i = 0; i < step->n_out; i++) out[i] = locate(f, &step->out[i]);
+  lb_status st = LB_OK;
   switch (step->kind) {
-    case LB_STEP_CALL: return run_call(f, in, out);
-    case LB_STEP_LOOP: return lb_run_loop(f->s, f->c, step, in);
+    case LB_STEP_CALL: st = run_call(f, in, out); break;
+    case LB_STEP_LOOP: st = lb_run_loop(f->s, f->c, step, in); break;
     case LB_STEP_COPY: lb_tensor_copy(&in[0], &out[0]); return LB_OK;
-    case LB_STEP_LAUNCH:
-      lb_launch_run(step->launch, kernel, f->s->options.pool, out, in);
-      return LB_OK;
+    case LB_STEP_LAUNCH: return LB_OK;  // run_stage takes those
   }
-  return LB_OK;
+  lb_arena_reset(&f->c->scratch);
+  return st;
 }
 
 // Makes `o` hold a tensor like t, with memory for it.
@@ -161,23 +159,45 @@ static lb_status hold_output(const lb_session *s, lb_budget *b, lb_output *o,
   return LB_OK;
 }
 
-static lb_status run_stage(frame *f, const lb_plan *plan) {
+// Addresses of what a stage's launches refer to; none of it moves meanwhile.
+static void fill_bases(const frame *f, const lb_plan *plan) {
+  uintptr_t *base = f->c->bases;
+  base[LB_BASE_NONE] = 0;
+  base[LB_BASE_ARENA] = (uintptr_t)f->c->arena;
+  base += LB_BASE_FIRST;
+  for (uint32_t i = 0; i < f->region->n_params; i++)
+    *base++ = (uintptr_t)f->in[i].data;
+  for (uint32_t i = 0; i < f->region->n_results; i++)
+    *base++ = (uintptr_t)f->out[i].tensor.data;
+  for (uint32_t i = 0; i < plan->n_own; i++)
+    *base++ = (uintptr_t)f->c->own[i].tensor.data;
+}
+
+static lb_status bind_stage(const frame *f, const lb_plan *plan) {
   LB_TRY(lb_context_arena(f->c, plan->arena_bytes));
   LB_TRY(lb_context_owns(f->c, plan->n_own));
+  LB_TRY(lb_context_room(f->c, plan->max_operands,
+                         LB_BASE_FIRST + (size_t)f->region->n_params +
+                             f->region->n_results + plan->n_own));
   for (uint32_t i = 0; i < plan->n_binds; i++)
     LB_TRY(hold_output(f->s, f->c->budget, &f->out[plan->binds[i].result],
                        &plan->binds[i].tensor));
-  for (uint32_t i = 0; i < plan->n_steps; i++) {
-    const lb_step *step = &plan->steps[i];
-    lb_kernel_fn *kernel = NULL;
-    if (step->kind == LB_STEP_LAUNCH) {
-      kernel = lb_slot_kernel(step->launch->slot);
-      if (!kernel) continue;  // its cover comes next
-      i += step->skip;
+  fill_bases(f, plan);
+  return LB_OK;
+}
+
+static lb_status run_stage(frame *f, const lb_plan *plan) {
+  LB_TRY(bind_stage(f, plan));
+  const lb_step *step = plan->steps, *end = step + plan->n_steps;
+  for (; step < end; step++) {
+    if (step->kind != LB_STEP_LAUNCH) {
+      LB_TRY(run_step(f, step));
+      continue;
     }
-    lb_status st = run_step(f, step, kernel);
-    lb_arena_reset(&f->c->scratch);
-    LB_TRY(st);
+    lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
+    if (!kernel) continue;  // its cover comes next
+    lb_launch_run(step->launch, kernel, f->s->options.pool, f->c->bases);
+    step += step->skip;
   }
   return LB_OK;
 }
@@ -244,7 +264,7 @@ static lb_status next_plan(frame *f, lb_plan **plan) {
 
 lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
                         const lb_tensor *in, lb_output *out) {
-  frame f = {.s = s, .c = c, .in = in, .out = out};
+  frame f = {.s = s, .c = c, .region = r, .in = in, .out = out};
   lb_plan *plan = NULL;
   lb_status st = first_plan(&f, r, &plan);
   if (!lb_failed(st)) st = run_stage(&f, plan);

@@ -1,0 +1,139 @@
+// plan/split.c -- what is worth a part of its own, and where parts begin.
+#include "plan/split.h"
+
+#define ALONE_NS 5000  // what takes less stays on the caller
+#define PART_NS 2500   // the least of a part
+#define MAX_PARTS 32   // of a launch, where its loops do not ask for more
+#define LINE_COLS 128  // of a band of columns, so that no two share a line
+#define MIN_ROWS 24    // of a product's band: each reads all of b's band
+#define ENOUGH_COLS 8  // bands of columns, so that rows stay whole
+#define MAX_QUERIES 128
+
+// -- estimates ---------------------------------------------------------------
+
+#define FLOPS_PER_NS 70.0
+#define BYTES_PER_NS 16.0
+
+static bool is_slow(lb_sop op) { return op >= LB_S_EXP && op <= LB_S_POW; }
+
+// The nodes of one element: one operation of a vector each, more for functions.
+static double nodes_ns(const lb_spec *s) {
+  double ns = 0;
+  for (int i = 0; i < s->n_nodes; i++)
+    if (lb_sop_infos[s->nodes[i].op].n_src)
+      ns += is_slow(s->nodes[i].op) ? 0.5 : 0.03;
+  return ns;
+}
+
+static double traffic_ns(const lb_spec *s, int first_in) {
+  size_t bytes = 0;
+  for (int i = first_in; i < s->n_in; i++)
+    if (s->in[i].layout == LB_LAYOUT_FULL ||
+        s->in[i].layout == LB_LAYOUT_STRIDED)
+      bytes += lb_dtype_size((lb_dtype)s->in[i].dtype);
+  for (int i = 0; i < s->n_out; i++)
+    bytes += lb_dtype_size((lb_dtype)s->out[i].dtype);
+  return (double)bytes / BYTES_PER_NS;
+}
+
+double lb_split_ns(const lb_spec *s, const int64_t dims[LB_SDIMS]) {
+  double rows = (double)dims[LB_DIM_ROWS], cols = (double)dims[LB_DIM_COLS];
+  double each = nodes_ns(s) + traffic_ns(s, lb_spec_factors(s));
+  if (s->form == LB_FORM_MATMUL) {
+    double k = (double)dims[LB_DIM_K];
+    double sums = 2 * rows * k * cols / FLOPS_PER_NS;
+    double reads = k * cols * 4 / BYTES_PER_NS;
+    return (sums > reads ? sums : reads) + rows * cols * each;
+  }
+  if (s->form == LB_FORM_ATTENTION) {
+    double k = (double)dims[LB_DIM_K], len = (double)dims[LB_DIM_LEN];
+    return rows * len * (2 * (k + cols) / FLOPS_PER_NS + 0.5 + each);
+  }
+  return rows * cols * each;
+}
+
+// -- bands -------------------------------------------------------------------
+
+static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+static int64_t lcm(int64_t a, int64_t b) {
+  int64_t x = a, y = b;
+  while (y) {
+    int64_t r = x % y;
+    x = y;
+    y = r;
+  }
+  return a / x * b;
+}
+
+// Bands of a dim are multiples of this: assumptions hold in each of them, and
+// tiles are whole but in the last.
+static int64_t unit_of(const lb_facts *f, lb_sdim dim, int64_t size,
+                       int64_t at_least) {
+  if (lb_facts_get(f, LB_ASSUME_EQUAL, dim, -1) >= 0) return size;
+  int64_t unit = lcm(lb_facts_get(f, LB_ASSUME_MULTIPLE, dim, 1),
+                     lb_facts_get(f, LB_CHOOSE_TILE, dim, 1));
+  return unit < at_least ? ceil_div(at_least, unit) * unit : unit;
+}
+
+// About `want` bands of whole units.
+static void cut(int64_t size, int64_t unit, int64_t want, int64_t *band,
+                int64_t *bands) {
+  int64_t units = ceil_div(size, unit);
+  int64_t each = ceil_div(units, want < 1 ? 1 : want);
+  *band = each >= units ? size : each * unit;
+  *bands = ceil_div(size, *band);
+}
+
+// Columns first: a thread then reads its own share of b and no other.
+static void cut_product(const lb_facts *f, const int64_t *dims, int64_t want,
+                        lb_split *out) {
+  int64_t rows = dims[LB_DIM_ROWS], cols = dims[LB_DIM_COLS];
+  int64_t unit = lcm(unit_of(f, LB_DIM_COLS, cols, 1), LB_PACK_COLS);
+  cut(cols, unit, want, &out->col_band, &out->col_bands);
+  if (out->col_bands >= ENOUGH_COLS) return;
+  cut(rows, unit_of(f, LB_DIM_ROWS, rows, MIN_ROWS),
+      ceil_div(want, out->col_bands), &out->row_band, &out->row_bands);
+}
+
+// Rows first; columns where rows are few, unless they are reduced.
+static void cut_rows(const lb_spec *s, const lb_facts *f, const int64_t *dims,
+                     int64_t want, lb_split *out) {
+  int64_t rows = dims[LB_DIM_ROWS], cols = dims[LB_DIM_COLS];
+  cut(rows, unit_of(f, LB_DIM_ROWS, rows, 1), want, &out->row_band,
+      &out->row_bands);
+  if (s->form != LB_FORM_MAP) return;
+  cut(cols, unit_of(f, LB_DIM_COLS, cols, LINE_COLS),
+      ceil_div(want, out->row_bands), &out->col_band, &out->col_bands);
+}
+
+static void cut_queries(const lb_facts *f, const int64_t *dims, int64_t want,
+                        lb_split *out) {
+  int64_t rows = dims[LB_DIM_ROWS];
+  int64_t least = ceil_div(rows, MAX_QUERIES);
+  cut(rows, unit_of(f, LB_DIM_ROWS, rows, 1), want > least ? want : least,
+      &out->row_band, &out->row_bands);
+}
+
+lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
+                     const int64_t dims[LB_SDIMS], int64_t outer) {
+  double ns = lb_split_ns(s, dims) * (double)outer;
+  int64_t want = ns < ALONE_NS              ? 1
+                 : ns > PART_NS * MAX_PARTS ? MAX_PARTS
+                                            : (int64_t)(ns / PART_NS);
+  lb_split out = {.outer = outer,
+                  .row_band = dims[LB_DIM_ROWS],
+                  .col_band = dims[LB_DIM_COLS],
+                  .row_bands = 1,
+                  .col_bands = 1};
+  int64_t bands = ceil_div(want, outer);
+  if (s->form == LB_FORM_MATMUL)
+    cut_product(f, dims, bands, &out);
+  else if (s->form == LB_FORM_ATTENTION)
+    cut_queries(f, dims, bands, &out);
+  else
+    cut_rows(s, f, dims, bands, &out);
+  out.parts = outer * out.col_bands * out.row_bands;
+  out.grain = ceil_div(out.parts, want);
+  return out;
+}

@@ -1,0 +1,31 @@
+// plan/split.h -- how a launch is cut into parts, for the threads of a pool.
+//
+// A part is a band of rows times a band of columns of one turn of the loops
+// around a kernel. Bounds depend on sizes alone, never on a thread count, and
+// every part keeps what the kernel's facts assume. Results do not depend on
+// bounds either (spec/spec.h), so parts that lie side by side may be run as
+// one.
+//
+// Times are estimates: good enough to tell what is worth a second thread
+// (docs/decisions/003-what-is-worth-a-thread.md), for nothing else.
+#ifndef LB_PLAN_SPLIT_H
+#define LB_PLAN_SPLIT_H
+
+#include "spec/spec.h"
+
+typedef struct lb_split {
+  int64_t outer;                 // turns of the loops around the kernel
+  int64_t row_band, col_band;    // sizes; the last band may be smaller
+  int64_t row_bands, col_bands;  // of one turn
+  int64_t parts;                 // outer * col_bands * row_bands, in that order
+  int64_t grain;  // parts to be taken at once; parts: all of them
+} lb_split;
+
+// `dims` are all above 0, and `outer` is.
+lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
+                     const int64_t dims[LB_SDIMS], int64_t outer);
+
+// What one turn takes on one core of a processor of these years.
+double lb_split_ns(const lb_spec *s, const int64_t dims[LB_SDIMS]);
+
+#endif

@@ -1,0 +1,129 @@
+// plan/split_test.c -- where parts begin and end.
+#include "plan/split.h"
+
+#include "graph/build_test.h"
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static lb_spec map_spec(void) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1), LB_LAYOUT_FULL);
+  ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+static lb_spec rows_spec(void) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_ROWS);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  uint8_t sum = lb_spec_node(&b, LB_S_RSUM, LB_F32, &x, 1);
+  uint8_t div = lb_spec_node(&b, LB_S_DIV, LB_F32, (uint8_t[]){x, sum}, 2);
+  lb_spec_output(&b, div, LB_LAYOUT_FULL);
+  ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+static lb_spec product_spec(void) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  (void)lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  (void)lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0),
+                 LB_LAYOUT_FULL);
+  ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+// Every part of every turn keeps the facts, and together they are the whole.
+static void check_parts(const lb_spec *s, const lb_facts *f,
+                        const int64_t *dims, int64_t outer) {
+  lb_split p = lb_split_of(s, f, dims, outer);
+  int64_t rows = 0, cols = 0;
+  assert_int_equal(p.parts, outer * p.row_bands * p.col_bands);
+  assert_true(p.grain >= 1 && p.grain <= p.parts);
+  for (int64_t i = 0; i < p.row_bands; i++) {
+    int64_t part[LB_SDIMS] = {0, dims[1], dims[2], dims[3]};
+    part[0] = least(p.row_band, dims[0] - i * p.row_band);
+    assert_true(part[0] > 0 && lb_facts_hold(f, part));
+    rows += part[0];
+  }
+  for (int64_t i = 0; i < p.col_bands; i++) {
+    int64_t part[LB_SDIMS] = {dims[0], 0, dims[2], dims[3]};
+    part[1] = least(p.col_band, dims[1] - i * p.col_band);
+    assert_true(part[1] > 0 && lb_facts_hold(f, part));
+    cols += part[1];
+  }
+  assert_int_equal(rows, dims[0]);
+  assert_int_equal(cols, dims[1]);
+}
+
+static void parts_are_the_whole_and_keep_what_facts_assume(void **state) {
+  (void)state;
+  static const int64_t sizes[] = {1, 2, 5, 16, 63, 64, 128, 384, 1000, 4096};
+  lb_spec specs[] = {map_spec(), rows_spec(), product_spec()};
+  for (int k = 0; k < 3; k++)
+    for (int r = 0; r < 10; r++)
+      for (int c = 0; c < 10; c++)
+        for (int64_t outer = 1; outer < 100; outer *= 7) {
+          int64_t dims[LB_SDIMS] = {sizes[r], sizes[c], 384, 0};
+          lb_facts f = lb_facts_of(&specs[k], 16, dims);
+          check_parts(&specs[k], &f, dims, outer);
+          lb_facts_add(&f, LB_ASSUME_EQUAL, LB_DIM_ROWS, (uint16_t)sizes[r]);
+          check_parts(&specs[k], &f, dims, outer);
+        }
+}
+
+static void small_work_is_one_job(void **state) {
+  (void)state;
+  lb_spec s = map_spec();
+  lb_facts f = {0};
+  int64_t dims[LB_SDIMS] = {4, 128, 0, 0};
+  lb_split p = lb_split_of(&s, &f, dims, 3);
+  assert_int_equal(p.parts, 3);
+  assert_int_equal(p.grain, 3);
+}
+
+static void a_product_is_split_by_columns_first(void **state) {
+  (void)state;
+  lb_spec s = product_spec();
+  int64_t dims[LB_SDIMS] = {64, 1536, 384, 0};
+  lb_facts f = lb_facts_of(&s, 16, dims);
+  lb_split p = lb_split_of(&s, &f, dims, 1);
+  assert_true(p.col_bands >= 8);
+  assert_int_equal(p.row_bands, 1);
+}
+
+static void a_narrow_product_is_split_by_rows_too(void **state) {
+  (void)state;
+  lb_spec s = product_spec();
+  int64_t dims[LB_SDIMS] = {2048, 64, 384, 0};
+  lb_facts f = lb_facts_of(&s, 16, dims);
+  lb_split p = lb_split_of(&s, &f, dims, 1);
+  assert_true(p.row_bands >= 8);
+}
+
+static void a_reduced_row_stays_whole(void **state) {
+  (void)state;
+  lb_spec s = rows_spec();
+  lb_facts f = {0};
+  int64_t dims[LB_SDIMS] = {2, 1 << 20, 0, 0};
+  lb_split p = lb_split_of(&s, &f, dims, 1);
+  assert_int_equal(p.col_bands, 1);
+  assert_int_equal(p.row_bands, 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(parts_are_the_whole_and_keep_what_facts_assume),
+      cmocka_unit_test(small_work_is_one_job),
+      cmocka_unit_test(a_product_is_split_by_columns_first),
+      cmocka_unit_test(a_narrow_product_is_split_by_rows_too),
+      cmocka_unit_test(a_reduced_row_stays_whole),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
