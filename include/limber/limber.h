@@ -195,6 +195,32 @@ LIMBER_API limber_status limber_session_run(limber_session *session,
                                             limber_tensor *outputs,
                                             size_t n_outputs);
 
+// A step of a run: one kernel, or one operator.
+typedef struct limber_step {
+  size_t size;       // sizeof this struct where Limber was built
+  const char *name;  // of the node, or of the first of a partition; "": a copy
+  const char *op;    // of that node: "MatMul"
+  const char *tier;  // where its code comes from: "host", "pack", "reusable",
+                     // "specialised" or "fused"
+  const char *kernel;  // what a kernel computes and takes for granted; else ""
+  // Sizes that a kernel is called on, 0 where it has none: k is what a product
+  // sums over, len the keys of attention, outer the turns of loops around it.
+  int64_t rows, cols, k, len, outer;
+  uint64_t bytes;            // of its operands, each counted once
+  uint64_t flops;            // 0: not counted
+  int64_t start_ns, end_ns;  // of the monotonic clock
+} limber_step;
+
+typedef void limber_step_fn(void *user, const limber_step *step);
+
+// Runs the model as limber_session_run does, then calls `fn` for each step in
+// order. Strings of a step are valid until `fn` returns. Of a Loop or Scan the
+// steps are those of its body. The clock is read twice a step; else such a run
+// does what every run does.
+LIMBER_API limber_status limber_session_profile(
+    limber_session *session, const limber_tensor *inputs, size_t n_inputs,
+    limber_tensor *outputs, size_t n_outputs, limber_step_fn *fn, void *user);
+
 typedef struct limber_plan_info {
   size_t size;          // sizeof this struct, set by the caller
   uint64_t steps;       // of a run that has all its kernels

@@ -392,6 +392,46 @@ static void contents_that_decide_shapes_are_asked_for(void **state) {
   lb_strbuf_fini(&m.b);
 }
 
+static void count_step(void *user, const limber_step *step) {
+  int *counts = user;
+  assert_int_equal(step->size, sizeof *step);
+  assert_true(step->end_ns >= step->start_ns);
+  assert_true(step->bytes > 0);
+  assert_string_equal(step->tier, "host");
+  assert_string_equal(step->kernel, "");
+  counts[0] += !strcmp(step->op, "Add");
+  counts[1]++;
+}
+
+static void a_profile_tells_each_step_and_gives_the_results(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
+  limber_tensor out[2] = {{0}}, again[2] = {{0}};
+  limber_plan_info info = {.size = sizeof info};
+  int counts[2] = {0};
+  assert_int_equal(limber_session_plan(f->session, in, 2, &info), LIMBER_OK);
+  assert_int_equal(
+      limber_session_profile(f->session, in, 2, out, 2, count_step, counts),
+      LIMBER_OK);
+  assert_int_equal(limber_session_run(f->session, in, 2, again, 2), LIMBER_OK);
+  assert_int_equal(counts[1], info.steps);
+  assert_int_equal(counts[0], counts[1]);
+  assert_memory_equal(out[0].data, again[0].data, out[0].bytes);
+  for (int i = 0; i < 2; i++) {
+    limber_tensor_free(&out[i]);
+    limber_tensor_free(&again[i]);
+  }
+}
+
+static void a_failed_profile_tells_nothing(void **state) {
+  fixture *f = *state;
+  limber_tensor in[1] = {input("x", 2)}, out[2] = {{0}};
+  int counts[2] = {0};
+  refused(limber_session_profile(f->session, in, 1, out, 2, count_step, counts),
+          LIMBER_INVALID, "missing input 'y' (float32[n,3])");
+  assert_int_equal(counts[1], 0);
+}
+
 static void a_runtime_has_the_threads_asked_for(void **state) {
   assert_int_equal(limber_runtime_threads(((fixture *)*state)->runtime), 2);
   assert_true(limber_runtime_threads(NULL) >= 1);
@@ -419,6 +459,8 @@ int main(void) {
       TEST(a_plan_needs_no_data_and_serves_the_run_after_it),
       TEST(wrong_shapes_are_refused_by_planning_too),
       cmocka_unit_test(contents_that_decide_shapes_are_asked_for),
+      TEST(a_profile_tells_each_step_and_gives_the_results),
+      TEST(a_failed_profile_tells_nothing),
       TEST(a_runtime_has_the_threads_asked_for),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,9 +164,9 @@ static void give_outputs(const request *q, limber_tensor *outputs, size_t n) {
   }
 }
 
-static lb_status run(limber_session *s, const limber_tensor *inputs,
-                     size_t n_inputs, limber_tensor *outputs,
-                     size_t n_outputs) {
+lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
+                     size_t n_inputs, limber_tensor *outputs, size_t n_outputs,
+                     const lb_watcher *watcher) {
   request q;
   lb_status st = request_init(&q, s, n_outputs);
   if (lb_failed(st)) return st;
@@ -174,7 +174,7 @@ static lb_status run(limber_session *s, const limber_tensor *inputs,
   if (lb_failed(st)) goto done;
   st = take_outputs(&q, outputs, n_outputs);
   if (lb_failed(st)) goto done;
-  st = lb_session_run(s->session, q.in, q.out);
+  st = lb_session_watch(s->session, q.in, q.out, watcher);
   if (lb_failed(st)) goto done;
   give_outputs(&q, outputs, n_outputs);
   lb_declared_after(s, q.out);
@@ -187,8 +187,9 @@ done:
 limber_status limber_session_run(limber_session *session,
                                  const limber_tensor *inputs, size_t n_inputs,
                                  limber_tensor *outputs, size_t n_outputs) {
-  return lb_report(run(session, inputs, n_inputs, outputs, n_outputs),
-                   &session->runtime->log);
+  return lb_report(
+      lb_api_run(session, inputs, n_inputs, outputs, n_outputs, NULL),
+      &session->runtime->log);
 }
 
 // -- planning ----------------------------------------------------------------

@@ -28,6 +28,11 @@ struct limber_session {
   atomic_bool *doubtful;
 };
 
+// limber_session_run; `watcher` may be NULL.
+lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
+                     size_t n_inputs, limber_tensor *outputs, size_t n_outputs,
+                     const lb_watcher *watcher);
+
 // Compares results with what the model declares of them; a difference is a
 // warning. `before` compares what was inferred, `after` what came out of a run.
 lb_status lb_declared_before(limber_session *s);

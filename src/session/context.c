@@ -49,6 +49,7 @@ void lb_context_free(lb_context *c) {
 lb_status lb_context_inner(lb_context *c, lb_context **out) {
   if (!c->inner) LB_TRY(lb_context_new(c->alloc, 0, &c->inner));
   c->inner->budget = c->budget;
+  c->inner->watcher = c->watcher;
   *out = c->inner;
   return LB_OK;
 }

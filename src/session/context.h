@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/tensor.h"
+#include "session/watch.h"
 
 typedef struct lb_own {  // a buffer sized while running
   lb_tensor tensor;      // dense; data owned
@@ -29,7 +30,8 @@ typedef struct lb_context {
   const lb_alloc *alloc;     // borrowed
   lb_budget *budget;         // the outermost context's
   lb_budget own_budget;
-  void *arena;  // owned
+  const lb_watcher *watcher;  // of this run; borrowed, may be NULL
+  void *arena;                // owned
   size_t arena_cap;
   lb_own *own;  // owned, with their data
   uint32_t n_own;

@@ -186,18 +186,33 @@ static lb_status bind_stage(const frame *f, const lb_plan *plan) {
   return LB_OK;
 }
 
+static lb_status tell(const frame *f, const lb_step *step, int64_t start) {
+  const lb_watcher *w = f->c->watcher;
+  lb_step_event e;
+  int64_t end = lb_watch_ns();
+  if (step->kind == LB_STEP_LOOP) return LB_OK;  // its body's steps were told
+  lb_watch_step(step, &e);
+  e.start_ns = start;
+  e.end_ns = end;
+  return w->step(w->user, &e);
+}
+
 static lb_status run_stage(frame *f, const lb_plan *plan) {
   LB_TRY(bind_stage(f, plan));
-  const lb_step *step = plan->steps, *end = step + plan->n_steps;
-  for (; step < end; step++) {
-    if (step->kind != LB_STEP_LAUNCH) {
+  const lb_watcher *watcher = f->c->watcher;
+  const lb_step *end = plan->steps + plan->n_steps, *next;
+  for (const lb_step *step = plan->steps; step < end; step = next) {
+    next = step + 1;
+    int64_t start = watcher ? lb_watch_ns() : 0;
+    if (step->kind == LB_STEP_LAUNCH) {
+      lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
+      if (!kernel) continue;  // its cover comes next
+      lb_launch_run(step->launch, kernel, f->s->options.pool, f->c->bases);
+      next += step->skip;
+    } else {
       LB_TRY(run_step(f, step));
-      continue;
     }
-    lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
-    if (!kernel) continue;  // its cover comes next
-    lb_launch_run(step->launch, kernel, f->s->options.pool, f->c->bases);
-    step += step->skip;
+    if (watcher) LB_TRY(tell(f, step, start));
   }
   return LB_OK;
 }

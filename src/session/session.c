@@ -95,9 +95,15 @@ static void give_context(lb_session *s, lb_context *c) {
 
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs) {
+  return lb_session_watch(s, inputs, outputs, NULL);
+}
+
+lb_status lb_session_watch(lb_session *s, const lb_tensor *inputs,
+                           lb_output *outputs, const lb_watcher *watcher) {
   lb_context *c;
   LB_TRY(lb_check_inputs(s->graph, inputs));
   LB_TRY(take_context(s, true, &c));
+  c->watcher = watcher;
   lb_pool_enter(s->options.pool);
   lb_status st = lb_run_region(s, c, s->graph->main, inputs, outputs);
   lb_pool_leave(s->options.pool);

@@ -12,6 +12,7 @@
 #include "base/tensor.h"
 #include "cache/slots.h"
 #include "graph/graph.h"
+#include "session/watch.h"
 
 typedef struct lb_session lb_session;
 
@@ -47,6 +48,10 @@ void lb_session_free(lb_session *s);  // no run may be inside; NULL is fine
 // On failure outputs keep what the caller put there, nothing is owned.
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs);
+// The same; `watcher` is told of each step, as soon as it has run. Of a Loop or
+// Scan it sees the steps of the body.
+lb_status lb_session_watch(lb_session *s, const lb_tensor *inputs,
+                           lb_output *outputs, const lb_watcher *watcher);
 void lb_output_free(const lb_session *s, lb_output *o);
 
 typedef struct lb_plan_counts {

@@ -1,0 +1,89 @@
+// session/watch.c -- counting what a step moves and computes.
+#include "session/watch.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "plan/plan.h"
+
+int64_t lb_watch_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+// Elements of a factor of a product or of attention.
+static uint64_t factor_size(const lb_spec *s, uint32_t i, const int64_t *dims) {
+  bool product = s->form == LB_FORM_MATMUL;
+  int64_t k = dims[LB_DIM_K], cols = dims[LB_DIM_COLS];
+  if (i == 0) return (uint64_t)(dims[LB_DIM_ROWS] * k);
+  if (product) return (uint64_t)(k * cols);
+  return (uint64_t)(dims[LB_DIM_LEN] * (i == 1 ? k : cols));
+}
+
+static uint64_t operand_size(const lb_spec *s, uint32_t i,
+                             const int64_t *dims) {
+  if (i < s->n_out) return (uint64_t)(dims[LB_DIM_ROWS] * dims[LB_DIM_COLS]);
+  uint32_t k = i - s->n_out;
+  if (k < (uint32_t)lb_spec_factors(s)) return factor_size(s, k, dims);
+  bool attention = s->form == LB_FORM_ATTENTION;
+  uint64_t rows = (uint64_t)dims[LB_DIM_ROWS];
+  uint64_t cols = (uint64_t)dims[attention ? LB_DIM_LEN : LB_DIM_COLS];
+  switch (s->in[k].layout) {
+    case LB_LAYOUT_ONE: return 1;
+    case LB_LAYOUT_ROWS: return rows;
+    case LB_LAYOUT_COLS: return cols;
+    default: return rows * cols;
+  }
+}
+
+static uint64_t launch_bytes(const lb_launch *l, const int64_t *dims) {
+  const lb_spec *s = &l->slot->key.spec;
+  const int64_t *strides = l->strides;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < l->n_operands; i++, strides += 2 + l->n_loops) {
+    uint8_t t = i < s->n_out ? s->out[i].dtype : s->in[i - s->n_out].dtype;
+    uint64_t n = operand_size(s, i, dims) * lb_dtype_size((lb_dtype)t);
+    for (int k = 0; k < l->n_loops; k++)
+      if (strides[2 + k]) n *= (uint64_t)l->loops[k];
+    bytes += n;
+  }
+  return bytes;
+}
+
+static uint64_t launch_flops(const lb_launch *l, const int64_t *dims) {
+  const lb_spec *s = &l->slot->key.spec;
+  uint64_t rows = (uint64_t)dims[LB_DIM_ROWS], k = (uint64_t)dims[LB_DIM_K];
+  uint64_t cols = (uint64_t)dims[LB_DIM_COLS];
+  uint64_t len = (uint64_t)dims[LB_DIM_LEN], nodes = 0, sums = 0;
+  for (int i = 0; i < s->n_nodes; i++)
+    nodes += lb_sop_infos[s->nodes[i].op].n_src != 0;
+  if (s->form == LB_FORM_MATMUL) sums = 2 * rows * cols * k;
+  if (s->form == LB_FORM_ATTENTION) sums = 2 * rows * len * (k + cols);
+  if (s->form == LB_FORM_ATTENTION) cols = len;
+  return (sums + nodes * rows * cols) * (uint64_t)l->split.outer;
+}
+
+static void watch_launch(const lb_launch *l, lb_step_event *out) {
+  const lb_spec *s = &l->slot->key.spec;
+  out->slot = l->slot;
+  out->tier = lb_slot_tier(l->slot);
+  for (int i = 0; i < lb_spec_dims(s); i++)
+    out->dims[i] = (int64_t)l->args[l->n_operands + i];
+  out->outer = l->split.outer;
+  out->bytes = launch_bytes(l, out->dims);
+  out->flops = launch_flops(l, out->dims);
+}
+
+void lb_watch_step(const lb_step *step, lb_step_event *out) {
+  memset(out, 0, sizeof *out);
+  out->node = step->node;
+  if (step->kind == LB_STEP_LAUNCH) {
+    watch_launch(step->launch, out);
+    return;
+  }
+  for (uint32_t i = 0; i < step->n_in; i++)
+    out->bytes += lb_tensor_bytes(&step->in[i].tensor);
+  for (uint32_t i = 0; i < step->n_out; i++)
+    out->bytes += lb_tensor_bytes(&step->out[i].tensor);
+}
