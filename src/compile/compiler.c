@@ -24,6 +24,7 @@ struct lb_compiler {
   lb_cpu_exec **execs;  // owned; what slots point to
   size_t n_execs, cap_execs;
   lb_compiler_stats stats;
+  bool warned;  // that settling fails
 };
 
 // Without it everything works but perf, so that is one warning.
@@ -171,10 +172,21 @@ static lb_status settle(lb_compiler *c, double end) {
   return LB_OK;
 }
 
+// One line for a worker that fails or memory that is refused, however often it
+// is tried; another only after it has worked. Too little time is no fault.
+static void warn(lb_compiler *c, lb_status st) {
+  bool fault = lb_failed(st) && lb_status_code(st) != LB_CANCELLED;
+  if (fault && !c->warned)
+    lb_log_line(c->log, LB_LOG_WARN, "no kernels are compiled: %s",
+                lb_status_message(st));
+  if (fault || !lb_failed(st)) c->warned = fault;
+}
+
 lb_status lb_compiler_settle(lb_compiler *c, double seconds) {
   double end = now() + seconds;
   pthread_mutex_lock(&c->lock);
   lb_status st = settle(c, end);
+  warn(c, st);
   pthread_mutex_unlock(&c->lock);
   return st;
 }
