@@ -13,6 +13,7 @@
 #include "feed.h"
 #include "json.h"
 #include "npy.h"
+#include "profile.h"
 
 static const char help[] =
     "usage: limber run MODEL [OPTION...]\n"
@@ -27,6 +28,10 @@ static const char help[] =
     "  --compare DIR     compare each with DIR/NAME.npy: floats within\n"
     "                    1e-4 + 1e-3 |b|, integers exactly; exit 1 if not\n"
     "  --repeat N        run N times; the time is that of the fastest\n"
+    "  --settle SECONDS  after the first run, compile what it lacks, and wait\n"
+    "                    that long for it (LIMBER_JIT=process)\n"
+    "  --profile         run once more, and list the steps: the longest\n"
+    "                    first, then the share of each tier\n"
     "  --threads N       default: all that this process may use\n"
     "  --seed N          of the random numbers; default 1\n"
     "  --optimize on|off simplify the graph; default on\n"
@@ -39,8 +44,9 @@ typedef struct options {
   const char **inputs;  // as written; room for argc of them
   size_t n_inputs;
   int threads, repeat;
+  int settle;  // seconds
   uint64_t seed;
-  bool plain, json, help;
+  bool plain, profile, json, help;
 } options;
 
 // What one `limber run` holds.
@@ -52,6 +58,7 @@ typedef struct job {
   limber_tensor *results;  // n_results, owned, named
   size_t n_results;
   double load_ms, first_ms, best_ms;
+  profile profile;
   bool differs;
 } job;
 
@@ -73,6 +80,11 @@ static bool read_option(int letter, options *o, problem *p) {
       if (!read_number("repeat", optarg, 1, 1000000000, &n, p)) return false;
       o->repeat = (int)n;
       return true;
+    case 'S':
+      if (!read_number("settle", optarg, 0, 1000000, &n, p)) return false;
+      o->settle = (int)n;
+      return true;
+    case 'p': o->profile = true; return true;
     case 's':
       if (!read_number("seed", optarg, 0, INT64_MAX, &n, p)) return false;
       o->seed = (uint64_t)n;
@@ -92,6 +104,8 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
       {"compare", required_argument, NULL, 'c'},
       {"threads", required_argument, NULL, 't'},
       {"repeat", required_argument, NULL, 'r'},
+      {"settle", required_argument, NULL, 'S'},
+      {"profile", no_argument, NULL, 'p'},
       {"seed", required_argument, NULL, 's'},
       {"optimize", required_argument, NULL, 'O'},
       {"json", no_argument, NULL, 'j'},
@@ -176,15 +190,36 @@ static bool run_once(job *j, problem *p) {
   return true;
 }
 
+// Kernels that were not ready in time are no failure: the run goes on without.
+static bool settle(const job *j, problem *p) {
+  if (!j->o.settle) return true;
+  limber_status st = limber_session_settle(j->session, j->o.settle);
+  if (!st || st == LIMBER_CANCELLED) return true;
+  return fail_status(p, st, j->o.model);
+}
+
+static bool run_profile(job *j, problem *p) {
+  if (!j->o.profile) return true;
+  free_results(j);
+  limber_status st =
+      limber_session_profile(j->session, j->feeds, j->o.n_inputs, j->results,
+                             j->n_results, profile_add, &j->profile);
+  if (st) return fail_status(p, st, j->o.model);
+  if (j->profile.lost) return fail(p, EXIT_INTERNAL, "out of memory");
+  return true;
+}
+
 static bool run_model(job *j, problem *p) {
   const limber_value_info *infos;
   j->n_results = limber_session_outputs(j->session, &infos);
   j->results = calloc(j->n_results + 1, sizeof *j->results);
   if (!j->results) return fail(p, EXIT_INTERNAL, "out of memory");
   for (size_t i = 0; i < j->n_results; i++) j->results[i].name = infos[i].name;
-  for (int i = 0; i < j->o.repeat; i++)
+  for (int i = 0; i < j->o.repeat; i++) {
     if (!run_once(j, p)) return false;
-  return true;
+    if (i == 0 && !settle(j, p)) return false;
+  }
+  return run_profile(j, p);
 }
 
 // -- results -----------------------------------------------------------------
@@ -232,7 +267,7 @@ static bool compare_results(job *j, problem *p) {
   return true;
 }
 
-static void print_text(const job *j) {
+static void print_text(job *j) {
   char type[256];
   for (size_t i = 0; i < j->n_results; i++) {
     const limber_tensor *t = &j->results[i];
@@ -248,6 +283,7 @@ static void print_text(const job *j) {
   int threads = limber_runtime_threads(j->runtime);
   printf(", %d thread%s\n", threads, threads > 1 ? "s" : "");
   if (j->o.compare && !j->differs) printf("all outputs agree\n");
+  if (j->o.profile) profile_print(&j->profile);
 }
 
 static json_t *number(double v) {
@@ -265,7 +301,7 @@ static json_t *result_json(const limber_tensor *t) {
                    "mean", number(s.mean), "nan", (json_int_t)s.not_numbers);
 }
 
-static void print_json(const job *j) {
+static void print_json(job *j) {
   json_t *outputs = json_array();
   for (size_t i = 0; i < j->n_results; i++)
     json_array_append_new(outputs, result_json(&j->results[i]));
@@ -276,6 +312,8 @@ static void print_json(const job *j) {
                            limber_runtime_threads(j->runtime));
   if (j->o.compare)
     json_object_set_new(root, "agrees", json_boolean(!j->differs));
+  if (j->o.profile)
+    json_object_set_new(root, "steps", profile_json(&j->profile));
   json_dumpf(root, stdout, JSON_INDENT(2));
   printf("\n");
   json_decref(root);
@@ -292,6 +330,7 @@ static int run_job(job *j, problem *p) {
 static void job_fini(job *j) {
   if (j->results) free_results(j);
   free(j->results);
+  profile_fini(&j->profile);
   for (size_t i = 0; j->feeds && i < j->o.n_inputs; i++)
     feed_free(&j->feeds[i]);
   free(j->feeds);

@@ -132,6 +132,7 @@ typedef struct call {
   PyObject **keep;  // n_kept
   size_t n_in, n_out, n_kept;
   size_t cap_in;
+  PyObject *steps;  // a list that takes the steps, or NULL; borrowed
 } call;
 
 static bool call_init(call *c, size_t n_in, size_t n_out) {
@@ -254,8 +255,32 @@ static bool add_outputs(call *c, const session *s, PyObject *names, size_t n) {
   return true;
 }
 
+static void add_step(void *user, const limber_step *t) {
+  PyObject *steps = user;
+  if (PyErr_Occurred()) return;
+  PyObject *row = Py_BuildValue(
+      "{s:N,s:s,s:s,s:s,s:L,s:L,s:L,s:L,s:L,s:K,s:K,s:L,s:L}", "name",
+      lb_text(t->name), "op", t->op, "tier", t->tier, "kernel", t->kernel,
+      "rows", (long long)t->rows, "cols", (long long)t->cols, "k",
+      (long long)t->k, "len", (long long)t->len, "outer", (long long)t->outer,
+      "bytes", (unsigned long long)t->bytes, "flops",
+      (unsigned long long)t->flops, "start_ns", (long long)t->start_ns,
+      "end_ns", (long long)t->end_ns);
+  if (row) PyList_Append(steps, row);
+  Py_XDECREF(row);
+}
+
+// Steps are made as they are told, so other Python threads wait meanwhile.
+static bool call_profile(call *c, const session *s) {
+  limber_status st = limber_session_profile(s->limber, c->in, c->n_in, c->out,
+                                            c->n_out, add_step, c->steps);
+  if (st) lb_raise(lb_python.run_errors, st);
+  return !PyErr_Occurred();
+}
+
 static bool call_run(call *c, const session *s) {
   limber_status st;
+  if (c->steps) return call_profile(c, s);
   Py_BEGIN_ALLOW_THREADS;
   st = limber_session_run(s->limber, c->in, c->n_in, c->out, c->n_out);
   Py_END_ALLOW_THREADS;
@@ -272,9 +297,9 @@ static PyObject *call_results(call *c, const session *s) {
 }
 
 // `names` may be NULL: all outputs. `place` are inputs by position, `feeds` by
-// name; each may be NULL.
+// name; each may be NULL. `steps`: a list to append the steps to, or NULL.
 static PyObject *run(const session *s, PyObject *names, PyObject *place,
-                     PyObject *feeds) {
+                     PyObject *feeds, PyObject *steps) {
   Py_ssize_t wanted = names ? PySequence_Size(names) : (Py_ssize_t)s->n_outputs;
   Py_ssize_t placed = place ? PyTuple_Size(place) : 0;
   Py_ssize_t named = feeds ? PyDict_Size(feeds) : 0;
@@ -282,6 +307,7 @@ static PyObject *run(const session *s, PyObject *names, PyObject *place,
   PyObject *results = NULL;
   call c;
   if (!call_init(&c, (size_t)(placed + named), (size_t)wanted)) return NULL;
+  c.steps = steps;
   for (Py_ssize_t i = 0; i < placed; i++)
     if (!add_input(&c, s, (size_t)i, PyTuple_GetItem(place, i))) goto done;
   if (add_named_inputs(&c, s, feeds) &&
@@ -293,15 +319,8 @@ done:
   return results;
 }
 
-static PyObject *session_run(PyObject *self, PyObject *args,
-                             PyObject *keywords) {
-  static char *parameters[] = {"output_names", "input_feed", "run_options",
-                               NULL};
-  PyObject *names, *feeds, *unused = NULL;
-  const session *s = opened(self);
-  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "OO|O:run", parameters,
-                                         &names, &feeds, &unused))
-    return NULL;
+static PyObject *run_named(const session *s, PyObject *names, PyObject *feeds,
+                           PyObject *steps) {
   if (!PyDict_Check(feeds)) {
     PyErr_Format(PyExc_TypeError,
                  "input_feed must be a dict of names and arrays, not %R",
@@ -313,13 +332,40 @@ static PyObject *session_run(PyObject *self, PyObject *args,
     return NULL;
   }
   int some = names == Py_None ? 0 : PyObject_IsTrue(names);
-  return some < 0 ? NULL : run(s, some ? names : NULL, NULL, feeds);
+  return some < 0 ? NULL : run(s, some ? names : NULL, NULL, feeds, steps);
+}
+
+static PyObject *session_run(PyObject *self, PyObject *args,
+                             PyObject *keywords) {
+  static char *parameters[] = {"output_names", "input_feed", "run_options",
+                               NULL};
+  PyObject *names, *feeds, *unused = NULL;
+  const session *s = opened(self);
+  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "OO|O:run", parameters,
+                                         &names, &feeds, &unused))
+    return NULL;
+  return run_named(s, names, feeds, NULL);
+}
+
+static PyObject *session_profile(PyObject *self, PyObject *args,
+                                 PyObject *keywords) {
+  static char *parameters[] = {"output_names", "input_feed", NULL};
+  PyObject *names, *feeds;
+  const session *s = opened(self);
+  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "OO:profile",
+                                         parameters, &names, &feeds))
+    return NULL;
+  PyObject *steps = PyList_New(0);
+  PyObject *results = steps ? run_named(s, names, feeds, steps) : NULL;
+  if (!results) Py_CLEAR(steps);
+  Py_XDECREF(results);
+  return steps;
 }
 
 static PyObject *session_call(PyObject *self, PyObject *args,
                               PyObject *keywords) {
   const session *s = opened(self);
-  PyObject *results = s ? run(s, NULL, args, keywords) : NULL;
+  PyObject *results = s ? run(s, NULL, args, keywords, NULL) : NULL;
   if (!results || s->n_outputs != 1) return results;
   PyObject *only = PyList_GetItem(results, 0);
   Py_XINCREF(only);
@@ -447,6 +493,12 @@ static PyMethodDef methods[] = {
      "Runs the model on a dict of names and arrays; returns a list of arrays,\n"
      "one for each of output_names (None: all outputs). Only the outputs that\n"
      "are asked for are computed. Other Python threads go on meanwhile."},
+    {"profile", (PyCFunction)(void (*)(void))session_profile,
+     METH_VARARGS | METH_KEYWORDS,
+     "profile(output_names, input_feed)\n\n"
+     "Runs the model and returns a list of its steps, a dict each: name, op,\n"
+     "tier (host, pack, reusable, specialised or fused), kernel, rows, cols,\n"
+     "k, len, outer, bytes, flops, start_ns and end_ns."},
     {"settle", session_settle, METH_O,
      "settle(seconds)\n\n"
      "Compiles what the plans that exist still lack, and waits for it; run\n"

@@ -1,0 +1,124 @@
+// tools/profile.c -- the steps of one run, as a table or as JSON.
+#include "profile.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+
+static void free_step(limber_step *s) {
+  free((char *)s->name);
+  free((char *)s->op);
+  free((char *)s->tier);
+  free((char *)s->kernel);
+}
+
+void profile_add(void *user, const limber_step *step) {
+  profile *p = user;
+  if (p->n == p->cap) {
+    size_t cap = p->cap ? p->cap * 2 : 256;
+    limber_step *steps = realloc(p->steps, cap * sizeof *steps);
+    p->lost |= !steps;
+    if (!steps) return;
+    p->steps = steps;
+    p->cap = cap;
+  }
+  limber_step s = *step;
+  s.name = strdup(step->name);
+  s.op = strdup(step->op);
+  s.tier = strdup(step->tier);
+  s.kernel = strdup(step->kernel);
+  if (s.name && s.op && s.tier && s.kernel) {
+    p->steps[p->n++] = s;
+  } else {
+    p->lost = true;
+    free_step(&s);
+  }
+}
+
+void profile_fini(profile *p) {
+  for (size_t i = 0; i < p->n; i++) free_step(&p->steps[i]);
+  free(p->steps);
+  *p = (profile){0};
+}
+
+// -- the table ---------------------------------------------------------------
+
+static int64_t time_of(const limber_step *s) { return s->end_ns - s->start_ns; }
+
+static int longest_first(const void *a, const void *b) {
+  int64_t x = time_of(a), y = time_of(b);
+  return (x < y) - (x > y);
+}
+
+static const char *sizes_of(const limber_step *s, char *buf, size_t cap) {
+  if (!s->kernel[0]) return "-";
+  int n = snprintf(buf, cap, "%" PRId64 "x%" PRId64, s->rows, s->cols);
+  if (s->k && (size_t)n < cap)
+    n += snprintf(buf + n, cap - (size_t)n, "x%" PRId64, s->k);
+  if (s->len && (size_t)n < cap)
+    n += snprintf(buf + n, cap - (size_t)n, "x%" PRId64, s->len);
+  if (s->outer > 1 && (size_t)n < cap)
+    snprintf(buf + n, cap - (size_t)n, "*%" PRId64, s->outer);
+  return buf;
+}
+
+static void print_step(const limber_step *s, double total) {
+  char sizes[96];
+  double ns = (double)(time_of(s) > 0 ? time_of(s) : 1);
+  printf("%10.1f  %5.1f  %-11s  %7.1f  %7.1f  %-18s  %-16s  %s\n", ns / 1e3,
+         100 * ns / total, s->tier, (double)s->bytes / ns,
+         (double)s->flops / ns, sizes_of(s, sizes, sizeof sizes), s->op,
+         s->name);
+}
+
+static void print_tiers(const profile *p, double total) {
+  static const char *const tiers[] = {"host", "pack", "reusable", "specialised",
+                                      "fused"};
+  for (size_t t = 0; t < sizeof tiers / sizeof *tiers; t++) {
+    int64_t ns = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++) {
+      if (strcmp(p->steps[i].tier, tiers[t])) continue;
+      ns += time_of(&p->steps[i]);
+      n++;
+    }
+    if (n)
+      printf("%10.1f  %5.1f  %-11s  %zu steps\n", (double)ns / 1e3,
+             100 * (double)ns / total, tiers[t], n);
+  }
+}
+
+void profile_print(profile *p) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < p->n; i++) sum += time_of(&p->steps[i]);
+  double total = sum > 0 ? (double)sum : 1;
+  if (p->n) qsort(p->steps, p->n, sizeof *p->steps, longest_first);
+  printf("\n%10s  %5s  %-11s  %7s  %7s  %-18s  %-16s  %s\n", "us", "%", "tier",
+         "GB/s", "Gflop/s", "sizes", "op", "step");
+  for (size_t i = 0; i < p->n; i++) print_step(&p->steps[i], total);
+  printf("\n");
+  print_tiers(p, total);
+}
+
+// -- JSON --------------------------------------------------------------------
+
+static json_t *step_json(const limber_step *s) {
+  return json_pack(
+      "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+      "name", text_json(s->name), "op", s->op, "tier", s->tier, "kernel",
+      s->kernel, "rows", (json_int_t)s->rows, "cols", (json_int_t)s->cols, "k",
+      (json_int_t)s->k, "len", (json_int_t)s->len, "outer",
+      (json_int_t)s->outer, "bytes", (json_int_t)s->bytes, "flops",
+      (json_int_t)s->flops, "start_ns", (json_int_t)s->start_ns, "end_ns",
+      (json_int_t)s->end_ns);
+}
+
+json_t *profile_json(const profile *p) {
+  json_t *steps = json_array();
+  for (size_t i = 0; i < p->n; i++)
+    json_array_append_new(steps, step_json(&p->steps[i]));
+  return steps;
+}
