@@ -1,6 +1,12 @@
 # Every build option, and what the compiler is told.
 option(LIMBER_TESTS "Build the tests" ON)
-option(LIMBER_JIT "Build limber-jit, which compiles kernels (needs LLVM 19)" ON)
+find_program(LLVM_CONFIG NAMES llvm-config-19)
+set(jit ON)
+if(SKBUILD AND NOT LLVM_CONFIG) # `pip install .` works without, less well
+  set(jit OFF)
+endif()
+option(LIMBER_JIT
+  "Compile kernels: limber-jit, and those in the library (needs LLVM 19)" ${jit})
 option(LIMBER_BENCH "Build what scripts/bench measures with" ON)
 set(LIMBER_COMPILE_KERNELS_FOR_ARCH "NONE" CACHE STRING
   "Levels whose kernels the library contains: x86-64-v3;x86-64-v4, or NONE")

@@ -18,9 +18,9 @@ typedef struct lb_pack_list {  // {0} is empty
   lb_map map;                  // lb_pack_item -> itself, owned; in order
 } lb_pack_list;
 
-// Adds the spec with each choice of facts that sizes can lead to on a machine
-// with vectors of `lanes` float32, but nothing assumed. One that is there
-// already is not added.
+// Adds the spec with all facts that sizes can lead to on a machine with vectors
+// of `lanes` float32, divisibility left out. One that is there already is not
+// added.
 lb_status lb_pack_list_add(lb_pack_list *l, const lb_spec *spec,
                            uint32_t lanes);
 size_t lb_pack_list_count(const lb_pack_list *l);
@@ -39,7 +39,9 @@ lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes);
 //   t     a matrix whose columns do not lie beside each other
 //   c r   one row; one column
 //   o     one element; a number: one that is a constant
-//   w     a constant matrix, cols x cols
+//   w v   a matrix, cols x cols, constant or not; u one like t
+//   h     heads of attention; m n their mask, over queries and keys, or keys
+//   a-1   axes, a constant
 //   .     what the operator before has made
 // A `b` before it makes it bool, `i` int64; else it is of dtype `t`.
 lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,

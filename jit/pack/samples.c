@@ -10,62 +10,88 @@
 
 enum { ROWS = 5, COLS = 21, MAX_TEXT = 256 };
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 // -- one sample --------------------------------------------------------------
 
 typedef struct sample {
   lb_graph *g;
   lb_dtype dtype;
-  lb_value *x;        // NULL: not met yet
-  lb_value *last;     // what the operator before has made
-  lb_value *strided;  // NULL: none; its columns lie ROWS apart
+  lb_value *x;     // NULL: not met yet
+  lb_value *last;  // what the operator before has made
   lb_partitioning parts;
 } sample;
 
-static lb_status new_param(sample *s, lb_dtype t, int64_t rows, int64_t cols,
-                           lb_value **out) {
-  LB_TRY(lb_value_new(s->g, "p", out));
+static const char strided[] = "strided";  // the name of those that are
+
+static lb_status new_param(sample *s, const char *name, lb_dtype t, int rank,
+                           const int64_t *dims, lb_value **out) {
+  LB_TRY(lb_value_new(s->g, name, out));
   (*out)->info.dtype = t;
-  (*out)->info.rank = rows ? 2 : 1;
-  (*out)->info.dims[0] = lb_dim_const(rows ? rows : cols);
-  (*out)->info.dims[1] = lb_dim_const(cols);
+  (*out)->info.rank = rank;
+  for (int i = 0; i < rank; i++) (*out)->info.dims[i] = lb_dim_const(dims[i]);
   return lb_region_add_param(s->g->main, *out);
 }
 
-// Constants read from zeros, numbers apart, which are written.
+// Zeros.
 static lb_status new_const(sample *s, lb_dtype t, int rank, int64_t size,
-                           double number, lb_value **out) {
-  lb_tensor c = {.dtype = t, .rank = rank};
-  for (int i = 0; i < rank; i++) c.dims[i] = size;
-  lb_tensor_dense(&c);
-  c.data = lb_arena_zalloc(&s->g->arena, lb_tensor_bytes(&c), 64);
-  if (!c.data) return lb_oom();
-  if (rank == 0 && t == LB_F32) *(float *)c.data = (float)number;
-  if (rank == 0 && t == LB_F64) *(double *)c.data = number;
-  if (rank == 0 && t == LB_I64) *(int64_t *)c.data = (int64_t)number;
-  if (rank == 0 && t == LB_I32) *(int32_t *)c.data = (int32_t)number;
-  return lb_const_new(s->g, "c", &c, out);
+                           lb_tensor **out, lb_value **value) {
+  lb_tensor *c = *out = lb_arena_new(&s->g->arena, lb_tensor, 1);
+  if (!c) return lb_oom();
+  c->dtype = t;
+  c->rank = rank;
+  for (int i = 0; i < rank; i++) c->dims[i] = size;
+  lb_tensor_dense(c);
+  c->data = lb_arena_zalloc(&s->g->arena, lb_tensor_bytes(c), 64);
+  return c->data ? lb_const_new(s->g, "c", c, value) : lb_oom();
 }
+
+static lb_status new_number(sample *s, lb_dtype t, double v, lb_value **out) {
+  lb_tensor *c;
+  LB_TRY(new_const(s, t, 0, 0, &c, out));
+  if (t == LB_F32) *(float *)c->data = (float)v;
+  if (t == LB_F64) *(double *)c->data = v;
+  if (t == LB_I64) *(int64_t *)c->data = (int64_t)v;
+  if (t == LB_I32) *(int32_t *)c->data = (int32_t)v;
+  return LB_OK;
+}
+
+// Operands that are parameters.
+static const struct {
+  char letter;
+  const char *name;
+  int rank;
+  int64_t dims[4];
+} params[] = {
+    {'f', "f", 2, {ROWS, COLS}},
+    {'t', strided, 2, {ROWS, COLS}},
+    {'c', "c", 1, {COLS}},
+    {'r', "r", 2, {ROWS, 1}},
+    {'o', "o", 1, {1}},
+    {'v', "v", 2, {COLS, COLS}},
+    {'u', strided, 2, {COLS, COLS}},
+    {'h', "h", 4, {2, 3, ROWS, 8}},
+    {'m', "m", 4, {2, 1, ROWS, ROWS}},
+    {'n', "n", 4, {2, 1, 1, ROWS}},
+    {'x', "x", 2, {ROWS, COLS}},
+};
 
 static lb_status operand(sample *s, const char *text, lb_value **out) {
   lb_dtype t = s->dtype;
+  lb_tensor *c;
   if (*text == 'b' || *text == 'i') t = *text++ == 'b' ? LB_BOOL : LB_I64;
-  switch (*text) {
-    case '.': *out = s->last; return LB_OK;
-    case 'f': return new_param(s, t, ROWS, COLS, out);
-    case 'c': return new_param(s, t, 0, COLS, out);
-    case 'r': return new_param(s, t, ROWS, 1, out);
-    case 'o': return new_param(s, t, 0, 1, out);
-    case 'w': return new_const(s, t, 2, COLS, 0, out);
-    case 'x':
-      if (!s->x) LB_TRY(new_param(s, t, ROWS, COLS, &s->x));
-      *out = s->x;
-      return LB_OK;
-    case 't':
-      LB_TRY(new_param(s, t, ROWS, COLS, &s->strided));
-      *out = s->strided;
-      return LB_OK;
-    default: return new_const(s, t, 0, 0, atof(text), out);
-  }
+  *out = *text == '.' ? s->last : *text == 'x' ? s->x : NULL;
+  if (*out) return LB_OK;
+  for (size_t i = 0; i < COUNT(params); i++)
+    if (params[i].letter == *text)
+      LB_TRY(
+          new_param(s, params[i].name, t, params[i].rank, params[i].dims, out));
+  if (*text == 'x') s->x = *out;
+  if (*out) return LB_OK;
+  if (*text == 'w') return new_const(s, t, 2, COLS, &c, out);
+  if (*text != 'a') return new_number(s, t, atof(text), out);
+  int64_t axis = atoll(text + 1);
+  return lb_const_ints(s->g, "axes", &axis, 1, out);
 }
 
 // "name=value", an integer or a word.
@@ -114,13 +140,13 @@ static lb_status build(sample *s, const char *text) {
 }
 
 static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
-  const sample *s = user;
+  (void)user;
   *out = (lb_tensor){.dtype = v->info.dtype, .rank = v->info.rank};
   for (int i = 0; i < v->info.rank; i++) out->dims[i] = v->info.dims[i].k;
   lb_tensor_dense(out);
-  if (v == s->strided) {
+  if (strcmp(v->name, strided) == 0) {
     out->strides[0] = 1;
-    out->strides[1] = ROWS;
+    out->strides[1] = out->dims[0];
   }
   return LB_OK;
 }
@@ -155,26 +181,41 @@ lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
 
 // Every operator with these operands, in these dtypes.
 static const char *const operands[] = {
-    "x",      "t",      "x f",    "x x",    "x c",    "c x",    "x r",
-    "r x",    "x o",    "o x",    "x 2",    "2 x",    "x t",    "t x",
-    "r c",    "bx f f", "bx f 2", "bx 2 f", "bx f o", "bx o f", "br f f",
-    "br f 2", "bx f f", "bc f 2", "bx 1 2", "x 2 3",  "x o o",  "x c c",
-    "bf bf",  "bf bc",  "bf br",  "bf",     "x w",    "x f c",
+    "x",      "t",       "x f",     "x x",      "x c",      "c x",
+    "x r",    "r x",     "x o",     "o x",      "x 2",      "2 x",
+    "x t",    "t x",     "r c",     "c r",      "bx f f",   "bx f 2",
+    "bx 2 f", "bx f o",  "bx o f",  "br f f",   "br f 2",   "bc f f",
+    "bc f 2", "bx 1 2",  "x 2 3",   "x o o",    "x c c",    "t c c",
+    "bf bf",  "bf bc",   "bf br",   "br bc",    "bf",       "x w",
+    "x v",    "x u",     "t w",     "t v",      "x a-1",    "x a0",
+    "t a-1",  "x w c",   "t w c",   "x v c",    "x c c c",  "x c c c c",
+    "h h h",  "h h h m", "h h h n", "h h h bm", "h h h bn",
 };
-
-// Fewer for dtypes that are seldom more than shapes and masks.
 static const lb_dtype dtypes[] = {LB_F32, LB_I64, LB_I32, LB_F64, LB_F16};
 
 // Chains that models have, in float32.
 static const char *const chains[] = {
-    "MatMul x w; Add . c",
     "MatMul x w; Add . c; Add . f",
+    "MatMul x w; Add . c; Add . t",
+    "MatMul x w; Add . f",
     "MatMul x w; Add . c; Mul . f",
-    "Gemm x w c",
-    "Gemm x w; Add . f",
+    "MatMul x w; Add . c; Mul . 2",
+    "MatMul t w; Add . c",
+    "MatMul t w; Add . c; Add . f",
+    "MatMul x v; Add . c",
+    "MatMul x v; Add . f",
+    "MatMul x v; Mul . 2; Add . f",
+    "MatMul x u; Mul . 2",
+    "MatMul x u; Mul . 2; Add . f",
+    "Gemm x w c; Add . f",
     "Add x f; LayerNormalization . c c",
+    "Add x c; LayerNormalization . c c",
+    "Add x f; Add . f; LayerNormalization . c c",
+    "Add x f; Add . c; LayerNormalization . c c",
+    "Add x f; RMSNormalization . c",
     "Mul x f; Add . c",
     "Mul x c; Add . c",
+    "Mul x r; Add . r",
     "Mul x 2; Add . 2",
     "Mul x 2; Add . f",
     "Add x f; Add . f",
@@ -182,15 +223,22 @@ static const char *const chains[] = {
     "Sub x f; Div . f",
     "Add x f; Mul . f",
     "Mul x f; Mul . f",
+    "Mul x f; Add . f",
     "Div x 2; Add . f",
     "Sub 2 x; Mul . 2",
     "Div x 2; Softmax .",
+    "Mul x 2; Softmax .",
     "Add x f; Softmax .",
-    "Add x r; Softmax .",
     "Add x c; Softmax .",
+    "Mul x 2; Add . f; Softmax .",
+    "Mul x 2; Add . c; Softmax .",
+    "And br bc; Where . 1 2",
+    "And bx bf; Where . 1 2",
+    "Cast[to=1] ix; Sub 2 .; Mul . 2",
+    "Cast[to=1] bx; Sub 2 .; Mul . 2",
 };
 
-// Each behind a product with and without bias, a bias and a sum.
+// Each behind what models have it behind.
 static const char *const activations[] = {
     "Relu .",    "Gelu .",      "Gelu[approximate=tanh] .",
     "Sigmoid .", "Tanh .",      "Swish .",
@@ -199,13 +247,20 @@ static const char *const activations[] = {
     "Erf .",     "Mul . 2",     "HardSigmoid .",
 };
 static const char *const before[] = {
-    "MatMul x w", "MatMul x w; Add . c", "Gemm x w c", "Add x c",
-    "Add x f",    "Mul x c; Add . c",
+    "MatMul x w",
+    "MatMul x w; Add . c",
+    "MatMul t w; Add . c",
+    "Gemm x w c",
+    "Add x c",
+    "Add x f",
+    "Add x r",
+    "Mul x c; Add . c",
 };
 
 // Operators whose attributes make other specs.
 static const char *const variants[] = {
     "Gelu[approximate=tanh] x",
+    "Gelu[approximate=tanh] t",
     "Cast[to=1] ix",
     "Cast[to=1] bx",
     "Cast[to=7] x",
@@ -217,9 +272,11 @@ static const char *const variants[] = {
     "Cast[to=11] x",
     "Cast[to=6] x",
     "Cast[to=6] ix",
+    "Cast[to=6] bx",
+    "Gemm[transB=1] x w c",
+    "Gemm[transB=1] x w",
+    "Gemm[transA=1] t w c",
 };
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static lb_status add_operators(lb_pack_list *l, uint32_t lanes) {
   char text[MAX_TEXT];

@@ -89,6 +89,9 @@ static lb_status load(limber_session *s, const source *from,
       .slots = s->runtime->kernels.slots,
   };
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
+  // Weights that were packed are not read in the file any more.
+  for (uint32_t i = 0; i < s->model.n_files; i++)
+    lb_file_rest(&s->model.files[i]);
   LB_TRY(add_ports(s));
   LB_TRY(add_properties(s));
   return lb_declared_before(s);

@@ -68,6 +68,10 @@ void lb_file_close(lb_file *f) {
   *f = (lb_file){0};
 }
 
+void lb_file_rest(const lb_file *f) {
+  if (f->base) madvise(f->base, f->bytes.size, MADV_DONTNEED);
+}
+
 static bool climbs(const char *path) {
   for (const char *p = path; p;) {
     size_t n = strcspn(p, "/");

@@ -25,6 +25,9 @@ lb_status lb_file_map(const char *path, lb_file *out);
 lb_status lb_file_map_beside(const char *model_path, const char *relative,
                              lb_file *out);
 void lb_file_close(lb_file *f);
+// Gives up the memory of pages that were read: who reads them again finds the
+// same bytes.
+void lb_file_rest(const lb_file *f);
 
 // Reads a small text file (procfs, sysfs) into buf, NUL-terminated. One that
 // does not fit is LB_INVALID.

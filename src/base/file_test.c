@@ -39,6 +39,8 @@ static void maps_the_whole_file(void **state) {
   assert_false(lb_failed(lb_file_map(testdir_at(d, "a.bin"), &f)));
   assert_int_equal(f.bytes.size, 5);
   assert_memory_equal(f.bytes.data, "hello", 5);
+  lb_file_rest(&f);
+  assert_memory_equal(f.bytes.data, "hello", 5);
   lb_file_close(&f);
   assert_null(f.bytes.data);
   lb_file_close(&f);  // closed is fine

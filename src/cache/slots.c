@@ -26,6 +26,7 @@ static lb_status insert(lb_slots *s, const lb_slot_key *key,
   lb_slot *slot = calloc(1, sizeof *slot);
   if (!slot) return lb_oom();
   slot->key = *key;
+  slot->in_pack = kernel != NULL;
   if (kernel) lb_slot_publish(slot, kernel, LB_TIER_PACK);
   lb_status st = lb_map_put(&s->map, &slot->key, sizeof slot->key, slot, NULL);
   if (lb_failed(st)) {

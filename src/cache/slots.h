@@ -32,6 +32,7 @@ typedef struct lb_slot {
   _Atomic(lb_kernel_fn *) kernel;  // NULL: none yet
   atomic_int tier;                 // lb_tier of the kernel, set after it
   atomic_int failed;               // 1: compiling it was given up
+  bool in_pack;                    // it will never be empty
   atomic_bool wanted;              // is worth compiling: not of a cover alone
   // Where the partition's cover begins anew: bit i stands for its node i. 0:
   // not decided yet. See plan/cover.c.

@@ -20,7 +20,7 @@ typedef struct lb_compiler lb_compiler;
 
 typedef struct lb_compiler_options {
   const char *worker;  // path of limber-jit; copied
-  lb_slots *slots;     // borrowed; freed before the compiler
+  lb_slots *slots;     // borrowed; outlives the compiler
   lb_isa isa;          // what kernels may use
   const lb_log *log;   // borrowed
   const char *dump;  // folder for the objects that are loaded; copied, or NULL

@@ -19,9 +19,15 @@ static uint32_t first_of(const lb_pack *p, uint64_t hash) {
 
 static bool implies(const lb_facts *known, lb_sfact x) {
   lb_sdim dim = (lb_sdim)x.dim;
-  if (x.kind == LB_ASSUME_MULTIPLE)
-    return lb_facts_divides(known, dim, x.value);
-  return lb_facts_get(known, LB_ASSUME_EQUAL, dim, -1) == x.value;
+  int equal = lb_facts_get(known, LB_ASSUME_EQUAL, dim, -1);
+  switch (x.kind) {
+    case LB_ASSUME_MULTIPLE: return lb_facts_divides(known, dim, x.value);
+    case LB_ASSUME_AT_MOST: {
+      int most = lb_facts_get(known, LB_ASSUME_AT_MOST, dim, equal);
+      return most >= 0 && most <= x.value;
+    }
+    default: return equal == x.value;
+  }
 }
 
 // How far code with the facts `have` is from what `want` asks for: choices

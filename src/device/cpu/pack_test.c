@@ -117,6 +117,22 @@ static void no_more_is_assumed_than_is_known(void **state) {
   assert_int_equal(find(&f, LB_S_EXP, equal), 0);
 }
 
+static void what_is_less_is_at_most_that(void **state) {
+  (void)state;
+  fixture f;
+  lb_facts at_most[3] = {0}, equal = {0};
+  for (int i = 0; i < 3; i++)
+    lb_facts_add(&at_most[i], LB_ASSUME_AT_MOST, LB_DIM_K, (uint16_t)(32 << i));
+  lb_facts_add(&equal, LB_ASSUME_EQUAL, LB_DIM_K, 48);
+  begin(&f);
+  add(&f, LB_S_EXP, at_most[1]);
+  assert_int_equal(find(&f, LB_S_EXP, none), -1);
+  assert_int_equal(find(&f, LB_S_EXP, at_most[0]), 0);
+  assert_int_equal(find(&f, LB_S_EXP, at_most[1]), 0);
+  assert_int_equal(find(&f, LB_S_EXP, at_most[2]), -1);
+  assert_int_equal(find(&f, LB_S_EXP, equal), 0);
+}
+
 static void of_those_that_may_run_the_nearest_is_taken(void **state) {
   (void)state;
   fixture f;
@@ -137,6 +153,7 @@ int main(void) {
       cmocka_unit_test(a_kernel_is_found_by_its_spec),
       cmocka_unit_test(a_spec_with_the_same_hash_is_another_one),
       cmocka_unit_test(no_more_is_assumed_than_is_known),
+      cmocka_unit_test(what_is_less_is_at_most_that),
       cmocka_unit_test(of_those_that_may_run_the_nearest_is_taken),
   };
   return cmocka_run_group_tests_name("pack", tests, NULL, NULL);

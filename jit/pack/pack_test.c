@@ -1,0 +1,170 @@
+// pack/pack_test.c -- from samples to code that the library finds and runs.
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "device/cpu/isa.h"
+#include "pack/image.h"
+#include "worker/jit.h"
+
+enum { LANES = 8 };
+
+static void ok(lb_status st) {
+  if (!lb_failed(st)) return;
+  print_error("%s\n", lb_status_message(st));
+  lb_status_drop(st);
+  fail();
+}
+
+static lb_pack_list list_of(const char *text, lb_dtype t) {
+  lb_pack_list l = {0};
+  ok(lb_pack_sample(&l, text, t, LANES));
+  return l;
+}
+
+static void a_chain_is_one_spec_with_every_tile(void **state) {
+  (void)state;
+  lb_pack_list l = list_of("MatMul x w; Add . c; Relu .", LB_F32);
+  assert_in_range(lb_pack_list_count(&l), 2, LB_MAX_FACTS_OF);
+  const lb_pack_item *first = lb_pack_list_at(&l, 0);
+  for (size_t i = 0; i < lb_pack_list_count(&l); i++) {
+    const lb_pack_item *x = lb_pack_list_at(&l, i);
+    assert_int_equal(x->spec.form, LB_FORM_MATMUL);
+    assert_int_equal(x->spec.in[1].layout, LB_LAYOUT_PACKED);
+    assert_true(lb_spec_equal(&x->spec, &first->spec));
+    for (int k = 0; k < LB_MAX_FACTS; k++)
+      assert_int_not_equal(x->facts.list[k].kind, LB_ASSUME_MULTIPLE);
+  }
+  lb_pack_list_fini(&l);
+}
+
+static void operands_lie_as_their_letters_say(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    lb_layout layout;
+  } cases[] = {
+      {"Add x f", LB_LAYOUT_FULL}, {"Add x t", LB_LAYOUT_STRIDED},
+      {"Add x c", LB_LAYOUT_COLS}, {"Add x r", LB_LAYOUT_ROWS},
+      {"Add x o", LB_LAYOUT_ONE},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    lb_pack_list l = list_of(cases[i].text, LB_F32);
+    assert_int_equal(lb_pack_list_count(&l), 1);
+    const lb_spec *s = &lb_pack_list_at(&l, 0)->spec;
+    assert_int_equal(s->n_in, 2);
+    assert_int_equal(s->in[1].layout, cases[i].layout);
+    lb_pack_list_fini(&l);
+  }
+}
+
+static void what_is_there_is_not_added_again(void **state) {
+  (void)state;
+  lb_pack_list l = list_of("Exp x", LB_F32);
+  ok(lb_pack_sample(&l, "Exp f", LB_F32, LANES));
+  assert_int_equal(lb_pack_list_count(&l), 1);
+  ok(lb_pack_sample(&l, "Exp t", LB_F32, LANES));
+  assert_int_equal(lb_pack_list_count(&l), 2);
+  lb_pack_list_fini(&l);
+}
+
+static void what_is_no_graph_gives_nothing(void **state) {
+  (void)state;
+  lb_pack_list l = list_of("Not x", LB_F32);
+  ok(lb_pack_sample(&l, "MatMul x f", LB_F32, LANES));
+  assert_int_equal(lb_pack_list_count(&l), 0);
+  lb_status st = lb_pack_sample(&l, "NoSuch x", LB_F32, LANES);
+  assert_int_equal(lb_status_code(st), LB_INVALID);
+  lb_status_drop(st);
+  lb_pack_list_fini(&l);
+}
+
+static void the_samples_name_sound_operators_alone(void **state) {
+  (void)state;
+  lb_pack_list l = {0};
+  ok(lb_pack_samples(&l, 16));
+  assert_in_range(lb_pack_list_count(&l), 200, 20000);
+  lb_pack_list_fini(&l);
+}
+
+// -- code --------------------------------------------------------------------
+
+// Compiles all of a list for x86-64-v3 into one image.
+static void compile(const lb_pack_list *l, lb_pack_image *out) {
+  lb_jit *jit;
+  ok(lb_jit_new(NULL, &jit));
+  for (size_t i = 0; i < lb_pack_list_count(l); i++) {
+    const lb_pack_item *x = lb_pack_list_at(l, i);
+    lb_request r;
+    lb_blob object;
+    lb_object_info info;
+    ok(lb_request_init(&r, &x->spec, &x->facts, "x86-64-v3"));
+    ok(lb_jit_compile(jit, &r, &object, &info));
+    ok(lb_pack_image_add(out, x, lb_blob_span(&object)));
+    lb_blob_fini(&object);
+  }
+  lb_jit_free(jit);
+}
+
+// The image as the linker would lay it out: index, then code.
+static lb_pack *lay_out(lb_pack_image *image, size_t *size) {
+  lb_strbuf bytes = {0};
+  ok(lb_pack_image_index(image, &bytes));
+  while (bytes.len % 64) lb_strbuf_putc(&bytes, 0);
+  int32_t code = (int32_t)bytes.len;
+  lb_strbuf_putn(&bytes, image->code.data, image->code.len);
+  *size = bytes.len;
+  lb_pack *p = mmap(NULL, *size, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(p != MAP_FAILED);
+  memcpy(p, bytes.data, bytes.len);
+  p->code = code;
+  assert_int_equal(mprotect(p, *size, PROT_READ | PROT_EXEC), 0);
+  lb_strbuf_fini(&bytes);
+  return p;
+}
+
+static void kernels_are_found_and_run(void **state) {
+  (void)state;
+  if (lb_isa_host().level < LB_ISA_V3) skip();
+  lb_pack_image image = {0};
+  lb_pack_list l = list_of("Relu x", LB_F32);
+  ok(lb_pack_sample(&l, "Neg x", LB_F32, LANES));
+  ok(lb_pack_sample(&l, "Abs x", LB_F32, LANES));
+  compile(&l, &image);
+  size_t size;
+  lb_pack *p = lay_out(&image, &size);
+  static const float want[][3] = {{0, 2, 0}, {1, -2, 3}, {1, 2, 3}};
+  for (size_t i = 0; i < 3; i++) {
+    const lb_spec *s = &lb_pack_list_at(&l, i)->spec;
+    float in[3] = {-1, 2, -3}, out[3] = {9, 9, 9};
+    uint64_t args[LB_SPEC_MAX_ARGS] = {
+        (uintptr_t)out, (uintptr_t)in, 1, 3, 3, 1, 3, 1};
+    lb_kernel_fn *k = lb_pack_find(p, s, &(lb_facts){0});
+    assert_true(k != NULL);
+    k(args);
+    assert_memory_equal(out, want[i], sizeof out);
+  }
+  munmap(p, size);
+  lb_pack_image_fini(&image);
+  lb_pack_list_fini(&l);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_chain_is_one_spec_with_every_tile),
+      cmocka_unit_test(operands_lie_as_their_letters_say),
+      cmocka_unit_test(what_is_there_is_not_added_again),
+      cmocka_unit_test(what_is_no_graph_gives_nothing),
+      cmocka_unit_test(the_samples_name_sound_operators_alone),
+      cmocka_unit_test(kernels_are_found_and_run),
+  };
+  return cmocka_run_group_tests_name("pack", tests, NULL, NULL);
+}
