@@ -8,11 +8,12 @@
 //   scores   of the tile, [rows][256]: sums, then scores, then exponentials
 //   max, sum of each row of the band, from block to block; what a tile's totals
 //            are multiplied by before (`rescale`) and after (`finish`) a block.
-// Totals wait in the output between blocks. Rows of a tile past the last are
+// Totals are in the output between blocks. Rows of a tile past the last are
 // those of the last row again, and are not stored.
 #include <math.h>
 
 #include "lower/emit.h"
+#include "spec/exp.h"
 
 enum {
   BAND = 128,
@@ -46,6 +47,10 @@ static lb_kval lanes_of(const attention *a, double x) {
   return lb_k_num(&a->e->b, lb_kt(a->dtype, a->e->lanes), x);
 }
 
+static lb_kval like(lb_kbuilder *b, lb_kval v, float x) {
+  return lb_k_like(b, v, (double)x);
+}
+
 static lb_kval widen(const attention *a, lb_kval x) {
   lb_kbuilder *b = &a->e->b;
   bool same = lb_k_type(b, x).dtype == a->dtype;
@@ -77,6 +82,12 @@ static lb_kval tail(const attention *a, lb_kval count, lb_kval at) {
   return lb_k_tail(b, lb_k_sub(b, count, at), a->e->lanes);
 }
 
+// Of vectors that begin with element k of a row.
+static lb_kval tail_of_k(const attention *a, lb_kval k) {
+  bool whole = lb_facts_divides(a->e->facts, LB_DIM_K, (int)a->e->lanes);
+  return whole ? LB_K_NONE : tail(a, a->e->dims[LB_DIM_K], k);
+}
+
 // -- keys, turned ------------------------------------------------------------
 
 // Keys `first` and on of the block, as many as there are lanes: elements k and
@@ -86,7 +97,7 @@ static void load_keys(const attention *a, lb_kval first, lb_kval k,
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval last = lb_emit_add(e, a->keys, -1);
-  lb_kval mask = tail(a, e->dims[LB_DIM_K], k);
+  lb_kval mask = tail_of_k(a, k);
   for (uint32_t i = 0; i < e->lanes; i++) {
     lb_kval at = lb_k_min(b, lb_emit_add(e, first, i), last);
     at = lb_k_mul(b, lb_k_add(b, a->key, at), e->in_stride[1].row);
@@ -126,7 +137,7 @@ static void copy_queries(const attention *a) {
     from[r] = lb_k_ptr(b, e->in[0], at, 0);
   }
   lb_kval k = lb_k_loop(b, zero, e->dims[LB_DIM_K], lb_k_i64(b, e->lanes));
-  lb_kval mask = tail(a, e->dims[LB_DIM_K], k);
+  lb_kval mask = tail_of_k(a, k);
   for (uint32_t r = 0; r < a->rows; r++) {
     lb_kval x = lb_k_load_masked(b, lb_k_ptr(b, from[r], k, 0), e->lanes, 0,
                                  mask, LB_K_NONE);
@@ -243,13 +254,32 @@ static lb_kval score_row(const attention *a, lb_kval row) {
   return lb_k_rmax(b, all);
 }
 
+// As spec/exp.h has it, in lanes or not.
+static lb_kval exponential(const attention *a, lb_kval x) {
+  lb_kbuilder *b = &a->e->b;
+  static const float c[] = LB_EXP_POLY;
+  if (a->dtype != LB_F32) return lb_k_exp(b, x);
+  lb_kval least = like(b, x, LB_EXP_LEAST), big = like(b, x, LB_EXP_ROUND);
+  lb_kval under = lb_k_lt(b, x, least);
+  x = lb_k_select(b, under, least, x);
+  lb_kval t = lb_k_fma(b, x, like(b, x, LB_EXP_LOG2_E), big);
+  lb_kval n = lb_k_sub(b, t, big), y = like(b, x, c[0]);
+  lb_kval r = lb_k_fma(b, n, like(b, x, -LB_EXP_LN2_HIGH), x);
+  r = lb_k_fma(b, n, like(b, x, -LB_EXP_LN2_LOW), r);
+  for (int i = 1; i < 6; i++) y = lb_k_fma(b, y, r, like(b, x, c[i]));
+  lb_kval bits = lb_k_bitcast(b, t, LB_I32);
+  bits = lb_k_shl(b, bits, lb_k_like(b, bits, 23));
+  y = lb_k_mul(b, y, lb_k_bitcast(b, bits, LB_F32));
+  return lb_k_select(b, under, like(b, y, 0), y);
+}
+
 // exp(score - base) of a vector, into its place and its lanes of the sum.
 static void exponentials(const attention *a, lb_kval at, lb_kval col,
                          lb_kval base) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval x = lb_k_sub(b, lb_k_load(b, at, e->lanes, 0), base);
-  x = lb_k_exp(b, x);
+  x = exponential(a, x);
   lb_k_store(b, at, x, 0);
   lb_kval lane = lb_k_and(b, col, lb_k_i64(b, LB_SPEC_LANES - 1));
   lb_kval to = spot(a, a->lanes64, lane, 0);
@@ -296,7 +326,7 @@ static lb_kval rescale_of(const attention *a, lb_kval max, lb_kval base) {
   lb_kbuilder *b = &a->e->b;
   lb_kval c = lb_k_reg(b, number(a, 0));
   lb_k_if(b, lb_k_gt(b, a->key, lb_k_i64(b, 0)));
-  lb_k_set(b, c, lb_k_exp(b, lb_k_sub(b, max, base)));
+  lb_k_set(b, c, exponential(a, lb_k_sub(b, max, base)));
   lb_k_end(b);
   return lb_k_get(b, c);
 }
@@ -350,7 +380,8 @@ static void softmax_tile(const attention *a) {
 
 typedef struct columns {
   lb_kval col;
-  lb_kval mask[MAX_VECTORS];  // LB_K_NONE: all lanes
+  lb_kval mask[MAX_VECTORS];    // LB_K_NONE: all lanes
+  lb_kval before[MAX_VECTORS];  // lanes with a total of the block before
 } columns;
 
 static lb_kval total_at(const attention *a, const columns *c, uint32_t r,
@@ -360,22 +391,15 @@ static lb_kval total_at(const attention *a, const columns *c, uint32_t r,
   return spot(a, e->out[0], lb_k_add(&e->b, at, c->col), v * e->lanes);
 }
 
-// Totals go on from the block before.
-static void resume_totals(const attention *a, const columns *c, sums *s) {
+// The totals of the block are added to those before, of which there are none at
+// the first one: then nothing is read.
+static lb_kval add_before(const attention *a, const columns *c, lb_kval p,
+                          uint32_t r, uint32_t v, lb_kval x) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
-  begin_sums(a, s, lanes_of(a, 0));
-  lb_k_if(b, lb_k_gt(b, a->key, lb_k_i64(b, 0)));
-  for (uint32_t r = 0; r < s->rows; r++) {
-    lb_kval by = lb_k_load(b, spot(a, a->rescale, lb_k_i64(b, r), 0), 1, 0);
-    by = lb_k_splat(b, by, e->lanes);
-    for (uint32_t v = 0; v < s->vectors; v++) {
-      lb_kval x = lb_k_load_masked(b, total_at(a, c, r, v), e->lanes, 0,
-                                   c->mask[v], LB_K_NONE);
-      lb_k_set(b, s->acc[r][v], lb_k_mul(b, x, by));
-    }
-  }
-  lb_k_end(b);
+  lb_kval by = lb_k_load(b, spot(a, a->rescale, lb_k_i64(b, r), 0), 1, 0);
+  lb_kval old = lb_k_load_masked(b, p, e->lanes, 0, c->before[v], LB_K_NONE);
+  return lb_k_fma(b, old, lb_k_splat(b, by, e->lanes), x);
 }
 
 static void store_totals(const attention *a, const columns *c, sums *s) {
@@ -383,13 +407,14 @@ static void store_totals(const attention *a, const columns *c, sums *s) {
   lb_kbuilder *b = &e->b;
   lb_kval left = rows_left(a);
   for (uint32_t r = 0; r < s->rows; r++) {
+    if (r > 0) lb_k_if(b, lb_k_gt(b, left, lb_k_i64(b, r)));
     lb_kval by = lb_k_load(b, spot(a, a->finish, lb_k_i64(b, r), 0), 1, 0);
     by = lb_k_splat(b, by, e->lanes);
-    if (r > 0) lb_k_if(b, lb_k_gt(b, left, lb_k_i64(b, r)));
-    for (uint32_t v = 0; v < s->vectors; v++)
-      lb_k_store_masked(b, total_at(a, c, r, v),
-                        lb_k_mul(b, lb_k_get(b, s->acc[r][v]), by), 0,
-                        c->mask[v]);
+    for (uint32_t v = 0; v < s->vectors; v++) {
+      lb_kval p = total_at(a, c, r, v), x = lb_k_get(b, s->acc[r][v]);
+      x = lb_k_mul(b, add_before(a, c, p, r, v, x), by);
+      lb_k_store_masked(b, p, x, 0, c->mask[v]);
+    }
     if (r > 0) lb_k_end(b);
   }
 }
@@ -400,14 +425,15 @@ static void total_columns(const attention *a, const columns *c) {
   int64_t size = (int64_t)lb_dtype_size(e->spec->in[2].dtype);
   sums s = {.rows = a->rows, .vectors = a->vectors};
   lb_kval y[MAX_VECTORS];
-  resume_totals(a, c, &s);
+  begin_sums(a, &s, lanes_of(a, 0));
   lb_kval first = lb_k_mul(b, a->key, e->in_stride[2].row);
   lb_kval from = lb_k_ptr(b, e->in[2], lb_k_add(b, first, c->col), 0);
   lb_kval l = lb_k_loop(b, lb_k_i64(b, 0), a->keys, lb_k_i64(b, 1));
   lb_kval at = lb_k_mul(b, l, e->in_stride[2].row);
   for (uint32_t v = 0; v < s.vectors; v++) {
     lb_kval p = lb_k_ptr(b, from, at, v * e->lanes * size);
-    y[v] = widen(a, lb_k_load_masked(b, p, e->lanes, 0, c->mask[v], LB_K_NONE));
+    lb_kval x = lb_k_load_masked(b, p, e->lanes, 0, c->mask[v], LB_K_NONE);
+    y[v] = widen(a, x);
   }
   add_products(a, &s, a->scores, KEYS, l, y);
   lb_k_end(b);
@@ -417,19 +443,17 @@ static void total_columns(const attention *a, const columns *c) {
 static void total_tile(const attention *a) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_kval cols = e->dims[LB_DIM_COLS];
-  int width = (int)(a->vectors * e->lanes);
-  lb_kval end = lb_emit_down(e, cols, width);
-  columns c;
-  for (uint32_t v = 0; v < a->vectors; v++) c.mask[v] = LB_K_NONE;
-  c.col = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, width));
-  total_columns(a, &c);
-  lb_k_end(b);
-  if (lb_facts_divides(e->facts, LB_DIM_COLS, width)) return;
-  lb_k_if(b, lb_k_lt(b, end, cols));
-  c.col = end;
-  for (uint32_t v = 0; v < a->vectors; v++)
-    c.mask[v] = tail(a, cols, lb_emit_add(e, end, v * e->lanes));
+  lb_kval zero = lb_k_i64(b, 0), cols = e->dims[LB_DIM_COLS];
+  uint32_t width = a->vectors * e->lanes;
+  bool whole = lb_facts_divides(e->facts, LB_DIM_COLS, (int)width);
+  columns c = {.col = lb_k_loop(b, zero, cols, lb_k_i64(b, width))};
+  lb_kval left = lb_k_sub(b, cols, c.col);
+  lb_kval before = lb_k_select(b, lb_k_gt(b, a->key, zero), left, zero);
+  for (uint32_t v = 0; v < a->vectors; v++) {
+    lb_kval at = lb_k_i64(b, v * e->lanes);
+    c.mask[v] = whole ? LB_K_NONE : tail(a, left, at);
+    c.before[v] = tail(a, before, at);
+  }
   total_columns(a, &c);
   lb_k_end(b);
 }

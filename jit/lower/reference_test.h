@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kir/num.h"
+#include "spec/exp.h"
 #include "spec/spec.h"
 
 typedef struct num {  // one element
@@ -322,7 +323,9 @@ static inline num combine(lb_sop op, num x, num y) {
 }
 
 static inline num exp_of(num x, num base) {
-  return apply(LB_S_EXP, x.t, (num[3]){combine(LB_S_SUB, x, base)});
+  num d = combine(LB_S_SUB, x, base);
+  if (x.t == LB_F32) return num_float(x.t, (double)lb_exp_f32((float)d.f));
+  return num_float(x.t, exp(d.f));
 }
 
 // Keys from `first` on, n of them.
@@ -360,11 +363,12 @@ static inline void attention_row(reference *ref, char *out) {
     int64_t n = len - l < LB_SPEC_KEYS ? len - l : LB_SPEC_KEYS;
     softmax_block(ref, &s, l, n);
     for (int64_t c = 0; c < cols; c++) {
-      total[c] = combine(LB_S_MUL, total[c], s.rescale);
+      num sum = num_float(t, 0);
       for (int64_t i = 0; i < n; i++) {
         num v = cast_num(t, input_at(p, 2, l + i, c));
-        total[c] = apply(LB_S_FMA, t, (num[]){s.p[i], v, total[c]});
+        sum = apply(LB_S_FMA, t, (num[]){s.p[i], v, sum});
       }
+      total[c] = apply(LB_S_FMA, t, (num[]){total[c], s.rescale, sum});
     }
   }
   num one = num_float(t, 1);

@@ -71,6 +71,10 @@ static void choose_attention(uint32_t lanes, const int64_t *dims,
   uint16_t k = 32;
   while (k < 256 && k < dims[LB_DIM_K]) k *= 2;
   if (k >= dims[LB_DIM_K]) lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_K, k);
+  if (dims[LB_DIM_K] % 32 == 0 && dims[LB_DIM_COLS] % 32 == 0) {
+    lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_K, 32);
+    lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 32);
+  }
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS,
                attention_rows(lanes, dims[LB_DIM_ROWS]));
 }

@@ -45,10 +45,11 @@
 //       base = max', or 0 where that is -inf;  c = exp(max - base);
 //       p[l] = exp(score[l] - base);
 //       sum' = fma(sum, c, the sum of p as (4) has it);
-//       total'[n] = total[n] * c, to which p[l] * v[l,n] are added in the order
-//                   of l, each by one fused operation.
+//       total'[n] = fma(total[n], c, the sum of p[l] * v[l,n]), which begins
+//                   with 0 and gets each product in the order of l, fused.
 //     The output is total * (1 / sum), of sum 0 total * 1: so a row whose
-//     scores are all -inf gives 0, and so does L = 0.
+//     scores are all -inf gives 0, and so does L = 0. exp is that of
+//     spec/exp.h; in float64 it is any.
 //
 // An output may be the very memory of an input of the same dtype, layout and
 // strides, factors of a product and inputs of ATTENTION apart; else outputs
@@ -230,7 +231,7 @@ bool lb_facts_divides(const lb_facts *f, lb_sdim dim, int n);
 // LB_MAX_FACTS_OF for one spec, whatever sizes come.
 lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
                      const int64_t dims[LB_SDIMS]);
-#define LB_MAX_FACTS_OF 20
+#define LB_MAX_FACTS_OF 40
 void lb_facts_print(const lb_facts *f, lb_strbuf *out);  // "cols%64 rows:6"
 
 // -- arguments: a kernel is void f(const uint64_t *args), a cell each of
