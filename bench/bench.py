@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "models"))
 
 import callers
+import kernels
 import models
 import package
 import report
@@ -23,6 +24,7 @@ SUITES = {
     "pack": (models.Pack, "the same without compiler, beside ONNX Runtime"),
     "start": (start.Start, "opening, first run and memory, fresh processes"),
     "callers": (callers.Callers, "1, 2, 4, 8 threads calling at once"),
+    "kernels": (kernels.Kernels, "each kernel against what the core can do"),
 }
 PEERS = ["onnxruntime", "openvino"]
 
@@ -118,7 +120,8 @@ def context_of(options):
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}
-    environments["limber"] = environment(options.build, options.suite)
+    if options.suite != "kernels":
+        environments["limber"] = environment(options.build, options.suite)
     engines = ["limber", *chosen]
     if options.against:
         environments["against"] = environment(options.against, options.suite)

@@ -39,6 +39,15 @@ class LimberSession:
     def stats(self):
         return self.session.stats()._asdict()
 
+    def tiers(self, feeds):
+        """Seconds of one run's steps by tier; none of builds that cannot."""
+        found = {}
+        if hasattr(self.session, "profile"):
+            for step in self.session.profile(None, feeds):
+                seconds = 1e-9 * (step["end_ns"] - step["start_ns"])
+                found[step["tier"]] = found.get(step["tier"], 0) + seconds
+        return found
+
 
 class OnnxRuntime:
     """Everything at its default but the number of threads."""

@@ -7,17 +7,30 @@
 #include <immintrin.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define TRIES 9
 #define TRY_SECONDS 3e-3
 #define CHAINS 12  // independent: two units of latency 5 need 10
 #define READ_STEP 1024
+#define LARGE_PAGE ((size_t)2 << 20)
+#define SMALL_PAGE ((size_t)4096)
 
 double bench_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void *bench_alloc(size_t bytes) {
+  size_t page = bytes >= LARGE_PAGE ? LARGE_PAGE : SMALL_PAGE;
+  size_t size = (bytes + page - 1) / page * page;
+  void *p = size >= bytes ? aligned_alloc(page, size) : NULL;
+  if (!p) return NULL;
+  madvise(p, size, MADV_HUGEPAGE);  // a wish: it may be refused
+  memset(p, 0, size);
+  return p;
 }
 
 // -- loops, one of each for a width of vectors -------------------------------
@@ -134,9 +147,8 @@ static void work_read(void *user) {
 double bench_read_speed(int bits, size_t bytes) {
   reading r = {.bits = bits, .size = (bytes + READ_STEP - 1) & ~(size_t)1023};
   if (!bits || r.size < bytes) return 0;
-  r.data = aligned_alloc(4096, (r.size + 4095) & ~(size_t)4095);
+  r.data = bench_alloc(r.size);
   if (!r.data) return 0;
-  memset(r.data, 0, r.size);
   double speed = 1e-9 * (double)r.size / best_time(work_read, &r);
   free(r.data);
   return speed;

@@ -19,6 +19,11 @@ lb_status bench_machine_init(bench_machine *m);
 
 double bench_now(void);  // seconds, from any start
 
+// Zeroed memory to measure in, aligned to a page and in large ones where the
+// system has them: with small ones, page tables cost up to half the speed. NULL
+// when out; freed with free.
+void *bench_alloc(size_t bytes);
+
 // float32 multiply-adds, two operations each, in 1e9 operations a second. 0
 // where the machine has none.
 double bench_fma_peak(int bits);

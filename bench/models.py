@@ -26,6 +26,13 @@ class Point:
     error: float = 0.0
     ratio: stats.Ratio = None
     against: stats.Ratio = None
+    tiers: dict = field(default_factory=dict)  # seconds of one run's steps
+
+    def above_pack(self):
+        """Share of step time in kernels compiled since the start."""
+        total = sum(self.tiers.values())
+        low = sum(self.tiers.get(t, 0) for t in ("host", "pack"))
+        return (total - low) / total if total else None
 
     def judge(self, peers):
         above = [self.times[p] for p in peers if p in self.times]
@@ -41,6 +48,7 @@ class Point:
         return {
             "model": self.model, "threads": self.threads, "dims": self.dims,
             "seed": self.seed, "agrees": self.agrees, "max_error": self.error,
+            "step_seconds": self.tiers, "above_pack": self.above_pack(),
             "r": of(self.ratio), "against": of(self.against),
             "seconds": {engine: {"median": stats.median(times),
                                  "interval": stats.interval(
@@ -129,7 +137,7 @@ class Models:
         self.idle_burnt = self.busy = 0.0
         names = [("model", 8), ("thr", 3), ("shape", 24)]
         names += [(f"{fleets.NAMES[e]} ms", 15) for e in context.engines]
-        names += [("r [95 %]", 18)]
+        names += [("r [95 %]", 18), ("jit", 5)]
         if "against" in context.engines:
             names += [("against/ours", 18)]
         self.table = report.Table(names, numbers=3)
@@ -149,6 +157,8 @@ class Models:
                 prepare(fleet, dims, seed)
                 compare(fleet, point)
                 measure(fleet, point, context.settings)
+                answer = fleet.ask("limber", "tiers")
+                point.tiers = answer["tiers"] if answer else {}
                 point.judge(context.peers)
                 self.points.append(point)
                 self.print_point(point)
@@ -175,6 +185,7 @@ class Models:
             times = point.times.get(engine)
             cells.append(report.ms(stats.median(times)) if times else "-")
         cells.append(report.ratio_text(point.ratio))
+        cells.append(percent(point.above_pack()))
         if "against" in self.context.engines:
             cells.append(report.ratio_text(point.against))
         if not point.agrees:
@@ -189,7 +200,7 @@ class Models:
         wrong = [p for p in self.points if not p.agrees]
         out = {"goal": self.goal, "points": [p.as_json() for p in self.points],
                "failed": self.rows, "kernels_compiled": self.compiled,
-               "share_above_pack": None,
+               "share_above_pack": share_above_pack(self.points),
                "geomean": stats.geomean_of([p.ratio for p in judged]),
                "losses": len(losses), "wrong": len(wrong),
                "idle_burnt": self.idle_burnt / self.busy if self.busy else 0}
@@ -204,10 +215,11 @@ class Models:
               + "".join(f"\n  {place(p)}" for p in losses))
         if wrong:
             print(f"wrong: {', '.join(map(place, wrong))}")
-        print(f"kernels compiled after start: "
+        print("kernels compiled after start: "
               + (", ".join(f"{k}: {n}" for k, n in self.compiled.items())
                  or "n/a"))
-        print("share of step time above tier pack: n/a")
+        print("share of step time above tier pack: "
+              + percent(out["share_above_pack"]))
         print(f"others' processors while one engine ran: "
               f"{100 * out['idle_burnt']:.1f} %")
         return out
@@ -222,6 +234,16 @@ class Models:
             line += "; against/ours " + report.ratio_text(
                 stats.geomean_of(against))
         print(line)
+
+
+def share_above_pack(points):
+    """Mean of the points' shares, each a vote."""
+    shares = [p.above_pack() for p in points if p.tiers]
+    return sum(shares) / len(shares) if shares else None
+
+
+def percent(share):
+    return "n/a" if share is None else f"{100 * share:.0f} %"
 
 
 def place(point):

@@ -62,6 +62,9 @@ class Worker:
     def do_stats(self):
         return {"stats": self.sessions[0].stats()}
 
+    def do_tiers(self):
+        return {"tiers": self.sessions[0].tiers(self.feeds)}
+
     def do_memory(self):
         return engines.memory()
 

@@ -1,0 +1,192 @@
+// bench/rotate.c -- how much memory operands take, and copies of it.
+#include "bench/rotate.h"
+
+#include <stdlib.h>
+
+#include "bench/machine.h"
+#include "session/launch.h"
+
+// One dim of an operand: so many steps of so many bytes.
+typedef struct walk {
+  int64_t n, stride;
+} walk;
+
+#define MAX_WALKS (2 + LB_BIND_LOOPS)
+
+static int64_t dim(const lb_launch *l, lb_sdim d) {
+  return (int64_t)l->args[l->n_operands + d];
+}
+
+// What rows and columns of an operand are: dims of the kernel.
+static void extents(const lb_launch *l, int i, int64_t out[2]) {
+  const lb_spec *s = &l->slot->key.spec;
+  int in = i - s->n_out;
+  bool factor = in >= 0 && in < lb_spec_factors(s);
+  out[0] = dim(l, LB_DIM_ROWS);
+  out[1] = dim(l, LB_DIM_COLS);
+  if (s->form == LB_FORM_MATMUL && factor)
+    out[in == 0 ? 1 : 0] = dim(l, LB_DIM_K);
+  if (s->form != LB_FORM_ATTENTION || in < 0) return;
+  if (in == 0 || in == 1) out[1] = dim(l, LB_DIM_K);
+  if (in == 1 || in == 2) out[0] = dim(l, LB_DIM_LEN);
+  if (in > 2) out[1] = dim(l, LB_DIM_LEN);
+}
+
+static int walks_of(const lb_launch *l, int i, walk out[MAX_WALKS]) {
+  const lb_spec *s = &l->slot->key.spec;
+  const lb_soperand *o = i < s->n_out ? &s->out[i] : &s->in[i - s->n_out];
+  int64_t size = (int64_t)lb_dtype_size((lb_dtype)o->dtype), e[2];
+  lb_sargs cells = lb_spec_args(s);
+  const uint64_t *strides = &l->args[cells.out_strides + 2 * i];
+  int64_t row = (int64_t)strides[0] * size, col = (int64_t)strides[1] * size;
+  extents(l, i, e);
+  switch (o->layout) {
+    case LB_LAYOUT_FULL:
+      out[0] = (walk){e[0], row}, out[1] = (walk){e[1], size};
+      break;
+    case LB_LAYOUT_COLS:
+      out[0] = (walk){1, 0}, out[1] = (walk){e[1], size};
+      break;
+    case LB_LAYOUT_ROWS:
+      out[0] = (walk){e[0], row}, out[1] = (walk){1, 0};
+      break;
+    case LB_LAYOUT_ONE: out[0] = out[1] = (walk){1, 0}; break;
+    case LB_LAYOUT_PACKED:
+      out[0] = (walk){(e[1] + LB_PACK_COLS - 1) / LB_PACK_COLS, row};
+      out[1] = (walk){e[0] * LB_PACK_COLS, size};
+      break;
+    default: out[0] = (walk){e[0], row}, out[1] = (walk){e[1], col};
+  }
+  const int64_t *loops = l->strides + (size_t)i * (2 + l->n_loops) + 2;
+  for (int k = 0; k < l->n_loops; k++)
+    out[2 + k] = (walk){l->loops[k], loops[k]};
+  return 2 + l->n_loops;
+}
+
+static lb_status measure(const lb_launch *l, int i, bench_operand *out) {
+  const lb_spec *s = &l->slot->key.spec;
+  const lb_soperand *o = i < s->n_out ? &s->out[i] : &s->in[i - s->n_out];
+  walk walks[MAX_WALKS];
+  int n = walks_of(l, i, walks);
+  size_t after = lb_dtype_size((lb_dtype)o->dtype);
+  *out = (bench_operand){.weights = o->layout == LB_LAYOUT_PACKED,
+                         .touched = after};
+  for (int k = 0; k < n; k++) {
+    if (walks[k].n <= 0) return lb_error(LB_INVALID, "an operand is empty");
+    size_t steps = (size_t)walks[k].n - 1;
+    if (walks[k].stride > 0) after += steps * (size_t)walks[k].stride;
+    if (walks[k].stride < 0) out->before += steps * (size_t)-walks[k].stride;
+    if (walks[k].stride) out->touched *= (size_t)walks[k].n;
+  }
+  // Copies begin at a line of their own, and not at the same set of the cache.
+  out->span = (out->before + after + 4095) / 4096 * 4096 + 64;
+  out->before = (out->before + 63) / 64 * 64;
+  return LB_OK;
+}
+
+static void fill(float *p, size_t n, uint32_t seed) {
+  for (size_t i = 0; i < n; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    p[i] = (float)(seed >> 8) * 0x1p-23f - 1;
+  }
+}
+
+// Random floats; other dtypes are zeros, which every kernel takes.
+static lb_status allocate(const lb_launch *l, int i, size_t set,
+                          bench_operand *o) {
+  const lb_spec *s = &l->slot->key.spec;
+  int t = i < s->n_out ? s->out[i].dtype : s->in[i - s->n_out].dtype;
+  o->copies = set / o->touched + 1;
+  size_t bytes = o->copies * o->span + o->before;
+  o->data = bench_alloc(bytes);
+  if (!o->data) return lb_oom();
+  o->owned = true;
+  if (t == LB_F32) fill((float *)(void *)o->data, bytes / 4, (uint32_t)i + 1);
+  return LB_OK;
+}
+
+// The earlier operand that is the same memory in the plan, or -1.
+static int same_memory(const bench_rotation *r, const lb_launch *l, int i) {
+  for (int k = 0; k < i; k++)
+    if (l->spots[k].base == l->spots[i].base &&
+        l->spots[k].offset == l->spots[i].offset &&
+        r->operands[k].span == r->operands[i].span)
+      return k;
+  return -1;
+}
+
+static void count(bench_rotation *r, const bench_operand *o) {
+  *(o->weights ? &r->weight_bytes : &r->other_bytes) += o->touched;
+  *(o->weights ? &r->weight_set : &r->other_set) +=
+      o->owned ? o->touched * o->copies : 0;
+  if (o->copies > r->copies) r->copies = o->copies;
+}
+
+lb_status bench_rotation_init(bench_rotation *r, const lb_launch *l,
+                              const bench_sets *sets) {
+  *r = (bench_rotation){.launch = *l, .n = l->n_operands};
+  size_t others = 0;
+  for (int i = 0; i < r->n; i++) {
+    LB_TRY(measure(l, i, &r->operands[i]));
+    if (!r->operands[i].weights) others += r->operands[i].touched;
+  }
+  for (int i = 0; i < r->n; i++) {
+    bench_operand *o = &r->operands[i];
+    int same = same_memory(r, l, i);
+    // Each has its share of the set, so that all have as many copies.
+    double share = (double)o->touched / (double)(others ? others : 1);
+    size_t set =
+        o->weights ? sets->weights : (size_t)((double)sets->others * share);
+    if (same >= 0) {
+      size_t touched = o->touched;
+      *o = r->operands[same];
+      o->touched = touched;
+      o->owned = false;
+    } else {
+      lb_status st = allocate(l, i, set, o);
+      if (lb_failed(st)) {
+        bench_rotation_fini(r);
+        return st;
+      }
+    }
+    count(r, o);
+    r->spots[i] = (lb_spot){.base = (uint32_t)i};
+  }
+  r->launch.spots = r->spots;
+  return LB_OK;
+}
+
+void bench_rotation_fini(bench_rotation *r) {
+  for (int i = 0; i < r->n; i++)
+    if (r->operands[i].owned) free(r->operands[i].data);
+  r->n = 0;
+}
+
+void bench_rotation_run(const bench_rotation *r, lb_kernel_fn *kernel,
+                        size_t at, size_t n) {
+  lb_launch l = r->launch;
+  l.spots = r->spots;
+  uintptr_t bases[BENCH_OPERANDS];
+  for (size_t c = at; c < at + n; c++) {
+    for (int i = 0; i < r->n; i++) {
+      const bench_operand *o = &r->operands[i];
+      bases[i] = (uintptr_t)(o->data + o->before + c % o->copies * o->span);
+    }
+    lb_launch_run(&l, kernel, NULL, bases);
+  }
+}
+
+double bench_flops(const lb_launch *l) {
+  const lb_spec *s = &l->slot->key.spec;
+  if (s->form != LB_FORM_MATMUL && s->form != LB_FORM_ATTENTION) return 0;
+  double n = 2.0 * (double)dim(l, LB_DIM_ROWS) * (double)dim(l, LB_DIM_K);
+  double cols = (double)dim(l, LB_DIM_COLS);
+  if (s->form == LB_FORM_MATMUL) {
+    n *= cols;
+  } else {  // scores, then their product with v
+    n = 2.0 * (double)dim(l, LB_DIM_ROWS) * (double)dim(l, LB_DIM_LEN) *
+        ((double)dim(l, LB_DIM_K) + cols);
+  }
+  for (int k = 0; k < l->n_loops; k++) n *= (double)l->loops[k];
+  return n;
+}
