@@ -1,99 +1,238 @@
 // partition/bind.c -- a partition at concrete shapes: its spec, and the loops
 // around the kernel.
 //
-// Every operand is broadcast to the dims of the result; dims that all operands
-// walk evenly are joined. What is left are cols (innermost), rows, and loops
-// that run around the kernel. A reduction or a product keeps its last dim as
-// cols whatever could be joined.
+// The *space* of a partition has the dims of its result; of a row operation
+// those of its input, the axes along a row last. Every operand is walked along
+// the space, with stride 0 where it repeats. Dims that all operands walk evenly
+// are joined. What is left are cols, rows, and loops around the kernel.
+//
+// A sum down the columns of a matrix is a product: a row of ones times it.
 #include <string.h>
 
+#include "partition/attention.h"
 #include "partition/emit.h"
-#include "partition/partition.h"
 
 #define MAX_OPERANDS (LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN)
+enum { RESULT, A, B, FACTORS_END };  // operands of a product
 
-typedef struct walker {  // operands over the dims of the result
+typedef struct axes {  // of a tensor: which axis of the space each is
+  int n;
+  int8_t to[LB_MAX_RANK];  // -1: none, its dim is 1
+} axes;
+
+typedef struct walker {
   const lb_partition *part;
   lb_tensor_fn *tensor;
   void *user;
   lb_binding *out;
+  lb_form form;
+  axes before, after;  // of what nodes read up to the anchor, and after it
   int rank;
+  int n_row;  // ROWS: axes along a row, the last ones
   int64_t dims[LB_MAX_RANK];
   int64_t strides[MAX_OPERANDS][LB_MAX_RANK];
-  uint32_t n;  // operands so far; the first is the result
+  bool late[MAX_OPERANDS];  // walked as `after` says
+  uint32_t n;               // operands so far; the first is the result
 } walker;
 
-// Past the result, and past a and b of a product: a is walked along k there.
-static int find(const walker *w, const lb_value *v) {
-  uint32_t first = w->part->form == LB_FORM_MATMUL ? 3 : 1;
-  for (uint32_t i = first; i < w->n; i++)
-    if (w->out->operands[i].value == v) return (int)i;
-  return -1;
+static const lb_node *anchor_of(const walker *w) {
+  return w->part->nodes[w->part->anchor];
 }
 
-static bool is_scalar(const lb_value *v) {
-  const lb_tensor *t = lb_value_const(v);
-  return t && lb_tensor_count(t) == 1;
-}
+// -- operands ----------------------------------------------------------------
 
-// An operand walked along the dims of the result; false if it does not fit.
-static bool add_strides(walker *w, const lb_value *v, const lb_tensor *t) {
-  if (w->n == MAX_OPERANDS || t->rank > w->rank) return false;
-  int shift = w->rank - t->rank;
-  for (int i = 0; i < w->rank; i++) {
-    int64_t d = i < shift ? 1 : t->dims[i - shift];
-    if (d != 1 && d != w->dims[i]) return false;
-    w->strides[w->n][i] = d == 1 ? 0 : t->strides[i - shift];
+// Strides of t along the space; its dims line up with the last of the axes.
+// False if it does not fit.
+static bool add_strides(walker *w, const lb_value *v, const lb_tensor *t,
+                        const axes *a) {
+  int shift = a->n - t->rank;
+  if (w->n == MAX_OPERANDS || shift < 0) return false;
+  int64_t *strides = w->strides[w->n];
+  memset(strides, 0, (size_t)w->rank * sizeof *strides);
+  for (int i = 0; i < t->rank; i++) {
+    int to = a->to[shift + i];
+    if (t->dims[i] == 1) continue;
+    if (to < 0 || t->dims[i] != w->dims[to]) return false;
+    strides[to] = t->strides[i];
   }
   w->out->operands[w->n++].value = v;
   return true;
 }
 
-static lb_status add_value(walker *w, const lb_value *v, bool *ok) {
+// Whether node `reader` reads what lies over the result of a reduction.
+static bool is_late(const walker *w, uint32_t reader) {
+  return w->form == LB_FORM_ROWS && reader > w->part->anchor;
+}
+
+static int find(const walker *w, const lb_value *v, bool late) {
+  uint32_t first = w->form == LB_FORM_MATMUL ? FACTORS_END : RESULT + 1;
+  for (uint32_t i = first; i < w->n; i++)
+    if (w->out->operands[i].value == v && w->late[i] == late) return (int)i;
+  return -1;
+}
+
+static bool is_inner(const walker *w, uint32_t reader, const lb_value *v) {
+  for (uint32_t i = 0; i < reader; i++)
+    if (w->part->nodes[i]->out[0] == v) return true;
+  return false;
+}
+
+static lb_status add_value(walker *w, uint32_t reader, uint32_t k, bool *ok) {
+  const lb_node *n = w->part->nodes[reader];
+  const lb_value *v = n->in[k];
+  bool late = is_late(w, reader);
   lb_tensor t;
-  if (!v || is_scalar(v) || find(w, v) >= 0) return LB_OK;
+  if (lb_emit_is_scalar(v) || is_inner(w, reader, v) || find(w, v, late) >= 0)
+    return LB_OK;
   LB_TRY(w->tensor(w->user, v, &t));
-  *ok = *ok && add_strides(w, v, &t);
+  if (n->op == LB_OP_Clip && k > 0) *ok = lb_tensor_count(&t) == 1;
+  axes channel = {.n = 1, .to = {w->before.to[1]}};
+  const axes *a = late                       ? &w->after
+                  : lb_emit_is_channel(n, k) ? &channel
+                                             : &w->before;
+  if (w->n < MAX_OPERANDS) w->late[w->n] = late;
+  *ok = *ok && add_strides(w, v, &t, a);
   return LB_OK;
 }
 
-// a of a product: rows as the result has them, then k.
-static lb_status add_product(walker *w, bool *ok) {
-  const lb_node *n = w->part->nodes[0];
-  lb_tensor a;
-  LB_TRY(w->tensor(w->user, n->in[0], &a));
-  int64_t k = a.dims[a.rank - 1];
-  *ok = *ok && a.strides[a.rank - 1] == 1 && a.rank == w->rank && k > 0;
-  a.dims[a.rank - 1] = 1;
-  *ok = *ok && add_strides(w, n->in[0], &a);
-  if (!*ok) return LB_OK;
-  w->out->dims[LB_DIM_K] = k;
-  memset(w->strides[w->n], 0, sizeof w->strides[w->n]);
-  w->out->operands[w->n++].value = NULL;
-  return LB_OK;
-}
-
-static lb_status collect(walker *w, bool *ok) {
+static lb_status add_values(walker *w, bool *ok) {
   const lb_partition *p = w->part;
-  const lb_value *result = p->nodes[p->n_nodes - 1]->out[0];
-  lb_tensor t;
-  LB_TRY(w->tensor(w->user, result, &t));
-  w->rank = t.rank;
-  memcpy(w->dims, t.dims, sizeof t.dims);
-  *ok = t.rank > 0 && lb_tensor_count(&t) > 0 && add_strides(w, result, &t);
-  if (*ok && p->form == LB_FORM_MATMUL) LB_TRY(add_product(w, ok));
   for (uint32_t i = 0; *ok && i < p->n_nodes; i++) {
     const lb_node *n = p->nodes[i];
-    if (i == 0 && p->form == LB_FORM_MATMUL) continue;
-    for (uint32_t k = 0; *ok && k < n->n_in; k++)
-      if (i == 0 || n->in[k] != p->nodes[i - 1]->out[0])
-        LB_TRY(add_value(w, n->in[k], ok));
+    bool product = w->form == LB_FORM_MATMUL && i == p->anchor;
+    for (uint32_t k = product ? 2 : 0; *ok && k < n->n_in; k++)
+      if (lb_emit_reads(n, k)) LB_TRY(add_value(w, i, k, ok));
   }
   return LB_OK;
 }
 
-// -- loops
-// -----------------------------------------------------------------------------
+// -- the space ---------------------------------------------------------------
+
+static axes all_axes(int rank) {
+  axes a = {.n = rank};
+  for (int i = 0; i < rank; i++) a.to[i] = (int8_t)i;
+  return a;
+}
+
+static void set_space(walker *w, const lb_tensor *t) {
+  w->rank = t->rank;
+  memcpy(w->dims, t->dims, (size_t)t->rank * sizeof *t->dims);
+  w->before = w->after = all_axes(t->rank);
+}
+
+// Axes of x: those that are kept, then those along a row.
+static void set_row_space(walker *w, const lb_tensor *x, uint32_t along) {
+  w->rank = 0;
+  w->before.n = x->rank;
+  for (int last = 0; last < 2; last++)
+    for (int i = 0; i < x->rank; i++) {
+      if ((int)(along >> i & 1) != last) continue;
+      w->before.to[i] = (int8_t)w->rank;
+      w->dims[w->rank++] = x->dims[i];
+      w->n_row += last;
+    }
+}
+
+// The result of a reduction has the kept axes, and perhaps the others as 1.
+static void set_result_axes(walker *w, const lb_tensor *y, uint32_t along) {
+  const lb_node *n = anchor_of(w);
+  w->after = w->before;
+  if (!lb_emit_reduces(n)) return;
+  bool keep = y->rank == w->before.n;
+  w->after.n = 0;
+  for (int i = 0; i < w->before.n; i++) {
+    bool gone = along >> i & 1;
+    if (!gone || keep) w->after.to[w->after.n++] = gone ? -1 : w->before.to[i];
+  }
+}
+
+static bool has_elements(const walker *w) {
+  for (int i = 0; i < w->rank; i++)
+    if (w->dims[i] == 0) return false;
+  return true;
+}
+
+static lb_status tensor_of(const walker *w, const lb_value *v, lb_tensor *out) {
+  return w->tensor(w->user, v, out);
+}
+
+static const lb_value *result_of(const walker *w) {
+  return w->part->nodes[w->part->n_nodes - 1]->out[0];
+}
+
+static lb_status walk_rows(walker *w, bool *ok) {
+  lb_tensor x, y;
+  uint32_t along;
+  LB_TRY(tensor_of(w, anchor_of(w)->in[0], &x));
+  LB_TRY(tensor_of(w, result_of(w), &y));
+  *ok = lb_emit_is_rows(anchor_of(w), &along);
+  if (!*ok) return LB_OK;
+  set_row_space(w, &x, along);
+  set_result_axes(w, &y, along);
+  *ok = has_elements(w) && add_strides(w, result_of(w), &y, &w->after);
+  return LB_OK;
+}
+
+static lb_status walk_map(walker *w, bool *ok) {
+  lb_tensor y;
+  LB_TRY(tensor_of(w, result_of(w), &y));
+  set_space(w, &y);
+  *ok = has_elements(w) && add_strides(w, result_of(w), &y, &w->after);
+  return LB_OK;
+}
+
+// -- products ----------------------------------------------------------------
+
+static void swap_last(lb_tensor *t) {
+  int row = t->rank - 2, col = t->rank - 1;
+  int64_t dim = t->dims[row], stride = t->strides[row];
+  t->dims[row] = t->dims[col], t->strides[row] = t->strides[col];
+  t->dims[col] = dim, t->strides[col] = stride;
+}
+
+// A factor without its dim k, which is its last one or the one before. Its
+// stride along k and, for b, along columns are the kernel's.
+static lb_status add_factor(walker *w, int which, bool *ok) {
+  const lb_node *n = anchor_of(w);
+  const lb_value *v = n->in[which - A];
+  lb_tensor t;
+  LB_TRY(tensor_of(w, v, &t));
+  if (lb_attr_int(n, which == A ? "transA" : "transB", 0) != 0) swap_last(&t);
+  int k = t.rank - (which == A ? 1 : 2);
+  w->out->dims[LB_DIM_K] = t.dims[k];
+  lb_bind_operand *o = &w->out->operands[w->n];
+  if (which == A) o->col = t.dims[k] == 1 ? 1 : t.strides[k];
+  if (which == B) o->row = t.strides[k];
+  t.dims[k] = 1;
+  *ok = *ok && add_strides(w, v, &t, &w->before);
+  return LB_OK;
+}
+
+static void add_packed(walker *w) {
+  memset(w->strides[w->n], 0, sizeof w->strides[w->n]);
+  w->out->operands[w->n++].value = NULL;
+}
+
+static lb_status walk_product(walker *w, bool *ok) {
+  LB_TRY(walk_map(w, ok));
+  if (*ok) LB_TRY(add_factor(w, A, ok));
+  if (*ok && w->part->packed)
+    add_packed(w);
+  else if (*ok)
+    LB_TRY(add_factor(w, B, ok));
+  *ok = *ok && w->out->dims[LB_DIM_K] > 0;
+  return LB_OK;
+}
+
+// -- loops -------------------------------------------------------------------
+
+static void remove_dim(walker *w, int at) {
+  w->rank--;
+  for (int i = at; i < w->rank; i++) {
+    w->dims[i] = w->dims[i + 1];
+    for (uint32_t k = 0; k < w->n; k++) w->strides[k][i] = w->strides[k][i + 1];
+  }
+}
 
 static bool joins(const walker *w, int outer, int inner) {
   for (uint32_t i = 0; i < w->n; i++)
@@ -102,128 +241,227 @@ static bool joins(const walker *w, int outer, int inner) {
   return true;
 }
 
-static void move_dim(walker *w, int to, int from) {
-  w->dims[to] = w->dims[from];
-  for (uint32_t i = 0; i < w->n; i++) w->strides[i][to] = w->strides[i][from];
+// Joins what can be joined of the dims from `first` on, `n` of them; dims of 1
+// vanish. Returns how many are left.
+static int join_dims(walker *w, int first, int n) {
+  for (int i = first + n - 1; i >= first; i--)
+    if (w->dims[i] == 1) remove_dim(w, i), n--;
+  for (int i = first + n - 2; i >= first; i--)
+    if (joins(w, i, i + 1)) {
+      w->dims[i + 1] *= w->dims[i];
+      remove_dim(w, i);
+      n--;
+    }
+  return n;
 }
 
-// Joins dims from the innermost outwards; dims of 1 vanish. With keep_last the
-// last dim stays as it is.
-static void join_dims(walker *w, bool keep_last) {
-  int at = w->rank - 1;  // the dim being grown; those above it are done
-  for (int i = w->rank - 2; i >= 0; i--) {
-    bool fixed = keep_last && at == w->rank - 1;
-    if (w->dims[i] == 1) continue;
-    if (!fixed && w->dims[at] == 1) {
-      move_dim(w, at, i);
-    } else if (!fixed && joins(w, i, at)) {
-      w->dims[at] *= w->dims[i];
-    } else {
-      move_dim(w, --at, i);
-    }
+static void insert_one(walker *w, int at) {
+  for (int i = w->rank++; i > at; i--) {
+    w->dims[i] = w->dims[i - 1];
+    for (uint32_t k = 0; k < w->n; k++) w->strides[k][i] = w->strides[k][i - 1];
   }
-  int n = w->rank - at;
-  for (int i = 0; i < n; i++) move_dim(w, i, at + i);
-  w->rank = n;
+  w->dims[at] = 1;
+  for (uint32_t k = 0; k < w->n; k++) w->strides[k][at] = 0;
+}
+
+// Makes `from` the dim before the last.
+static void make_rows(walker *w, int from) {
+  int64_t dim = w->dims[from], strides[MAX_OPERANDS];
+  for (uint32_t k = 0; k < w->n; k++) strides[k] = w->strides[k][from];
+  remove_dim(w, from);
+  insert_one(w, w->rank - 1);
+  w->dims[w->rank - 2] = dim;
+  for (uint32_t k = 0; k < w->n; k++) w->strides[k][w->rank - 2] = strides[k];
+}
+
+// Rows of a product are those for which b stays the same; else the longest dim
+// is best. There is always one dim of rows.
+static void choose_rows(walker *w) {
+  int best = -1;
+  for (int i = w->rank - 2; i >= 0; i--) {
+    if (w->form == LB_FORM_MATMUL && w->strides[B][i] != 0) continue;
+    if (best >= 0 && w->form == LB_FORM_MATMUL) break;
+    if (best < 0 || w->dims[i] > w->dims[best]) best = i;
+  }
+  if (best >= 0)
+    make_rows(w, best);
+  else
+    insert_one(w, w->rank - 1);
+}
+
+// False if a row is no single loop.
+static bool order_dims(walker *w) {
+  int n_row = w->form == LB_FORM_MAP    ? 0
+              : w->form == LB_FORM_ROWS ? w->n_row
+                                        : 1;
+  int kept = join_dims(w, 0, w->rank - n_row);
+  if (w->form == LB_FORM_ROWS) n_row = join_dims(w, kept, n_row);
+  if (n_row > 1) return false;
+  if (w->rank == 0 || (n_row == 0 && w->form == LB_FORM_ROWS))
+    insert_one(w, w->rank);
+  choose_rows(w);
+  return w->rank - 2 <= LB_BIND_LOOPS;
 }
 
 static void set_loops(const walker *w) {
   lb_binding *b = w->out;
   int cols = w->rank - 1, rows = w->rank - 2;
+  bool product = w->form == LB_FORM_MATMUL;
   b->n_operands = w->n;
   b->dims[LB_DIM_COLS] = w->dims[cols];
-  b->dims[LB_DIM_ROWS] = rows >= 0 ? w->dims[rows] : 1;
-  b->n_outer = rows > 0 ? rows : 0;
-  for (int i = 0; i < b->n_outer; i++) b->outer[i] = w->dims[i];
+  b->dims[LB_DIM_ROWS] = w->dims[rows];
+  b->n_outer = rows;
+  for (int i = 0; i < rows; i++) b->outer[i] = w->dims[i];
   for (uint32_t k = 0; k < w->n; k++) {
     lb_bind_operand *o = &b->operands[k];
-    o->col = w->strides[k][cols];
-    o->row = rows >= 0 ? w->strides[k][rows] : 0;
-    for (int i = 0; i < b->n_outer; i++) o->outer[i] = w->strides[k][i];
+    if (!product || k != A) o->col = w->strides[k][cols];
+    if (!product || k != B) o->row = w->strides[k][rows];
+    for (int i = 0; i < rows; i++) o->outer[i] = w->strides[k][i];
   }
 }
 
-// -- the spec
-// --------------------------------------------------------------------------
+// -- a sum as a product ------------------------------------------------------
 
-static lb_layout layout_of(const lb_binding *b, const lb_bind_operand *o) {
-  bool one_row = b->dims[LB_DIM_ROWS] == 1;
-  if (o->col == 1)
-    return o->row == 0 && !one_row ? LB_LAYOUT_COLS : LB_LAYOUT_FULL;
-  if (o->col != 0) return LB_LAYOUT_STRIDED;
-  return o->row == 0 ? LB_LAYOUT_ONE : LB_LAYOUT_ROWS;
+// Down columns that lie side by side: a row of ones times them.
+static bool is_down(const walker *w) {
+  const int64_t *x = w->strides[RESULT + 1];
+  int kept = w->rank - w->n_row - 1;
+  return w->part->packed && w->part->anchor == 0 && w->n_row > 0 &&
+         w->n > RESULT + 1 && kept >= 0 && x[kept] == 1 && w->dims[kept] >= 8 &&
+         x[w->rank - 1] != 1;
 }
 
-static void add_inputs(lb_emitter *e, const walker *w, uint8_t *nodes) {
+// Takes the axes along a row out of the space: they are k.
+static bool turn_into_product(walker *w) {
+  int kept = w->rank - w->n_row;
+  if (join_dims(w, kept, w->n_row) != 1 || w->n + 1 > MAX_OPERANDS)
+    return false;
+  lb_bind_operand *o = w->out->operands;
+  w->out->dims[LB_DIM_K] = w->dims[kept];
+  memmove(&o[B], &o[A], (w->n - A) * sizeof *o);
+  memmove(w->strides[B], w->strides[A], (w->n - A) * sizeof *w->strides);
+  memset(w->late, 0, sizeof w->late);
+  w->n++;
+  o[B].row = w->strides[B][kept];
+  o[A] = (lb_bind_operand){0};
+  memset(w->strides[A], 0, sizeof *w->strides);
+  remove_dim(w, kept);
+  w->form = LB_FORM_MATMUL;
+  return true;
+}
+
+// -- the spec ----------------------------------------------------------------
+
+// Whether all dims of v but the last are 1 at every shape.
+static bool is_one_row(const lb_value *v) {
+  for (int i = 0; i < v->info.rank - 1; i++)
+    if (!lb_dim_is_const(v->info.dims[i]) || v->info.dims[i].k != 1)
+      return false;
+  return v->info.rank >= 0;
+}
+
+// Of one row, what repeats is told by the value: so that a bias lies the same
+// however many rows there are.
+static lb_layout layout_of(const lb_binding *b, const lb_bind_operand *o) {
+  bool one = b->dims[LB_DIM_ROWS] == 1;
+  bool repeats =
+      o->row == 0 &&
+      (!one || (is_one_row(o->value) && !is_one_row(b->operands[0].value)));
+  if (o->col == 1) return repeats ? LB_LAYOUT_COLS : LB_LAYOUT_FULL;
+  if (o->col != 0) return LB_LAYOUT_STRIDED;
+  return repeats ? LB_LAYOUT_ONE : LB_LAYOUT_ROWS;
+}
+
+static lb_layout factor_layout(const walker *w, uint32_t i) {
+  const lb_bind_operand *o = &w->out->operands[i];
+  if (i == B && !o->value) return LB_LAYOUT_PACKED;
+  if (i == B && w->out->dims[LB_DIM_COLS] == 1) return LB_LAYOUT_FULL;
+  return o->col == 1 ? LB_LAYOUT_FULL : LB_LAYOUT_STRIDED;
+}
+
+static lb_dtype operand_dtype(const walker *w, uint32_t i) {
+  const lb_value *v = w->out->operands[i].value;
+  lb_dtype t = anchor_of(w)->out[0]->info.dtype;
+  if (v) return v->info.dtype;
+  return i == A ? lb_emit_work(t) : t;
+}
+
+static void add_inputs(lb_emitter *e, const walker *w) {
   const lb_binding *b = w->out;
   for (uint32_t i = 1; i < w->n; i++) {
-    lb_layout layout = layout_of(b, &b->operands[i]);
-    if (w->part->form == LB_FORM_MATMUL && i < 3)
-      layout = i == 1 ? LB_LAYOUT_FULL : LB_LAYOUT_PACKED;
-    nodes[i] = lb_spec_input(&e->b, LB_F32, layout);
+    bool factor = w->form == LB_FORM_MATMUL && i < FACTORS_END;
+    lb_layout layout =
+        factor ? factor_layout(w, i) : layout_of(b, &b->operands[i]);
+    lb_spec_input(&e->b, operand_dtype(w, i), layout);
   }
 }
 
-static uint8_t source_of(lb_emitter *e, const walker *w, const uint8_t *nodes,
-                         const lb_value *v, const lb_value *before,
-                         uint8_t chain) {
-  if (!v) return LB_SPEC_NO_NODE;
-  if (v == before) return chain;
-  if (!is_scalar(v)) return nodes[find(w, v)];
-  float x;
-  memcpy(&x, lb_value_const(v)->data, sizeof x);
-  return lb_emit_scalar(e, x);
+// Inputs are the first nodes of the spec: operand i is node i - 1.
+static uint8_t source_of(void *user, lb_emitter *e, uint32_t reader,
+                         const lb_value *v) {
+  const walker *w = user;
+  (void)e;
+  return (uint8_t)(find(w, v, is_late(w, reader)) - 1);
 }
 
-static uint8_t emit_chain(lb_emitter *e, const walker *w,
-                          const uint8_t *nodes) {
+static lb_layout result_layout(const walker *w) {
+  const lb_binding *b = w->out;
+  if (w->form == LB_FORM_ROWS && lb_emit_reduces(anchor_of(w)))
+    return LB_LAYOUT_ROWS;
+  bool adjacent = b->operands[RESULT].col == 1 || b->dims[LB_DIM_COLS] == 1;
+  return adjacent ? LB_LAYOUT_FULL : LB_LAYOUT_STRIDED;
+}
+
+static uint8_t emit_all(lb_emitter *e, walker *w) {
   const lb_partition *p = w->part;
-  uint8_t chain = LB_SPEC_NO_NODE;
-  const lb_value *before = NULL;
-  for (uint32_t i = 0; i < p->n_nodes; i++) {
-    const lb_node *n = p->nodes[i];
-    uint8_t src[8];
-    if (i == 0 && p->form == LB_FORM_MATMUL) {
-      chain = lb_spec_node(&e->b, LB_S_ACC, LB_F32, NULL, 0);
-    } else {
-      for (uint32_t k = 0; k < n->n_in; k++)
-        src[k] = source_of(e, w, nodes, n->in[k], before, chain);
-      chain = lb_emit_node(e, n, src);
-    }
-    before = n->out[0];
-  }
-  return chain;
+  bool product = w->form == LB_FORM_MATMUL;
+  lb_emission m = {.nodes = p->nodes,
+                   .n_nodes = p->n_nodes,
+                   .anchor = p->anchor,
+                   .product = product,
+                   .source = source_of,
+                   .user = w};
+  if (product && p->form == LB_FORM_ROWS) m.count = w->out->dims[LB_DIM_K];
+  return lb_emit_nodes(e, &m);
 }
 
 // A spec past a limit is no error: the nodes run one by one.
-static lb_status build_spec(const walker *w, bool *ok) {
+static lb_status build_spec(walker *w, bool *ok) {
   lb_binding *b = w->out;
-  lb_emitter e = {0};
-  uint8_t nodes[MAX_OPERANDS] = {0};
-  lb_spec_begin(&e.b, w->part->form);
-  add_inputs(&e, w, nodes);
-  lb_spec_output(&e.b, emit_chain(&e, w, nodes), LB_LAYOUT_FULL);
+  lb_emitter e;
+  lb_spec_begin(&e.b, w->form);
+  add_inputs(&e, w);
+  lb_spec_output(&e.b, emit_all(&e, w), result_layout(w));
   lb_status st = lb_memo_finish(w->part->memo, &e.b, &b->spec);
   *ok = !lb_failed(st);
   if (lb_status_code(st) == LB_UNSUPPORTED) {
     lb_status_drop(st);
     return LB_OK;
   }
-  for (uint8_t i = 0; *ok && i < b->spec.n_scalars; i++) {
-    uint32_t bits;
-    memcpy(&bits, &e.scalars[i], sizeof bits);
-    b->scalars[i] = bits;
-  }
+  memcpy(b->scalars, e.scalars, b->spec.n_scalars * sizeof *b->scalars);
   return st;
+}
+
+static lb_status walk(walker *w, bool *ok) {
+  switch (w->form) {
+    case LB_FORM_MATMUL: return walk_product(w, ok);
+    case LB_FORM_ROWS: return walk_rows(w, ok);
+    default: return walk_map(w, ok);
+  }
 }
 
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok) {
-  *out = (lb_binding){0};
-  walker w = {.part = p, .tensor = tensor, .user = user, .out = out};
-  LB_TRY(collect(&w, ok));
+  if (p->form == LB_FORM_ATTENTION)
+    return lb_attention_bind(p, tensor, user, out, ok);
+  memset(out, 0, sizeof *out);
+  walker w = {.form = p->form};
+  w.part = p, w.tensor = tensor, w.user = user, w.out = out;
+  LB_TRY(walk(&w, ok));
+  if (*ok) LB_TRY(add_values(&w, ok));
+  if (*ok && w.form == LB_FORM_ROWS && is_down(&w)) *ok = turn_into_product(&w);
+  *ok = *ok && order_dims(&w);
   if (!*ok) return LB_OK;
-  join_dims(&w, p->form != LB_FORM_MAP);
   set_loops(&w);
   return build_spec(&w, ok);
 }

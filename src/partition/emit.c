@@ -1,218 +1,204 @@
-// partition/emit.c -- one small function per operator, found by a table.
+// partition/emit.c -- the nodes of a partition, one after the other, as the
+// nodes of a spec.
 #include "partition/emit.h"
 
-#include <math.h>
 #include <string.h>
 
-typedef uint8_t emit_fn(lb_emitter *e, const lb_node *n, const uint8_t *src);
+unsigned lb_emit_kind(lb_dtype t) {
+  if (lb_dtype_is_float(t)) return LB_KIND_F;
+  if (lb_dtype_is_signed(t)) return LB_KIND_S;
+  if (lb_dtype_is_integer(t)) return LB_KIND_U;
+  return t == LB_BOOL ? LB_KIND_B : 0;
+}
 
-uint8_t lb_emit_scalar(lb_emitter *e, float v) {
+lb_dtype lb_emit_work(lb_dtype t) {
+  return t == LB_F16 || t == LB_BF16 ? LB_F32 : t;
+}
+
+lb_dtype lb_emit_dtype(const lb_emitter *e, uint8_t node) {
+  return node < e->b.spec.n_nodes ? e->b.spec.nodes[node].dtype : LB_NONE;
+}
+
+bool lb_emit_is_scalar(const lb_value *v) {
+  const lb_tensor *t = lb_value_const(v);
+  return t && lb_tensor_count(t) == 1;
+}
+
+// -- small things ------------------------------------------------------------
+
+uint8_t lb_emit_bits(lb_emitter *e, lb_dtype t, uint64_t bits) {
   for (uint8_t i = 0; i < e->b.spec.n_nodes; i++) {
     const lb_snode *n = &e->b.spec.nodes[i];
-    if (n->op == LB_S_SCALAR && !memcmp(&e->scalars[n->arg], &v, sizeof v))
+    if (n->op == LB_S_SCALAR && n->dtype == t && e->scalars[n->arg] == bits)
       return i;
   }
   uint8_t number = e->b.spec.n_scalars;
-  uint8_t node = lb_spec_scalar(&e->b, LB_F32);
-  if (node != LB_SPEC_NO_NODE) e->scalars[number] = v;
+  uint8_t node = lb_spec_scalar(&e->b, t);
+  if (node != LB_SPEC_NO_NODE) e->scalars[number] = bits;
   return node;
 }
 
-static uint8_t op1(lb_emitter *e, lb_sop op, uint8_t x) {
-  return lb_spec_node(&e->b, op, LB_F32, &x, 1);
-}
-
-static uint8_t op2(lb_emitter *e, lb_sop op, uint8_t x, uint8_t y) {
-  return lb_spec_node(&e->b, op, LB_F32, (uint8_t[]){x, y}, 2);
-}
-
-static uint8_t less(lb_emitter *e, uint8_t x, uint8_t y) {
-  return lb_spec_node(&e->b, LB_S_LT, LB_BOOL, (uint8_t[]){x, y}, 2);
-}
-
-static uint8_t choose(lb_emitter *e, uint8_t cond, uint8_t x, uint8_t y) {
-  return lb_spec_node(&e->b, LB_S_SELECT, LB_F32, (uint8_t[]){cond, x, y}, 3);
-}
-
-static uint8_t times(lb_emitter *e, uint8_t x, float c) {
-  return op2(e, LB_S_MUL, x, lb_emit_scalar(e, c));
-}
-
-static uint8_t plus(lb_emitter *e, uint8_t x, float c) {
-  return op2(e, LB_S_ADD, x, lb_emit_scalar(e, c));
-}
-
-// -- elementwise
-// -----------------------------------------------------------------
-
-#define SAME1(Op, SOP)                                      \
-  static uint8_t emit_##Op(lb_emitter *e, const lb_node *n, \
-                           const uint8_t *src) {            \
-    (void)n;                                                \
-    return op1(e, LB_S_##SOP, src[0]);                      \
+uint8_t lb_emit_num(lb_emitter *e, lb_dtype t, double v) {
+  float f = (float)v;
+  uint32_t narrow;
+  uint64_t bits;
+  switch (t) {
+    case LB_F32:
+      memcpy(&narrow, &f, sizeof narrow);
+      return lb_emit_bits(e, t, narrow);
+    case LB_F64:
+      memcpy(&bits, &v, sizeof bits);
+      return lb_emit_bits(e, t, bits);
+    default: return lb_emit_bits(e, t, (uint64_t)(int64_t)v);
   }
-#define SAME2(Op, SOP)                                      \
-  static uint8_t emit_##Op(lb_emitter *e, const lb_node *n, \
-                           const uint8_t *src) {            \
-    (void)n;                                                \
-    return op2(e, LB_S_##SOP, src[0], src[1]);              \
+}
+
+uint8_t lb_emit_const(lb_emitter *e, const lb_value *v) {
+  const lb_tensor *t = lb_value_const(v);
+  uint16_t half;
+  uint64_t bits = 0;
+  memcpy(&half, t->data, lb_dtype_size(t->dtype) < 2 ? 1 : 2);
+  if (t->dtype == LB_F16)
+    return lb_emit_num(e, LB_F32, (double)lb_f16_to_f32(half));
+  if (t->dtype == LB_BF16)
+    return lb_emit_num(e, LB_F32, (double)lb_bf16_to_f32(half));
+  memcpy(&bits, t->data, lb_dtype_size(t->dtype));
+  return lb_emit_bits(e, t->dtype, bits);
+}
+
+// One cast for all that read x so.
+uint8_t lb_emit_cast(lb_emitter *e, uint8_t x, lb_dtype t) {
+  if (lb_emit_dtype(e, x) == t) return x;
+  for (uint8_t i = 0; i < e->b.spec.n_nodes; i++) {
+    const lb_snode *n = &e->b.spec.nodes[i];
+    if (n->op == LB_S_CAST && n->src[0] == x && n->dtype == t) return i;
   }
-SAME1(Abs, ABS)
-SAME1(Neg, NEG)
-SAME1(Exp, EXP)
-SAME1(Log, LOG)
-SAME1(Sqrt, SQRT)
-SAME1(Tanh, TANH)
-SAME1(Erf, ERF)
-SAME1(Sin, SIN)
-SAME1(Cos, COS)
-SAME1(Floor, FLOOR)
-SAME1(Ceil, CEIL)
-SAME1(Round, ROUND)
-SAME2(Add, ADD)
-SAME2(Sub, SUB)
-SAME2(Mul, MUL)
-SAME2(Div, DIV)
-
-static uint8_t emit_Relu(lb_emitter *e, const lb_node *n, const uint8_t *src) {
-  (void)n;
-  return op2(e, LB_S_MAX, src[0], lb_emit_scalar(e, 0));
+  return lb_spec_node(&e->b, LB_S_CAST, t, &x, 1);
 }
 
-static uint8_t sigmoid(lb_emitter *e, uint8_t x) {
-  uint8_t denominator = plus(e, op1(e, LB_S_EXP, op1(e, LB_S_NEG, x)), 1);
-  return op2(e, LB_S_DIV, lb_emit_scalar(e, 1), denominator);
+uint8_t lb_emit_op1(lb_emitter *e, lb_sop op, uint8_t x) {
+  return lb_spec_node(&e->b, op, lb_emit_dtype(e, x), &x, 1);
 }
 
-static uint8_t emit_Sigmoid(lb_emitter *e, const lb_node *n,
-                            const uint8_t *src) {
-  (void)n;
-  return sigmoid(e, src[0]);
+uint8_t lb_emit_op2(lb_emitter *e, lb_sop op, uint8_t x, uint8_t y) {
+  return lb_spec_node(&e->b, op, lb_emit_dtype(e, x), (uint8_t[]){x, y}, 2);
 }
 
-static uint8_t emit_Swish(lb_emitter *e, const lb_node *n, const uint8_t *src) {
-  float alpha = lb_attr_float(n, "alpha", 1);
-  uint8_t x = alpha == 1 ? src[0] : times(e, src[0], alpha);
-  return op2(e, LB_S_MUL, src[0], sigmoid(e, x));
+uint8_t lb_emit_test(lb_emitter *e, lb_sop op, uint8_t x, uint8_t y) {
+  return lb_spec_node(&e->b, op, LB_BOOL, (uint8_t[]){x, y}, 2);
 }
 
-static uint8_t emit_Reciprocal(lb_emitter *e, const lb_node *n,
-                               const uint8_t *src) {
-  (void)n;
-  return op2(e, LB_S_DIV, lb_emit_scalar(e, 1), src[0]);
+uint8_t lb_emit_choose(lb_emitter *e, uint8_t cond, uint8_t x, uint8_t y) {
+  return lb_spec_node(&e->b, LB_S_SELECT, lb_emit_dtype(e, x),
+                      (uint8_t[]){cond, x, y}, 3);
 }
 
-static uint8_t clamp01(lb_emitter *e, uint8_t x) {
-  x = op2(e, LB_S_MAX, x, lb_emit_scalar(e, 0));
-  return op2(e, LB_S_MIN, x, lb_emit_scalar(e, 1));
+// -- products ----------------------------------------------------------------
+
+static bool is_sum_dtype(lb_dtype t) {
+  return lb_emit_kind(t) == LB_KIND_F || t == LB_I32 || t == LB_I64;
 }
 
-static uint8_t emit_HardSigmoid(lb_emitter *e, const lb_node *n,
-                                const uint8_t *src) {
-  float alpha = lb_attr_float(n, "alpha", 0.2f);
-  float beta = lb_attr_float(n, "beta", 0.5f);
-  return clamp01(e, plus(e, times(e, src[0], alpha), beta));
+bool lb_emit_is_product(const lb_node *n) {
+  if (n->op != LB_OP_MatMul && n->op != LB_OP_Gemm) return false;
+  const lb_vinfo *a = &n->in[0]->info, *b = &n->in[1]->info;
+  bool plain = lb_attr_float(n, "alpha", 1) == 1 &&  // exactly
+               lb_attr_float(n, "beta", 1) == 1;
+  if (!is_sum_dtype(a->dtype) || a->dtype != b->dtype ||
+      n->out[0]->info.dtype != a->dtype || a->rank < 2 || b->rank < 2)
+    return false;
+  if (n->op == LB_OP_MatMul) return true;
+  if (lb_emit_reads(n, 2) && n->in[2]->info.dtype != a->dtype) return false;
+  return plain || lb_emit_kind(a->dtype) == LB_KIND_F;
 }
 
-static uint8_t emit_HardSwish(lb_emitter *e, const lb_node *n,
-                              const uint8_t *src) {
-  (void)n;
-  uint8_t gate = clamp01(e, plus(e, times(e, src[0], 1.f / 6), 0.5f));
-  return op2(e, LB_S_MUL, src[0], gate);
+// src[0] is the sum, src[2] what is added.
+uint8_t lb_emit_gemm_node(lb_emitter *e, const lb_node *n, const uint8_t *src) {
+  lb_dtype t = lb_emit_dtype(e, src[0]);
+  double alpha = (double)lb_attr_float(n, "alpha", 1);
+  double beta = (double)lb_attr_float(n, "beta", 1);
+  uint8_t y = src[0], c = src[2];
+  bool plain_alpha = alpha == 1, plain_beta = beta == 1;
+  if (c == LB_SPEC_NO_NODE && plain_alpha) return y;
+  if (c == LB_SPEC_NO_NODE)
+    c = lb_emit_num(e, t, beta * 0);  // the sign of a zero hangs on it
+  else if (!plain_beta)
+    c = lb_emit_op2(e, LB_S_MUL, c, lb_emit_num(e, t, beta));
+  if (!plain_alpha) y = lb_emit_op2(e, LB_S_MUL, y, lb_emit_num(e, t, alpha));
+  return lb_emit_op2(e, LB_S_ADD, y, c);
 }
 
-static uint8_t emit_LeakyRelu(lb_emitter *e, const lb_node *n,
-                              const uint8_t *src) {
-  uint8_t scaled = times(e, src[0], lb_attr_float(n, "alpha", 0.01f));
-  return choose(e, less(e, src[0], lb_emit_scalar(e, 0)), scaled, src[0]);
-}
+// -- nodes -------------------------------------------------------------------
 
-static uint8_t gelu_inner(lb_emitter *e, const lb_node *n, uint8_t x) {
-  if (strcmp(lb_attr_str(n, "approximate", "none"), "tanh") != 0)
-    return op1(e, LB_S_ERF, times(e, x, (float)M_SQRT1_2));
-  uint8_t cube = op2(e, LB_S_MUL, op2(e, LB_S_MUL, x, x), x);
-  uint8_t sum = op2(e, LB_S_ADD, x, times(e, cube, 0.044715f));
-  return op1(e, LB_S_TANH, times(e, sum, (float)(M_2_SQRTPI * M_SQRT1_2)));
-}
-
-static uint8_t emit_Gelu(lb_emitter *e, const lb_node *n, const uint8_t *src) {
-  uint8_t half = times(e, src[0], 0.5f);
-  return op2(e, LB_S_MUL, half, plus(e, gelu_inner(e, n, src[0]), 1));
-}
-
-// -- along the last axis
-// ------------------------------------------------------------
-
-static uint8_t mean_of(lb_emitter *e, uint8_t x) {
-  uint8_t cols = lb_spec_node(&e->b, LB_S_COLS, LB_F32, NULL, 0);
-  return op2(e, LB_S_DIV, op1(e, LB_S_RSUM, x), cols);
-}
-
-static uint8_t emit_Softmax(lb_emitter *e, const lb_node *n,
-                            const uint8_t *src) {
-  (void)n;
-  uint8_t centred = op2(e, LB_S_SUB, src[0], op1(e, LB_S_RMAX, src[0]));
-  uint8_t powers = op1(e, LB_S_EXP, centred);
-  return op2(e, LB_S_DIV, powers, op1(e, LB_S_RSUM, powers));
-}
-
-static uint8_t emit_LayerNormalization(lb_emitter *e, const lb_node *n,
-                                       const uint8_t *src) {
-  uint8_t d = op2(e, LB_S_SUB, src[0], mean_of(e, src[0]));
-  uint8_t variance = mean_of(e, op2(e, LB_S_MUL, d, d));
-  uint8_t deviation =
-      op1(e, LB_S_SQRT, plus(e, variance, lb_attr_float(n, "epsilon", 1e-5f)));
-  uint8_t y = op2(e, LB_S_MUL, op2(e, LB_S_DIV, d, deviation), src[1]);
-  bool bias = n->n_in > 2 && src[2] != LB_SPEC_NO_NODE;
-  return bias ? op2(e, LB_S_ADD, y, src[2]) : y;
-}
-
-// -- the table
-// ------------------------------------------------------------------------
-
-static emit_fn *const map_fns[LB_OP_COUNT] = {
-#define MAP(Op) [LB_OP_##Op] = emit_##Op
-    MAP(Abs),         MAP(Neg),       MAP(Exp),       MAP(Log),
-    MAP(Sqrt),        MAP(Tanh),      MAP(Erf),       MAP(Sin),
-    MAP(Cos),         MAP(Floor),     MAP(Ceil),      MAP(Round),
-    MAP(Add),         MAP(Sub),       MAP(Mul),       MAP(Div),
-    MAP(Relu),        MAP(Sigmoid),   MAP(Swish),     MAP(Reciprocal),
-    MAP(HardSigmoid), MAP(HardSwish), MAP(LeakyRelu), MAP(Gelu),
-#undef MAP
-};
-
-static bool is_f32(const lb_value *v) { return v && v->info.dtype == LB_F32; }
-
-static bool all_f32(const lb_node *n) {
-  for (uint32_t i = 0; i < n->n_in; i++)
-    if (n->in[i] && !is_f32(n->in[i])) return false;
-  for (uint32_t i = 1; i < n->n_out; i++)
-    if (n->out[i]) return false;
-  return is_f32(n->out[0]);
-}
-
-bool lb_emit_is_map(const lb_node *n) { return map_fns[n->op] && all_f32(n); }
-
-// The axis attribute names the last axis of input 0, whose rank is known.
-static bool is_last_axis(const lb_node *n) {
-  int rank = n->in[0]->info.rank;
-  int64_t axis = lb_attr_int(n, "axis", -1);
-  return rank > 0 && (axis == -1 || axis == rank - 1);
-}
-
-bool lb_emit_is_rows(const lb_node *n) {
-  if (n->op == LB_OP_Softmax)
-    return all_f32(n) && is_last_axis(n) && !lb_attr_int(n, "flatten", 0);
-  if (n->op == LB_OP_LayerNormalization)
-    return all_f32(n) && is_last_axis(n) && n->in[1]->info.rank == 1 &&
-           (n->n_in < 3 || !n->in[2] || n->in[2]->info.rank == 1);
-  return false;
-}
-
-uint8_t lb_emit_node(lb_emitter *e, const lb_node *n, const uint8_t *src) {
+bool lb_emit_reads(const lb_node *n, uint32_t i) {
+  if (i >= n->n_in || !n->in[i]) return false;
   switch (n->op) {
-    case LB_OP_Softmax: return emit_Softmax(e, n, src);
-    case LB_OP_LayerNormalization: return emit_LayerNormalization(e, n, src);
-    default: return map_fns[n->op](e, n, src);
+    case LB_OP_CastLike: return i == 0;
+    case LB_OP_Pow: return i == 0 || !lb_emit_is_scalar(n->in[1]);
+    default: break;
   }
+  return i == 0 || !(lb_op_infos[n->op].deciding >> i & 1);
+}
+
+typedef struct emitting {
+  lb_emitter *e;
+  const lb_emission *m;
+  uint8_t made[LB_EMIT_MAX_NODES];  // spec nodes of the nodes so far
+} emitting;
+
+// The value as it lies: made by an earlier node, a constant, or from outside.
+static uint8_t source_of(emitting *s, uint32_t reader, const lb_value *v) {
+  for (uint32_t i = reader; i-- > 0;)
+    if (s->m->nodes[i]->out[0] == v) return s->made[i];
+  if (lb_emit_is_scalar(v)) return lb_emit_const(s->e, v);
+  return s->m->source(s->m->user, s->e, reader, v);
+}
+
+static bool keeps_storage(const lb_node *n) {
+  return n->op == LB_OP_Cast || n->op == LB_OP_CastLike;
+}
+
+static void read_inputs(emitting *s, uint32_t i, uint32_t first, uint8_t *src) {
+  const lb_node *n = s->m->nodes[i];
+  for (uint32_t k = 0; k < LB_EMIT_MAX_IN; k++) src[k] = LB_SPEC_NO_NODE;
+  for (uint32_t k = first; k < n->n_in && k < LB_EMIT_MAX_IN; k++) {
+    if (!lb_emit_reads(n, k)) continue;
+    src[k] = source_of(s, i, n->in[k]);
+    if (!keeps_storage(n))
+      src[k] =
+          lb_emit_cast(s->e, src[k], lb_emit_work(lb_emit_dtype(s->e, src[k])));
+  }
+}
+
+static uint8_t emit_product(emitting *s, uint32_t i) {
+  const lb_node *n = s->m->nodes[i];
+  uint8_t src[LB_EMIT_MAX_IN];
+  lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
+  uint8_t sum = lb_spec_node(&s->e->b, LB_S_ACC, t, NULL, 0);
+  if (s->m->count) return lb_emit_sum_node(s->e, n, sum, s->m->count);
+  if (n->op != LB_OP_Gemm) return sum;
+  read_inputs(s, i, 2, src);
+  src[0] = sum;
+  return lb_emit_gemm_node(s->e, n, src);
+}
+
+static uint8_t emit_one(emitting *s, uint32_t i) {
+  const lb_node *n = s->m->nodes[i];
+  uint8_t src[LB_EMIT_MAX_IN];
+  uint32_t axes;
+  if (s->m->product && i == s->m->anchor) return emit_product(s, i);
+  read_inputs(s, i, 0, src);
+  return lb_emit_is_rows(n, &axes) ? lb_emit_rows_node(s->e, n, src)
+                                   : lb_emit_map_node(s->e, n, src);
+}
+
+uint8_t lb_emit_nodes(lb_emitter *e, const lb_emission *m) {
+  emitting s = {.e = e, .m = m};
+  uint8_t last = LB_SPEC_NO_NODE;
+  for (uint32_t i = 0; i < m->n_nodes; i++) {
+    last = emit_one(&s, i);
+    if (last == LB_SPEC_NO_NODE) return last;
+    last = s.made[i] = lb_emit_cast(e, last, m->nodes[i]->out[0]->info.dtype);
+  }
+  return last;
 }

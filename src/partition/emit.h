@@ -1,24 +1,97 @@
-// partition/emit.h -- operators of the graph as operations of a spec, in
-// float32 (bool where they compare).
+// partition/emit.h -- operators of the graph as operations of a spec.
+//
+// float16 and bfloat16 are storage: an operator reads them as float32, and what
+// it makes is rounded to them again, so that a chain of operators has the bits
+// that its nodes have one by one.
 #ifndef LB_PARTITION_EMIT_H
 #define LB_PARTITION_EMIT_H
 
 #include "graph/graph.h"
 #include "spec/spec.h"
 
+#define LB_EMIT_MAX_IN 8      // inputs of an operator
+#define LB_EMIT_MAX_NODES 24  // of a partition
+
 typedef struct lb_emitter {
   lb_spec_builder b;
-  float scalars[LB_SPEC_MAX_SCALARS];  // values of the spec's scalars
+  uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits of the spec's scalars
 } lb_emitter;
 
 // True if the node can stand in a partition as far as operator, dtypes and
-// attributes say: elementwise, or along the last axis.
+// attributes say. What they say of axes: bit i of `axes` is set if a row runs
+// along axis i of input 0, whose rank is known.
 bool lb_emit_is_map(const lb_node *n);
-bool lb_emit_is_rows(const lb_node *n);
+bool lb_emit_is_rows(const lb_node *n, uint32_t *axes);
+bool lb_emit_is_product(const lb_node *n);
 
-// src[i]: the spec node of input i, LB_SPEC_NO_NODE where absent. Returns the
-// spec node of output 0; mistakes stay in the builder.
-uint8_t lb_emit_node(lb_emitter *e, const lb_node *n, const uint8_t *src);
-uint8_t lb_emit_scalar(lb_emitter *e, float v);
+// Whether the row operator leaves one element of a row.
+bool lb_emit_reduces(const lb_node *n);
+// Whether it is a sum, perhaps divided by their number, and nothing else.
+bool lb_emit_is_sum(const lb_node *n);
+// Whether input i holds one element a channel, axis 1.
+bool lb_emit_is_channel(const lb_node *n, uint32_t i);
+// False if input i is absent, or if nothing but planning reads it.
+bool lb_emit_reads(const lb_node *n, uint32_t i);
+// A constant of one element: a scalar of the spec.
+bool lb_emit_is_scalar(const lb_value *v);
+
+// The operators that can stand in partitions, whatever their place there; and
+// those of them that work along rows.
+bool lb_emit_has(lb_op op);
+bool lb_emit_rows_has(lb_op op);
+
+// -- emitting
+
+// The spec node of a value that the partition does not compute, for its node
+// number `reader`.
+typedef uint8_t lb_source_fn(void *user, lb_emitter *e, uint32_t reader,
+                             const lb_value *v);
+
+// Nodes of a partition, of which number `anchor` is a product if `product`. Its
+// sum must be node `acc` of the spec. Returns the spec node of the last one's
+// output 0; mistakes stay in the builder.
+typedef struct lb_emission {
+  const lb_node *const *nodes;
+  uint32_t n_nodes, anchor;
+  bool product;
+  int64_t count;  // elements that a sum made as a product has; else 0
+  lb_source_fn *source;
+  void *user;
+} lb_emission;
+uint8_t lb_emit_nodes(lb_emitter *e, const lb_emission *m);
+
+// -- for operators
+
+typedef uint8_t lb_emit_fn(lb_emitter *e, const lb_node *n, const uint8_t *src);
+
+// src[i]: the spec node of input i, LB_SPEC_NO_NODE where it is not read;
+// float16 and bfloat16 widened, for Cast alone as they are.
+lb_emit_fn lb_emit_map_node, lb_emit_rows_node, lb_emit_gemm_node;
+// Sum or mean of `count` elements whose sum is src[0].
+uint8_t lb_emit_sum_node(lb_emitter *e, const lb_node *n, uint8_t sum,
+                         int64_t count);
+
+lb_dtype lb_emit_dtype(const lb_emitter *e, uint8_t node);
+lb_dtype lb_emit_work(lb_dtype t);  // float32 for storage, else t
+uint8_t lb_emit_bits(lb_emitter *e, lb_dtype t, uint64_t bits);  // a scalar
+uint8_t lb_emit_num(lb_emitter *e, lb_dtype t, double v);        // a scalar
+uint8_t lb_emit_const(lb_emitter *e, const lb_value *v);         // an is_scalar
+uint8_t lb_emit_cast(lb_emitter *e, uint8_t x, lb_dtype t);
+// In the dtype of x.
+uint8_t lb_emit_op1(lb_emitter *e, lb_sop op, uint8_t x);
+uint8_t lb_emit_op2(lb_emitter *e, lb_sop op, uint8_t x, uint8_t y);
+uint8_t lb_emit_test(lb_emitter *e, lb_sop op, uint8_t x, uint8_t y);  // bool
+uint8_t lb_emit_choose(lb_emitter *e, uint8_t cond, uint8_t x, uint8_t y);
+
+// Kinds of dtypes that an operator takes.
+enum {
+  LB_KIND_F = 1,
+  LB_KIND_S = 2,
+  LB_KIND_U = 4,
+  LB_KIND_B = 8,
+  LB_KIND_I = LB_KIND_S | LB_KIND_U,
+  LB_KIND_N = LB_KIND_F | LB_KIND_I,
+};
+unsigned lb_emit_kind(lb_dtype t);  // 0: not known yet
 
 #endif

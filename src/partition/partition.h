@@ -1,9 +1,10 @@
 // partition/partition.h -- nodes that run and compile as one unit.
 //
-// A partition is a chain: one anchor (a product, a row operation) or an
-// elementwise node first, then elementwise nodes, each reading the one before.
-// Only the last node's value is seen outside. What a partition computes is a
-// spec (spec/spec.h); until its kernel exists its nodes run one by one.
+// A partition has one anchor (a product, a row operation) or none, and
+// elementwise nodes: those that make of its result what the last one gives, and
+// those that feed any of them. Only the last node's value is seen outside. What
+// a partition computes is a spec (spec/spec.h); until its kernel exists its
+// nodes run one by one.
 //
 // A partitioning is made once per graph and never changes; any thread may read
 // it.
@@ -19,8 +20,10 @@ typedef struct lb_partition {
   lb_form form;
   const lb_node **nodes;  // in order; the last one's output 0 is the result
   uint32_t n_nodes;
-  void *packed;   // MATMUL: the constant b as [N/16][K][16]; else NULL
-  lb_memo *memo;  // of its specs
+  uint32_t anchor;     // its number; MAP: 0
+  const void *packed;  // of the operand that no value holds: MATMUL's constant
+                       // b as [N/16][K][16], the one that a sum multiplies
+  lb_memo *memo;       // of its specs
 } lb_partition;
 
 typedef struct lb_partitioning {
@@ -34,15 +37,14 @@ typedef struct lb_partitioning {
 lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g);
 void lb_partitioning_fini(lb_partitioning *p);
 
-// -- one partition at concrete shapes
-// ------------------------------------------
+// -- one partition at concrete shapes ----------------------------------------
 
 #define LB_BIND_LOOPS (LB_MAX_RANK - 2)
 
 // An operand of a kernel: which value, and how to walk it.
 typedef struct lb_bind_operand {
-  const lb_value *value;  // NULL: the packed weights
-  int64_t row, col;       // strides in elements
+  const lb_value *value;  // NULL: the partition's `packed`
+  int64_t row, col;       // the kernel's strides, in elements
   int64_t outer[LB_BIND_LOOPS];
 } lb_bind_operand;
 

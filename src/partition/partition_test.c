@@ -8,7 +8,7 @@
 typedef struct fixture {
   lb_graph *g;
   lb_partitioning p;
-  lb_tensor tensors[16];  // by value id, for bind
+  lb_tensor tensors[64];  // by value id, for bind
 } fixture;
 
 static void partition(fixture *f) {
@@ -27,7 +27,16 @@ static lb_status tensor_fn(void *user, const lb_value *v, lb_tensor *out) {
 }
 
 static void set(fixture *f, const lb_value *v, int rank, const int64_t *dims) {
-  f->tensors[v->id] = tensor(LB_F32, NULL, rank, dims);
+  f->tensors[v->id] = tensor(v->info.dtype, NULL, rank, dims);
+}
+
+// A dense tensor seen with its last two axes exchanged.
+static void set_turned(fixture *f, const lb_value *v, int rank,
+                       const int64_t *dims) {
+  set(f, v, rank, dims);
+  lb_tensor *t = &f->tensors[v->id];
+  t->strides[rank - 1] = t->dims[rank - 2];
+  t->strides[rank - 2] = 1;
 }
 
 static char *bind_text(fixture *f, uint32_t part, lb_binding *b, char *buf,
@@ -161,6 +170,298 @@ static void a_row_operation_keeps_its_last_dim(void **state) {
   end(&f);
 }
 
+// -- feeders -----------------------------------------------------------------
+
+static lb_value *layer_norm(fixture *f, lb_value *x, int64_t size) {
+  static float one[64];
+  lb_tensor t = tensor(LB_F32, one, 1, &size);
+  lb_value *scale;
+  ok(lb_const_new(f->g, "scale", &t, &scale));
+  set(f, scale, 1, &size);
+  return NODE1(f->g->main, LayerNormalization, "norm", x, scale);
+}
+
+static void a_row_operation_takes_in_what_feeds_it(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
+  lb_value *z = param(r, "z", LB_F32, DIMS(8));
+  lb_value *a = NODE1(r, Exp, "exp", x), *sum = NODE1(r, Add, "add", a, z);
+  lb_value *y = NODE1(r, Relu, "relu", layer_norm(&f, sum, 8));
+  RESULTS(r, y);
+  partition(&f);
+  assert_int_equal(f.p.n_parts, 1);
+  assert_int_equal(f.p.parts[0]->n_nodes, 4);
+  assert_int_equal(f.p.parts[0]->anchor, 2);
+  assert_ptr_equal(f.p.parts[0]->nodes[0]->out[0], a);
+  set(&f, x, DIMS(5, 8));
+  set(&f, sum, DIMS(5, 8));
+  set(&f, y, DIMS(5, 8));
+  set(&f, z, DIMS(8));
+  lb_binding b;
+  char text[1024];
+  bind_text(&f, 0, &b, text, sizeof text);
+  assert_int_equal(b.spec.form, LB_FORM_ROWS);
+  assert_int_equal(b.spec.n_in, 3);
+  assert_int_equal(b.spec.in[1].layout, LB_LAYOUT_COLS);
+  end(&f);
+}
+
+static void what_others_read_feeds_nobody(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
+  lb_value *a = NODE1(r, Exp, "exp", x);
+  RESULTS(r, layer_norm(&f, a, 8), a);
+  partition(&f);
+  assert_int_equal(f.p.n_parts, 2);
+  end(&f);
+}
+
+// exp(x) * sin(y): the chain begins with exp, sin feeds it.
+static void branches_of_a_chain_are_taken_in(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(4));
+  lb_value *a = NODE1(r, Exp, "exp", x), *c = NODE1(r, Sin, "sin", x);
+  lb_value *y = NODE1(r, Mul, "mul", a, c);
+  RESULTS(r, y);
+  partition(&f);
+  assert_int_equal(f.p.n_parts, 1);
+  set(&f, x, DIMS(4));
+  set(&f, y, DIMS(4));
+  lb_binding b;
+  char text[512];
+  assert_string_equal(bind_text(&f, 0, &b, text, sizeof text),
+                      "map %0=input.float32.full %1=exp.float32(%0) "
+                      "%2=sin.float32(%0) %3=mul.float32(%1,%2) -> %3.full");
+  end(&f);
+}
+
+// Twenty inputs are more than a spec has: two partitions, both of which bind.
+static void a_partition_ends_where_a_spec_is_full(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *y = param(r, "x", LB_F32, DIMS(4));
+  set(&f, y, DIMS(4));
+  for (int i = 0; i < 19; i++) {
+    char name[8];
+    snprintf(name, sizeof name, "x%d", i);
+    lb_value *x = param(r, name, LB_F32, DIMS(4));
+    snprintf(name, sizeof name, "y%d", i);
+    y = NODE1(r, Add, name, y, x);
+    set(&f, x, DIMS(4));
+    set(&f, y, DIMS(4));
+  }
+  RESULTS(r, y);
+  partition(&f);
+  assert_int_equal(f.p.n_parts, 2);
+  for (uint32_t i = 0; i < 2; i++) {
+    lb_binding b;
+    char text[2048];
+    assert_string_not_equal(bind_text(&f, i, &b, text, sizeof text), "none");
+  }
+  end(&f);
+}
+
+// -- reductions --------------------------------------------------------------
+
+typedef struct reduced {
+  fixture f;
+  lb_value *x, *y;
+} reduced;
+
+static void reduce(reduced *t, lb_op op, int64_t axis, bool keep) {
+  *t = (reduced){0};
+  ok(lb_graph_new(&t->f.g));
+  lb_region *r = t->f.g->main;
+  lb_value *axes;
+  ok(lb_const_ints(t->f.g, "axes", &axis, 1, &axes));
+  t->x = param(r, "x", LB_F32, DIMS(3, 20, 16));
+  lb_node *n = node(r, op, "reduce", 2, (lb_value *[]){t->x, axes}, 1);
+  ok(lb_node_set_int(t->f.g, n, "keepdims", keep));
+  t->y = NODE1(r, Exp, "exp", n->out[0]);
+  RESULTS(r, t->y);
+  partition(&t->f);
+  set(&t->f, t->x, DIMS(3, 20, 16));
+  set(&t->f, n->out[0], DIMS(3, 20, 16));
+}
+
+static void reductions_leave_an_element_of_each_row(void **state) {
+  (void)state;
+  reduced t;
+  reduce(&t, LB_OP_ReduceMax, -1, false);
+  set(&t.f, t.y, DIMS(3, 20));
+  lb_binding b;
+  char text[512];
+  assert_string_equal(bind_text(&t.f, 0, &b, text, sizeof text),
+                      "rows %0=input.float32.full %1=rmax.float32(%0) "
+                      "%2=exp.float32(%1) -> %2.rows");
+  assert_int_equal(b.dims[LB_DIM_ROWS], 60);
+  assert_int_equal(b.dims[LB_DIM_COLS], 16);
+  assert_int_equal(b.operands[0].row, 1);
+  end(&t.f);
+}
+
+static void axes_before_the_last_are_walked_with_strides(void **state) {
+  (void)state;
+  reduced t;
+  reduce(&t, LB_OP_ReduceMax, 0, true);
+  set(&t.f, t.y, DIMS(1, 20, 16));
+  lb_binding b;
+  char text[512];
+  bind_text(&t.f, 0, &b, text, sizeof text);
+  assert_int_equal(b.spec.in[0].layout, LB_LAYOUT_STRIDED);
+  assert_int_equal(b.dims[LB_DIM_ROWS], 320);
+  assert_int_equal(b.dims[LB_DIM_COLS], 3);
+  assert_int_equal(b.operands[1].col, 320);
+  assert_int_equal(b.operands[1].row, 1);
+  end(&t.f);
+}
+
+static void a_sum_down_columns_is_a_product_with_ones(void **state) {
+  (void)state;
+  reduced t;
+  reduce(&t, LB_OP_ReduceMean, 1, false);
+  set(&t.f, t.y, DIMS(3, 16));
+  lb_binding b;
+  char text[512];
+  assert_string_equal(bind_text(&t.f, 0, &b, text, sizeof text),
+                      "matmul %0=input.float32.strided %1=input.float32.full "
+                      "%2=scalar.float32 %3=acc.float32 "
+                      "%4=div.float32(%3,%2) %5=exp.float32(%4) -> %5.full");
+  assert_int_equal(b.dims[LB_DIM_ROWS], 1);
+  assert_int_equal(b.dims[LB_DIM_COLS], 16);
+  assert_int_equal(b.dims[LB_DIM_K], 20);
+  assert_null(b.operands[1].value);
+  assert_int_equal(*(const float *)t.f.p.parts[0]->packed, 1);
+  assert_int_equal(b.operands[2].row, 16);
+  assert_int_equal(b.outer[0], 3);
+  assert_int_equal(b.operands[2].outer[0], 320);
+  end(&t.f);
+}
+
+// -- products ----------------------------------------------------------------
+
+static void a_product_of_batches_loops_over_what_b_follows(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *a = param(r, "a", LB_F32, DIMS(2, 6, 1, 8));
+  lb_value *c = param(r, "b", LB_F32, DIMS(6, 8, 5));
+  lb_value *y = NODE1(r, MatMul, "mm", a, c);
+  RESULTS(r, y);
+  partition(&f);
+  set(&f, a, DIMS(2, 6, 1, 8));
+  set_turned(&f, c, DIMS(6, 8, 5));
+  set(&f, y, DIMS(2, 6, 1, 5));
+  lb_binding b;
+  char text[512];
+  bind_text(&f, 0, &b, text, sizeof text);
+  assert_int_equal(b.spec.in[1].layout, LB_LAYOUT_STRIDED);
+  assert_int_equal(b.operands[2].row, 1);  // along k
+  assert_int_equal(b.operands[2].col, 8);
+  assert_int_equal(b.dims[LB_DIM_ROWS], 2);  // the batch that b is not in
+  assert_int_equal(b.operands[1].row, 48);
+  assert_int_equal(b.n_outer, 1);
+  assert_int_equal(b.outer[0], 6);
+  assert_int_equal(b.operands[2].outer[0], 40);
+  end(&f);
+}
+
+static void a_gemm_packs_what_is_constant(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  static float w[3 * 4];
+  for (int i = 0; i < 12; i++) w[i] = (float)i;
+  lb_value *x = param(r, "x", LB_F32, DIMS(4, -1)), *cw;
+  lb_value *c = param(r, "c", LB_F32, DIMS(3));
+  lb_tensor wt = tensor(LB_F32, w, DIMS(3, 4));
+  ok(lb_const_new(f.g, "w", &wt, &cw));
+  lb_node *n = node(r, LB_OP_Gemm, "gemm", 3, (lb_value *[]){x, cw, c}, 1);
+  ok(lb_node_set_int(f.g, n, "transA", 1));
+  ok(lb_node_set_int(f.g, n, "transB", 1));
+  ok(lb_node_set_float(f.g, n, "alpha", 2));
+  RESULTS(r, n->out[0]);
+  partition(&f);
+  const float *packed = f.p.parts[0]->packed;
+  assert_int_equal((int)packed[1], 4);   // of row 0 the next column
+  assert_int_equal((int)packed[16], 1);  // the next k
+  set(&f, x, DIMS(4, 5));
+  set(&f, c, DIMS(3));
+  set(&f, n->out[0], DIMS(5, 3));
+  lb_binding b;
+  char text[512];
+  assert_string_equal(bind_text(&f, 0, &b, text, sizeof text),
+                      "matmul %0=input.float32.strided "
+                      "%1=input.float32.packed %2=input.float32.cols "
+                      "%3=scalar.float32 %4=acc.float32 "
+                      "%5=mul.float32(%3,%4) %6=add.float32(%2,%5) -> %6.full");
+  assert_int_equal(b.operands[1].col, 5);
+  assert_int_equal(b.operands[1].row, 1);
+  end(&f);
+}
+
+// -- dtypes ------------------------------------------------------------------
+
+// Each operator rounds: a chain has the bits of its nodes one by one.
+static void halves_are_computed_in_float32(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F16, DIMS(4));
+  lb_value *y = NODE1(r, Neg, "neg", NODE1(r, Exp, "exp", x));
+  RESULTS(r, y);
+  partition(&f);
+  set(&f, x, DIMS(4));
+  set(&f, y, DIMS(4));
+  lb_binding b;
+  char text[512];
+  assert_string_equal(
+      bind_text(&f, 0, &b, text, sizeof text),
+      "map %0=input.float16.full %1=cast.float32(%0) %2=exp.float32(%1) "
+      "%3=cast.float16(%2) %4=cast.float32(%3) %5=neg.float32(%4) "
+      "%6=cast.float16(%5) -> %6.full");
+  end(&f);
+}
+
+// As one row, a bias lies as it does for many; so does what has rows.
+static void one_row_has_the_spec_of_many(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
+  lb_value *c = param(r, "c", LB_F32, DIMS(8));
+  lb_value *y = NODE1(r, Softmax, "sm", NODE1(r, Add, "add", x, c));
+  RESULTS(r, y);
+  partition(&f);
+  char text[2][512];
+  for (int64_t rows = 1; rows <= 2; rows++) {
+    lb_binding b;
+    set(&f, x, DIMS(rows, 8));
+    set(&f, f.p.parts[0]->nodes[0]->out[0], DIMS(rows, 8));
+    set(&f, y, DIMS(rows, 8));
+    set(&f, c, DIMS(8));
+    bind_text(&f, 0, &b, text[rows - 1], sizeof text[0]);
+  }
+  assert_string_equal(text[0], text[1]);
+  assert_string_not_equal(text[0], "none");
+  end(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_takes_its_epilogue),
@@ -168,6 +469,17 @@ int main(void) {
       cmocka_unit_test(a_result_ends_a_chain),
       cmocka_unit_test(loops_are_joined_where_all_operands_allow),
       cmocka_unit_test(a_row_operation_keeps_its_last_dim),
+      cmocka_unit_test(a_row_operation_takes_in_what_feeds_it),
+      cmocka_unit_test(what_others_read_feeds_nobody),
+      cmocka_unit_test(branches_of_a_chain_are_taken_in),
+      cmocka_unit_test(a_partition_ends_where_a_spec_is_full),
+      cmocka_unit_test(reductions_leave_an_element_of_each_row),
+      cmocka_unit_test(axes_before_the_last_are_walked_with_strides),
+      cmocka_unit_test(a_sum_down_columns_is_a_product_with_ones),
+      cmocka_unit_test(a_product_of_batches_loops_over_what_b_follows),
+      cmocka_unit_test(a_gemm_packs_what_is_constant),
+      cmocka_unit_test(halves_are_computed_in_float32),
+      cmocka_unit_test(one_row_has_the_spec_of_many),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

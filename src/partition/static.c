@@ -1,17 +1,19 @@
-// partition/static.c -- the partitioner at load: chains that are never slower
-// as one kernel than as several.
+// partition/static.c -- the partitioner at load: nodes that are never slower as
+// one kernel than as several.
 //
-// A chain grows while the value it ends with has one reader, which is
-// elementwise over the same dims (equal as expressions, so equal at every
-// shape). An anchor may only begin a chain.
+// A partition begins with one node and grows while the value it ends with has
+// one reader, which is elementwise over the same dims (equal as expressions, so
+// equal at every shape). An anchor may only begin it. What its nodes read is
+// taken in as well, if it is elementwise over those dims and nobody else reads
+// it: a *feeder*.
 #include <string.h>
 
+#include "partition/attention.h"
 #include "partition/emit.h"
-#include "partition/partition.h"
 #include "spec/pack.h"
 
 typedef struct counter {
-  uint32_t *uses;    // by value id
+  uint32_t *uses;    // by value id: nodes that read it, and results
   lb_node **reader;  // by value id: one that reads it
 } counter;
 
@@ -19,7 +21,7 @@ static void count_region(counter *c, const lb_region *r) {
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     lb_node *n = r->nodes[i];
     for (uint32_t k = 0; k < n->n_in; k++) {
-      if (!n->in[k]) continue;
+      if (!n->in[k] || c->reader[n->in[k]->id] == n) continue;
       c->uses[n->in[k]->id]++;
       c->reader[n->in[k]->id] = n;
     }
@@ -35,73 +37,205 @@ static bool same_dims(const lb_value *a, const lb_value *b) {
   return true;
 }
 
-// The node that may join a chain ending with v, or NULL.
-static lb_node *next_of(const counter *c, const lb_partitioning *p,
-                        const lb_value *v) {
-  lb_node *n = c->reader[v->id];
-  bool ok = c->uses[v->id] == 1 && n && !p->of_node[n->id] &&
-            n->region == v->region && lb_emit_is_map(n) &&
-            same_dims(v, n->out[0]);
-  return ok ? n : NULL;
+// -- growing -----------------------------------------------------------------
+
+typedef struct growth {
+  const lb_partitioning *p;
+  const counter *c;
+  const lb_node *nodes[LB_EMIT_MAX_NODES];
+  uint32_t n, anchor;
+  lb_form form;
+} growth;
+
+typedef struct outside {  // values that a spec being tried reads
+  const lb_value *values[LB_SPEC_MAX_IN];
+  uint32_t n;
+} outside;
+
+static uint8_t try_source(void *user, lb_emitter *e, uint32_t reader,
+                          const lb_value *v) {
+  outside *o = user;
+  (void)reader;
+  uint32_t first = e->b.spec.n_in - o->n;  // factors of a product are apart
+  for (uint32_t i = 0; i < o->n; i++)
+    if (o->values[i] == v) return (uint8_t)(first + i);
+  if (o->n < LB_SPEC_MAX_IN) o->values[o->n++] = v;
+  return lb_spec_input(&e->b, v->info.dtype, LB_LAYOUT_FULL);
 }
 
-// MatMul by a constant matrix of float32.
-static bool is_product(const lb_node *n) {
-  if (n->op != LB_OP_MatMul) return false;
+// Whether one spec has room for all of it.
+static bool fits(const growth *g) {
+  lb_emitter e = {0};
+  outside o = {.n = 0};
+  lb_spec spec;
+  bool product = g->form == LB_FORM_MATMUL;
+  lb_spec_begin(&e.b, g->form);
+  for (int i = 0; product && i < 2; i++)
+    lb_spec_input(&e.b, g->nodes[g->anchor]->in[i]->info.dtype, LB_LAYOUT_FULL);
+  lb_emission m = {.nodes = g->nodes,
+                   .n_nodes = g->n,
+                   .anchor = g->anchor,
+                   .product = product,
+                   .source = try_source,
+                   .user = &o};
+  lb_spec_output(&e.b, lb_emit_nodes(&e, &m), LB_LAYOUT_FULL);
+  lb_status st = lb_spec_finish(&e.b, &spec);
+  bool ok = !lb_failed(st);
+  lb_status_drop(st);
+  return ok;
+}
+
+static void put(growth *g, uint32_t at, const lb_node *n) {
+  memmove(&g->nodes[at + 1], &g->nodes[at], (g->n - at) * sizeof *g->nodes);
+  g->nodes[at] = n;
+  g->n++;
+  if (g->n > 1 && at <= g->anchor) g->anchor++;
+}
+
+static void take(growth *g, uint32_t at) {
+  g->n--;
+  memmove(&g->nodes[at], &g->nodes[at + 1], (g->n - at) * sizeof *g->nodes);
+  if (at < g->anchor) g->anchor--;
+}
+
+static bool is_free(const growth *g, const lb_node *n, const lb_value *like) {
+  if (g->p->of_node[n->id] || n->region != like->region) return false;
+  for (uint32_t i = 0; i < g->n; i++)
+    if (g->nodes[i] == n) return false;
+  return lb_emit_is_map(n) && same_dims(n->out[0], like);
+}
+
+// The node at `at` takes in its feeders over the dims of `like`, and they
+// theirs. Returns how many there are.
+static uint32_t add_feeders(growth *g, uint32_t at, const lb_value *like) {
+  const lb_node *n = g->nodes[at];
+  uint32_t before = g->n;
+  for (uint32_t k = 0; k < n->n_in && g->n < LB_EMIT_MAX_NODES; k++) {
+    const lb_value *v = n->in[k];
+    lb_node *from = v ? v->producer : NULL;
+    if (!from || !lb_emit_reads(n, k) || g->c->uses[v->id] != 1 ||
+        !is_free(g, from, like))
+      continue;
+    uint32_t here = at + (g->n - before);
+    put(g, here, from);
+    if (fits(g))
+      add_feeders(g, here, like);
+    else
+      take(g, here);
+  }
+  return g->n - before;
+}
+
+// The node that may follow, or NULL.
+static lb_node *next_of(const growth *g) {
+  const lb_value *v = g->nodes[g->n - 1]->out[0];
+  lb_node *n = g->c->reader[v->id];
+  return g->c->uses[v->id] == 1 && n && is_free(g, n, v) ? n : NULL;
+}
+
+// A sum down columns is made as a product, whose factors are read as they are.
+static bool takes_feeders(const lb_node *n, uint32_t axes) {
+  int rank = n->in[0]->info.rank;
+  bool trailing = axes + (axes & -axes) == 1u << rank;
+  return trailing || !lb_emit_is_sum(n);
+}
+
+static void grow(growth *g, const lb_node *first) {
+  uint32_t axes;
+  put(g, 0, first);
+  if (g->form == LB_FORM_ATTENTION) return;
+  if (g->form == LB_FORM_ROWS && lb_emit_is_rows(first, &axes) &&
+      takes_feeders(first, axes))
+    add_feeders(g, 0, first->in[0]);
+  lb_node *next;
+  while (g->n < LB_EMIT_MAX_NODES && (next = next_of(g))) {
+    uint32_t at = g->n;
+    put(g, at, next);
+    if (!fits(g)) {
+      take(g, at);
+      return;
+    }
+    add_feeders(g, at, next->out[0]);
+  }
+}
+
+// -- partitions --------------------------------------------------------------
+
+// b of a product as a matrix, if it is a constant one.
+static bool constant_b(const lb_node *n, lb_matrix *out) {
   const lb_tensor *b = lb_value_const(n->in[1]);
-  return b && b->dtype == LB_F32 && b->rank == 2 &&
-         n->in[0]->info.dtype == LB_F32 && n->in[0]->info.rank >= 2 &&
-         lb_tensor_count(b) > 0;
+  if (!b || lb_tensor_count(b) == 0) return false;
+  int row = b->rank - 2, col = b->rank - 1;
+  for (int i = 0; i < row; i++)
+    if (b->dims[i] != 1) return false;
+  if (lb_attr_int(n, "transB", 0) != 0) row = col, col = b->rank - 2;
+  *out = (lb_matrix){b->data,         b->dims[row],    b->dims[col],
+                     b->strides[row], b->strides[col], lb_dtype_size(b->dtype)};
+  return true;
+}
+
+// The ones that a sum is multiplied by, should it be made as a product.
+static const void *one_of(lb_dtype t) {
+  static const float f32 = 1;
+  static const double f64 = 1;
+  static const int64_t whole = 1;  // int32 too: little-endian
+  if (t == LB_F64) return &f64;
+  return lb_dtype_is_float(t) ? (const void *)&f32 : (const void *)&whole;
 }
 
 static lb_status pack(lb_partitioning *p, lb_partition *part) {
-  const lb_tensor *b = lb_value_const(part->nodes[0]->in[1]);
-  lb_matrix m = {b->data,       b->dims[0],    b->dims[1],
-                 b->strides[0], b->strides[1], lb_dtype_size(b->dtype)};
+  const lb_node *n = part->nodes[part->anchor];
+  lb_matrix m;
   size_t bytes;
+  if (part->form == LB_FORM_ROWS && lb_emit_is_sum(n))
+    part->packed = one_of(n->out[0]->info.dtype);
+  if (part->form != LB_FORM_MATMUL || !constant_b(n, &m)) return LB_OK;
   if (!lb_pack_size(&m, &bytes)) return lb_oom();
-  part->packed = lb_arena_alloc(&p->arena, bytes, 64);
-  if (!part->packed) return lb_oom();
-  lb_pack_b(&m, part->packed);
+  void *to = lb_arena_alloc(&p->arena, bytes, 64);
+  if (!to) return lb_oom();
+  lb_pack_b(&m, to);
+  part->packed = to;
   p->packed_bytes += bytes;
   return LB_OK;
 }
 
-static lb_status add_chain(lb_partitioning *p, const counter *c, lb_node *first,
-                           lb_form form) {
-  const lb_node *chain[LB_SPEC_MAX_NODES / 2];
-  uint32_t n = 0;
-  for (lb_node *x = first; x && n < LB_SPEC_MAX_NODES / 2;
-       x = next_of(c, p, x->out[0]))
-    chain[n++] = x;
+static lb_status add_part(lb_partitioning *p, const counter *c,
+                          const lb_node *first, lb_form form) {
+  growth g = {.p = p, .c = c, .form = form};
+  grow(&g, first);
   lb_partition *part = lb_arena_new(&p->arena, lb_partition, 1);
   if (!part) return lb_oom();
   part->form = form;
   part->memo = lb_arena_new(&p->arena, lb_memo, 1);
-  part->n_nodes = n;
-  part->nodes =
-      lb_arena_memdup(&p->arena, chain, n * sizeof *chain, _Alignof(lb_node *));
+  part->memo = lb_arena_new(&p->arena, lb_memo, 1);
+  part->n_nodes = g.n;
+  part->anchor = g.anchor;
+  part->nodes = lb_arena_memdup(&p->arena, g.nodes, g.n * sizeof *g.nodes,
+                                _Alignof(lb_node *));
   if (!part->nodes || !part->memo) return lb_oom();
-  if (form == LB_FORM_MATMUL) LB_TRY(pack(p, part));
-  for (uint32_t i = 0; i < n; i++) p->of_node[chain[i]->id] = part;
+  LB_TRY(pack(p, part));
+  for (uint32_t i = 0; i < g.n; i++) p->of_node[g.nodes[i]->id] = part;
   p->parts[p->n_parts++] = part;
   return LB_OK;
 }
 
-// Anchors first, so that an elementwise node goes to the anchor before it.
+// Anchors first, so that an elementwise node goes to an anchor beside it.
 static lb_status partition_region(lb_partitioning *p, const counter *c,
                                   const lb_region *r, bool anchors) {
+  uint32_t axes;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     lb_node *n = r->nodes[i];
     for (uint32_t k = 0; k < n->n_regions; k++)
       LB_TRY(partition_region(p, c, n->regions[k], anchors));
     if (p->of_node[n->id]) continue;
-    if (anchors && is_product(n))
-      LB_TRY(add_chain(p, c, n, LB_FORM_MATMUL));
-    else if (anchors && lb_emit_is_rows(n))
-      LB_TRY(add_chain(p, c, n, LB_FORM_ROWS));
+    if (anchors && lb_emit_is_product(n))
+      LB_TRY(add_part(p, c, n, LB_FORM_MATMUL));
+    else if (anchors && lb_attention_is(n))
+      LB_TRY(add_part(p, c, n, LB_FORM_ATTENTION));
+    else if (anchors && lb_emit_is_rows(n, &axes))
+      LB_TRY(add_part(p, c, n, LB_FORM_ROWS));
     else if (!anchors && lb_emit_is_map(n))
-      LB_TRY(add_chain(p, c, n, LB_FORM_MAP));
+      LB_TRY(add_part(p, c, n, LB_FORM_MAP));
   }
   return LB_OK;
 }
@@ -128,6 +262,7 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g) {
 }
 
 void lb_partitioning_fini(lb_partitioning *p) {
+  for (uint32_t i = 0; i < p->n_parts; i++) lb_memo_fini(p->parts[i]->memo);
   for (uint32_t i = 0; i < p->n_parts; i++) lb_memo_fini(p->parts[i]->memo);
   lb_arena_fini(&p->arena);
   *p = (lb_partitioning){0};

@@ -1,0 +1,222 @@
+// partition/attention.c -- Attention at concrete shapes: q, k, v and the mask
+// as they lie in memory.
+//
+// Loops around the kernel are batch, heads of k and v, and the heads of q that
+// share one of those. A tensor of rank 3 has its heads side by side in a row;
+// one of rank 4 may be a transpose's view: what counts is that the elements of
+// a head are adjacent.
+#include "partition/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "partition/memo.h"
+
+enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS, MAX_IN };  // of the node
+enum { MAX_HEAD = 256 };  // elements: what kernels have room for
+
+// -- what can be one ---------------------------------------------------------
+
+static const lb_value *input(const lb_node *n, uint32_t i) {
+  return i < n->n_in ? n->in[i] : NULL;
+}
+
+static bool is_f32(const lb_value *v) { return v && v->info.dtype == LB_F32; }
+
+static bool has_plain_inputs(const lb_node *n) {
+  const lb_value *mask = input(n, MASK);
+  return is_f32(input(n, Q)) && is_f32(input(n, K)) && is_f32(input(n, V)) &&
+         (!mask || is_f32(mask) || mask->info.dtype == LB_BOOL) &&
+         !input(n, PAST_K) && !input(n, PAST_V) && !input(n, LENGTHS);
+}
+
+bool lb_attention_is(const lb_node *n) {
+  if (n->op != LB_OP_Attention || !has_plain_inputs(n)) return false;
+  for (uint32_t i = 1; i < n->n_out; i++)
+    if (n->out[i]) return false;
+  return n->out[0] && !lb_attr_int(n, "is_causal", 0) &&
+         lb_attr_int(n, "left_window_size", -1) == -1 &&
+         lb_attr_int(n, "right_window_size", -1) == -1;
+}
+
+// -- operands ----------------------------------------------------------------
+
+// Heads of sequences: [batch, heads, rows, size]; columns are adjacent.
+typedef struct heads {
+  int64_t batch, n, rows, size;
+  int64_t batch_step, step, row_step;
+} heads;
+
+typedef struct binder {
+  const lb_node *node;
+  lb_tensor_fn *tensor;
+  void *user;
+  lb_binding *out;
+  lb_memo *memo;
+  heads q, k, v, y;
+  int64_t shared;  // heads of q to one of k and v
+} binder;
+
+// False if the tensor cannot be walked that way.
+static bool heads_of(const lb_tensor *t, int64_t n, heads *out) {
+  if (t->rank != 3 && t->rank != 4) return false;
+  int row = t->rank - 2, col = t->rank - 1;
+  *out = (heads){.batch = t->dims[0],
+                 .rows = t->dims[row],
+                 .batch_step = t->strides[0],
+                 .row_step = t->strides[row]};
+  if (t->rank == 3 && (n < 1 || t->dims[col] % n != 0)) return false;
+  out->n = t->rank == 3 ? n : t->dims[1];
+  out->size = t->rank == 3 ? t->dims[col] / n : t->dims[col];
+  out->step = t->rank == 3 ? out->size : t->strides[1];
+  return t->strides[col] == 1 || t->dims[col] == 1;
+}
+
+static lb_status read_heads(binder *b, const lb_value *v, const char *attr,
+                            heads *out, bool *ok) {
+  lb_tensor t;
+  LB_TRY(b->tensor(b->user, v, &t));
+  *ok = *ok && heads_of(&t, lb_attr_int(b->node, attr, 0), out);
+  return LB_OK;
+}
+
+static bool fits(const binder *b) {
+  const heads *q = &b->q, *k = &b->k, *v = &b->v, *y = &b->y;
+  return k->n > 0 && q->n % k->n == 0 && k->n == v->n && y->n == q->n &&
+         q->batch == k->batch && q->batch == v->batch && y->batch == q->batch &&
+         k->rows == v->rows && y->rows == q->rows && q->size == k->size &&
+         y->size == v->size && q->size <= MAX_HEAD && q->batch > 0 &&
+         q->n > 0 && q->rows > 0 && q->size > 0 && k->rows > 0 && v->size > 0;
+}
+
+static lb_status read_all(binder *b, bool *ok) {
+  const lb_node *n = b->node;
+  *ok = true;
+  LB_TRY(read_heads(b, n->in[Q], "q_num_heads", &b->q, ok));
+  LB_TRY(read_heads(b, n->in[K], "kv_num_heads", &b->k, ok));
+  LB_TRY(read_heads(b, n->in[V], "kv_num_heads", &b->v, ok));
+  LB_TRY(read_heads(b, n->out[0], "q_num_heads", &b->y, ok));
+  *ok = *ok && fits(b);
+  if (*ok) b->shared = b->q.n / b->k.n;
+  return LB_OK;
+}
+
+// `step` is from one head of q to the next; k and v have one for `shared`.
+static lb_bind_operand *add_operand(binder *b, const lb_value *v,
+                                    const int64_t steps[3], int64_t row) {
+  lb_bind_operand *o = &b->out->operands[b->out->n_operands++];
+  *o = (lb_bind_operand){.value = v, .row = row, .col = 1};
+  memcpy(o->outer, steps, 3 * sizeof *steps);
+  return o;
+}
+
+static void add_heads(binder *b, const lb_value *v, const heads *h) {
+  bool own = h->n == b->q.n;  // a head for each of q
+  int64_t steps[3] = {h->batch_step, h->step * (own ? b->shared : 1),
+                      own ? h->step : 0};
+  add_operand(b, v, steps, h->row_step);
+}
+
+static lb_layout layout_of(const lb_bind_operand *o) {
+  if (o->col == 1) return o->row ? LB_LAYOUT_FULL : LB_LAYOUT_COLS;
+  if (o->col != 0) return LB_LAYOUT_STRIDED;
+  return o->row ? LB_LAYOUT_ROWS : LB_LAYOUT_ONE;
+}
+
+// Steps along [batch, heads, rows, keys]. A mask that ends before the keys do
+// is none of ours.
+static lb_status add_mask(binder *b, lb_bind_operand **out, bool *ok) {
+  const lb_value *v = input(b->node, MASK);
+  lb_tensor t;
+  *out = NULL;
+  if (!v) return LB_OK;
+  LB_TRY(b->tensor(b->user, v, &t));
+  int64_t full[] = {b->q.batch, b->q.n, b->q.rows, b->k.rows}, step[4] = {0};
+  *ok = t.rank >= 1 && t.rank <= 4;
+  for (int i = 0; *ok && i < t.rank; i++) {
+    int to = 4 - t.rank + i;
+    *ok = t.dims[i] == 1 || t.dims[i] == full[to];
+    step[to] = t.dims[i] == 1 ? 0 : t.strides[i];
+  }
+  int64_t steps[3] = {step[0], step[1] * b->shared, step[1]};
+  *out = add_operand(b, v, steps, step[2]);
+  (*out)->col = step[3];
+  return LB_OK;
+}
+
+// -- the spec ----------------------------------------------------------------
+
+static uint8_t scalar(binder *b, lb_spec_builder *s, float x) {
+  uint32_t bits;
+  uint8_t number = s->spec.n_scalars;
+  memcpy(&bits, &x, sizeof bits);
+  b->out->scalars[number] = bits;
+  return lb_spec_scalar(s, LB_F32);
+}
+
+static uint8_t op(lb_spec_builder *s, lb_sop sop, uint8_t x, uint8_t y) {
+  uint8_t src[] = {x, y};
+  return lb_spec_node(s, sop, LB_F32, src, lb_sop_infos[sop].n_src);
+}
+
+// cap * tanh(score / cap)
+static uint8_t capped(lb_spec_builder *s, uint8_t score, uint8_t cap) {
+  score = op(s, LB_S_TANH, op(s, LB_S_DIV, score, cap), 0);
+  return op(s, LB_S_MUL, score, cap);
+}
+
+static lb_status build_spec(binder *b, const lb_bind_operand *mask) {
+  const lb_node *n = b->node;
+  lb_spec_builder s;
+  lb_spec_begin(&s, LB_FORM_ATTENTION);
+  for (int i = 0; i < 3; i++) lb_spec_input(&s, LB_F32, LB_LAYOUT_FULL);
+  bool flags = mask && mask->value->info.dtype == LB_BOOL;
+  uint8_t m = LB_SPEC_NO_NODE, cap = LB_SPEC_NO_NODE, low = LB_SPEC_NO_NODE;
+  if (mask) m = lb_spec_input(&s, flags ? LB_BOOL : LB_F32, layout_of(mask));
+  double scale = 1 / sqrt((double)b->q.size);
+  if (lb_attr_has(n, "scale")) scale = (double)lb_attr_float(n, "scale", 1);
+  float softcap = lb_attr_float(n, "softcap", 0);
+  uint8_t by = scalar(b, &s, (float)scale);
+  if (softcap > 0) cap = scalar(b, &s, softcap);
+  if (flags) low = scalar(b, &s, -INFINITY);
+  uint8_t acc = lb_spec_node(&s, LB_S_ACC, LB_F32, NULL, 0);
+  uint8_t score = op(&s, LB_S_MUL, acc, by);
+  if (softcap > 0) score = capped(&s, score, cap);
+  if (flags)
+    score =
+        lb_spec_node(&s, LB_S_SELECT, LB_F32, (uint8_t[]){m, score, low}, 3);
+  else if (mask)
+    score = op(&s, LB_S_ADD, score, m);
+  lb_spec_output(&s, score, LB_LAYOUT_FULL);
+  return lb_memo_finish(b->memo, &s, &b->out->spec);
+}
+
+static void set_dims(binder *b) {
+  lb_binding *o = b->out;
+  o->dims[LB_DIM_ROWS] = b->q.rows;
+  o->dims[LB_DIM_COLS] = b->v.size;
+  o->dims[LB_DIM_K] = b->q.size;
+  o->dims[LB_DIM_LEN] = b->k.rows;
+  o->n_outer = 3;
+  o->outer[0] = b->q.batch;
+  o->outer[1] = b->k.n;
+  o->outer[2] = b->shared;
+}
+
+lb_status lb_attention_bind(const lb_partition *p, lb_tensor_fn *tensor,
+                            void *user, lb_binding *out, bool *ok) {
+  const lb_node *n = p->nodes[0];
+  binder b = {
+      .node = n, .tensor = tensor, .user = user, .out = out, .memo = p->memo};
+  lb_bind_operand *mask;
+  *out = (lb_binding){0};
+  LB_TRY(read_all(&b, ok));
+  if (!*ok) return LB_OK;
+  set_dims(&b);
+  add_heads(&b, n->out[0], &b.y);
+  add_heads(&b, n->in[Q], &b.q);
+  add_heads(&b, n->in[K], &b.k);
+  add_heads(&b, n->in[V], &b.v);
+  LB_TRY(add_mask(&b, &mask, ok));
+  return *ok ? build_spec(&b, mask) : LB_OK;
+}

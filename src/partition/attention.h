@@ -1,0 +1,15 @@
+// partition/attention.h -- an Attention node as one kernel.
+#ifndef LB_PARTITION_ATTENTION_H
+#define LB_PARTITION_ATTENTION_H
+
+#include "partition/partition.h"
+
+// True if the node can be a partition, as far as operator, dtypes, inputs,
+// outputs and attributes say: float32, no past, no window.
+bool lb_attention_is(const lb_node *n);
+
+// lb_partition_bind of a partition that is such a node and nothing else.
+lb_status lb_attention_bind(const lb_partition *p, lb_tensor_fn *tensor,
+                            void *user, lb_binding *out, bool *ok);
+
+#endif

@@ -1,0 +1,411 @@
+// partition/map.c -- elementwise operators: one small function each, found by a
+// table. They mean what device/host has them mean, NaN and -0.0 included.
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "partition/emit.h"
+
+#define op1 lb_emit_op1
+#define op2 lb_emit_op2
+#define test lb_emit_test
+#define choose lb_emit_choose
+
+// In the dtype of x.
+static uint8_t num(lb_emitter *e, uint8_t x, double v) {
+  return lb_emit_num(e, lb_emit_dtype(e, x), v);
+}
+
+static uint8_t times(lb_emitter *e, uint8_t x, double c) {
+  return op2(e, LB_S_MUL, x, num(e, x, c));
+}
+
+static uint8_t plus(lb_emitter *e, uint8_t x, double c) {
+  return op2(e, LB_S_ADD, x, num(e, x, c));
+}
+
+static uint8_t less(lb_emitter *e, uint8_t x, double c) {
+  return test(e, LB_S_LT, x, num(e, x, c));
+}
+
+static uint8_t more(lb_emitter *e, uint8_t x, double c) {
+  return test(e, LB_S_LT, num(e, x, c), x);
+}
+
+static double attr(const lb_node *n, const char *name, float dflt) {
+  return (double)lb_attr_float(n, name, dflt);
+}
+
+#define FN(Op) \
+  static uint8_t emit_##Op(lb_emitter *e, const lb_node *n, const uint8_t *src)
+#define X src[0]
+#define Y src[1]
+
+// -- activations -------------------------------------------------------------
+
+FN(Relu) {
+  (void)n;
+  return choose(e, less(e, X, 0), num(e, X, 0), X);
+}
+
+static uint8_t sigmoid(lb_emitter *e, uint8_t x) {
+  uint8_t sum = plus(e, op1(e, LB_S_EXP, op1(e, LB_S_NEG, x)), 1);
+  return op2(e, LB_S_DIV, num(e, x, 1), sum);
+}
+
+FN(Sigmoid) {
+  (void)n;
+  return sigmoid(e, X);
+}
+
+FN(Swish) {
+  double alpha = attr(n, "alpha", 1);
+  bool plain = alpha == 1;
+  return op2(e, LB_S_MUL, X, sigmoid(e, plain ? X : times(e, X, alpha)));
+}
+
+FN(SwiGLU) {
+  uint8_t sum = plus(e, op1(e, LB_S_EXP, times(e, X, -attr(n, "alpha", 1))), 1);
+  return op2(e, LB_S_MUL, op2(e, LB_S_DIV, X, sum), Y);
+}
+
+// 0 below 0, 1 above 1.
+static uint8_t unit(lb_emitter *e, uint8_t x) {
+  uint8_t top = choose(e, more(e, x, 1), num(e, x, 1), x);
+  return choose(e, less(e, x, 0), num(e, x, 0), top);
+}
+
+FN(HardSigmoid) {
+  uint8_t y = times(e, X, attr(n, "alpha", 0.2f));
+  return unit(e, plus(e, y, attr(n, "beta", 0.5f)));
+}
+
+FN(HardSwish) {
+  (void)n;
+  uint8_t sixth = op2(e, LB_S_DIV, X, num(e, X, 6));
+  return op2(e, LB_S_MUL, X, unit(e, plus(e, sixth, 0.5)));
+}
+
+FN(LeakyRelu) {
+  return choose(e, less(e, X, 0), times(e, X, attr(n, "alpha", 0.01f)), X);
+}
+
+FN(PRelu) {
+  (void)n;
+  return choose(e, less(e, X, 0), op2(e, LB_S_MUL, X, Y), X);
+}
+
+FN(ThresholdedRelu) {
+  return choose(e, more(e, X, attr(n, "alpha", 1)), X, num(e, X, 0));
+}
+
+FN(Elu) {
+  uint8_t y = times(e, op1(e, LB_S_EXPM1, X), attr(n, "alpha", 1));
+  return choose(e, less(e, X, 0), y, X);
+}
+
+FN(Selu) {
+  uint8_t y = times(e, op1(e, LB_S_EXPM1, X), attr(n, "alpha", 1.67326319f));
+  return times(e, choose(e, more(e, X, 0), X, y),
+               attr(n, "gamma", 1.05070102f));
+}
+
+FN(Celu) {
+  double alpha = attr(n, "alpha", 1);
+  uint8_t share = op2(e, LB_S_DIV, X, num(e, X, alpha));
+  uint8_t y = times(e, op1(e, LB_S_EXPM1, share), alpha);
+  uint8_t zero = num(e, X, 0);
+  return op2(e, LB_S_ADD, choose(e, less(e, X, 0), zero, X),
+             choose(e, more(e, y, 0), zero, y));
+}
+
+static uint8_t softplus(lb_emitter *e, uint8_t x) {
+  uint8_t small = op1(e, LB_S_EXP, op1(e, LB_S_NEG, op1(e, LB_S_ABS, x)));
+  return op2(e, LB_S_ADD, choose(e, more(e, x, 0), x, num(e, x, 0)),
+             op1(e, LB_S_LOG1P, small));
+}
+
+FN(Softplus) {
+  (void)n;
+  return softplus(e, X);
+}
+
+FN(Mish) {
+  (void)n;
+  return op2(e, LB_S_MUL, X, op1(e, LB_S_TANH, softplus(e, X)));
+}
+
+FN(Softsign) {
+  (void)n;
+  return op2(e, LB_S_DIV, X, plus(e, op1(e, LB_S_ABS, X), 1));
+}
+
+FN(Shrink) {
+  double bias = attr(n, "bias", 0), lambd = attr(n, "lambd", 0.5f);
+  uint8_t low = plus(e, X, bias), high = plus(e, X, -bias);
+  uint8_t top = choose(e, more(e, X, lambd), high, num(e, X, 0));
+  return choose(e, less(e, X, -lambd), low, top);
+}
+
+static uint8_t gelu_inner(lb_emitter *e, const lb_node *n, uint8_t x) {
+  if (lb_attr_str(n, "approximate", "none")[0] != 't')
+    return op1(e, LB_S_ERF, times(e, x, M_SQRT1_2));
+  uint8_t cube =
+      op2(e, LB_S_MUL, op2(e, LB_S_MUL, times(e, x, 0.044715), x), x);
+  uint8_t sum = op2(e, LB_S_ADD, x, cube);
+  return op1(e, LB_S_TANH, times(e, sum, M_2_SQRTPI * M_SQRT1_2));
+}
+
+// 1 + erf loses what erfc keeps, below about -3: the one operator whose result
+// is off by an absolute, not a relative error.
+FN(Gelu) {
+  uint8_t half = times(e, X, 0.5);
+  return op2(e, LB_S_MUL, half, plus(e, gelu_inner(e, n, X), 1));
+}
+
+// -- arithmetic --------------------------------------------------------------
+
+FN(Reciprocal) {
+  (void)n;
+  return op2(e, LB_S_DIV, num(e, X, 1), X);
+}
+
+FN(Sign) {
+  (void)n;
+  uint8_t zero = num(e, X, 0);
+  uint8_t rest = choose(e, test(e, LB_S_EQ, X, zero), zero, X);
+  if (lb_emit_kind(lb_emit_dtype(e, X)) != LB_KIND_U)
+    rest = choose(e, less(e, X, 0), num(e, X, -1), rest);
+  return choose(e, more(e, X, 0), num(e, X, 1), rest);
+}
+
+// The remainder r has the sign of x; without fmod that of y is wanted.
+static uint8_t floor_mod(lb_emitter *e, uint8_t r, uint8_t y) {
+  uint8_t zero = num(e, r, 0);
+  uint8_t differ = op2(e, LB_S_XOR, less(e, r, 0), less(e, y, 0));
+  uint8_t rest = test(e, LB_S_NE, r, zero);
+  uint8_t wrong = op2(e, LB_S_AND, rest, differ);
+  uint8_t z = choose(e, wrong, op2(e, LB_S_ADD, r, y), r);
+  if (lb_emit_kind(lb_emit_dtype(e, r)) != LB_KIND_F) return z;
+  uint8_t signed_zero = choose(e, less(e, y, 0), num(e, r, -0.0), zero);
+  return choose(e, test(e, LB_S_EQ, r, zero), signed_zero, z);
+}
+
+FN(Mod) {
+  uint8_t r = op2(e, LB_S_REM, X, Y);
+  if (lb_attr_int(n, "fmod", 0) != 0) return r;
+  return lb_emit_kind(lb_emit_dtype(e, X)) == LB_KIND_U ? r
+                                                        : floor_mod(e, r, Y);
+}
+
+#define AS(T)                      \
+  {                                \
+    T v;                           \
+    memcpy(&v, t->data, sizeof v); \
+    return (double)v;              \
+  }
+// The one element of a constant.
+static double number_of(const lb_tensor *t) {
+  uint16_t half;
+  switch (t->dtype) {
+    case LB_F32: AS(float)
+    case LB_F64: AS(double)
+    case LB_I8: AS(int8_t)
+    case LB_I16: AS(int16_t)
+    case LB_I32: AS(int32_t)
+    case LB_I64: AS(int64_t)
+    case LB_U8: AS(uint8_t)
+    case LB_U16: AS(uint16_t)
+    case LB_U32: AS(uint32_t)
+    case LB_U64: AS(uint64_t)
+    default: break;
+  }
+  memcpy(&half, t->data, sizeof half);
+  return (double)(t->dtype == LB_F16 ? lb_f16_to_f32(half)
+                                     : lb_bf16_to_f32(half));
+}
+
+static bool is_number(double x, double y) { return fabs(x - y) < DBL_MIN; }
+
+// A constant exponent may have any dtype, if the base's can hold it.
+static bool is_exponent(const lb_node *n) {
+  const lb_value *y = n->in[1];
+  if (!lb_emit_is_scalar(y)) return y->info.dtype == n->in[0]->info.dtype;
+  if (y->info.dtype == LB_BOOL) return false;
+  double v = number_of(lb_value_const(y));
+  return n->in[0]->info.dtype == LB_F64 || is_number((double)(float)v, v);
+}
+
+// Some powers need no mathematics.
+FN(Pow) {
+  if (Y != LB_SPEC_NO_NODE) return op2(e, LB_S_POW, X, Y);
+  double y = number_of(lb_value_const(n->in[1]));
+  if (is_number(y, 2)) return op2(e, LB_S_MUL, X, X);
+  if (is_number(y, 1)) return X;
+  if (is_number(y, -1)) return op2(e, LB_S_DIV, num(e, X, 1), X);
+  return op2(e, LB_S_POW, X, num(e, X, y));
+}
+
+// Any number of inputs, combined one after the other.
+static uint8_t fold(lb_emitter *e, const lb_node *n, const uint8_t *src,
+                    lb_sop op) {
+  uint8_t y = src[0];
+  for (uint32_t i = 1; i < n->n_in; i++) y = op2(e, op, y, src[i]);
+  return y;
+}
+
+FN(Max) { return fold(e, n, src, LB_S_MAX); }
+FN(Min) { return fold(e, n, src, LB_S_MIN); }
+FN(Sum) { return fold(e, n, src, LB_S_ADD); }
+FN(Mean) {
+  uint8_t sum = fold(e, n, src, LB_S_ADD);
+  return op2(e, LB_S_DIV, sum, num(e, sum, n->n_in));
+}
+
+FN(BitShift) {
+  bool left = strcmp(lb_attr_str(n, "direction", ""), "LEFT") == 0;
+  return op2(e, left ? LB_S_SHL : LB_S_SHR, X, Y);
+}
+
+// -- comparison and choice ---------------------------------------------------
+
+FN(Equal) {
+  (void)n;
+  return test(e, LB_S_EQ, X, Y);
+}
+FN(Less) {
+  (void)n;
+  return test(e, LB_S_LT, X, Y);
+}
+FN(LessOrEqual) {
+  (void)n;
+  return test(e, LB_S_LE, X, Y);
+}
+FN(Greater) {
+  (void)n;
+  return test(e, LB_S_LT, Y, X);
+}
+FN(GreaterOrEqual) {
+  (void)n;
+  return test(e, LB_S_LE, Y, X);
+}
+
+FN(Where) {
+  (void)n;
+  return choose(e, X, Y, src[2]);
+}
+
+FN(Cast) { return lb_emit_cast(e, X, n->out[0]->info.dtype); }
+FN(CastLike) { return emit_Cast(e, n, src); }
+
+FN(IsNaN) {
+  (void)n;
+  return test(e, LB_S_NE, X, X);
+}
+
+FN(IsInf) {
+  bool above = lb_attr_int(n, "detect_positive", 1) != 0;
+  bool below = lb_attr_int(n, "detect_negative", 1) != 0;
+  uint8_t x = above && below ? op1(e, LB_S_ABS, X) : X;
+  return test(e, LB_S_EQ, x, num(e, X, above ? INFINITY : -INFINITY));
+}
+
+// A bound that is left out is the last finite number of the dtype.
+static uint8_t bound(lb_emitter *e, const lb_node *n, uint8_t given, uint8_t x,
+                     double sign) {
+  if (given != LB_SPEC_NO_NODE) return given;
+  switch (n->in[0]->info.dtype) {
+    case LB_F64: return num(e, x, sign * DBL_MAX);
+    case LB_F16: return num(e, x, sign * 65504);
+    case LB_BF16: return num(e, x, sign * 0x1.fep127);
+    case LB_F32: return num(e, x, sign * FLT_MAX);
+    default: return LB_SPEC_NO_NODE;
+  }
+}
+
+FN(Clip) {
+  uint8_t low = bound(e, n, src[1], X, -1), high = bound(e, n, src[2], X, 1);
+  uint8_t y = X;
+  if (low != LB_SPEC_NO_NODE) y = choose(e, test(e, LB_S_LT, y, low), low, y);
+  if (high != LB_SPEC_NO_NODE)
+    y = choose(e, test(e, LB_S_LT, high, y), high, y);
+  return y;
+}
+
+// -- the table ---------------------------------------------------------------
+
+typedef struct map_op {
+  lb_emit_fn *fn;  // NULL: the operation of all inputs
+  uint8_t sop;
+  uint8_t kinds;  // of inputs: LB_KIND_...
+} map_op;
+
+#define F LB_KIND_F
+#define S LB_KIND_S
+#define U LB_KIND_U
+#define B LB_KIND_B
+static const map_op ops[LB_OP_COUNT] = {
+#define PLAIN(Op, SOP, kinds) [LB_OP_##Op] = {NULL, LB_S_##SOP, kinds}
+#define MADE(Op, kinds) [LB_OP_##Op] = {emit_##Op, 0, kinds}
+    // clang-format off
+    PLAIN(Abs, ABS, F | S | U), PLAIN(Acos, ACOS, F), PLAIN(Acosh, ACOSH, F),
+    PLAIN(Asin, ASIN, F), PLAIN(Asinh, ASINH, F), PLAIN(Atan, ATAN, F),
+    PLAIN(Atanh, ATANH, F), PLAIN(Ceil, CEIL, F), PLAIN(Cos, COS, F),
+    PLAIN(Cosh, COSH, F), PLAIN(Erf, ERF, F), PLAIN(Exp, EXP, F),
+    PLAIN(Floor, FLOOR, F), PLAIN(Log, LOG, F), PLAIN(Neg, NEG, F | S),
+    PLAIN(Round, ROUND, F), PLAIN(Sin, SIN, F), PLAIN(Sinh, SINH, F),
+    PLAIN(Sqrt, SQRT, F), PLAIN(Tan, TAN, F), PLAIN(Tanh, TANH, F),
+    PLAIN(Add, ADD, F | S | U), PLAIN(Sub, SUB, F | S | U),
+    PLAIN(Mul, MUL, F | S | U), PLAIN(Div, DIV, F | S | U),
+    PLAIN(BitwiseAnd, AND, S | U), PLAIN(BitwiseOr, OR, S | U),
+    PLAIN(BitwiseXor, XOR, S | U), PLAIN(BitwiseNot, NOT, S | U),
+    PLAIN(And, AND, B), PLAIN(Or, OR, B), PLAIN(Xor, XOR, B),
+    PLAIN(Not, NOT, B),
+    MADE(BitShift, S | U), MADE(Cast, F | S | U | B),
+    MADE(CastLike, F | S | U | B), MADE(Celu, F), MADE(Clip, F | S | U),
+    MADE(Elu, F), MADE(Equal, F | S | U | B), MADE(Gelu, F),
+    MADE(Greater, F | S | U), MADE(GreaterOrEqual, F | S | U),
+    MADE(HardSigmoid, F), MADE(HardSwish, F), MADE(IsInf, F), MADE(IsNaN, F),
+    MADE(LeakyRelu, F), MADE(Less, F | S | U), MADE(LessOrEqual, F | S | U),
+    MADE(Max, F | S | U), MADE(Mean, F), MADE(Min, F | S | U), MADE(Mish, F),
+    MADE(Mod, F | S | U), MADE(PRelu, F | S), MADE(Pow, F),
+    MADE(Reciprocal, F), MADE(Relu, F | S), MADE(Selu, F), MADE(Shrink, F),
+    MADE(Sigmoid, F), MADE(Sign, F | S | U), MADE(Softplus, F),
+    MADE(Softsign, F), MADE(Sum, F), MADE(SwiGLU, F), MADE(Swish, F),
+    MADE(ThresholdedRelu, F), MADE(Where, F | S | U | B),
+    // clang-format on
+};
+
+static bool finds_infinity(const lb_node *n) {
+  return lb_attr_int(n, "detect_positive", 1) != 0 ||
+         lb_attr_int(n, "detect_negative", 1) != 0;
+}
+
+bool lb_emit_is_map(const lb_node *n) {
+  const map_op *op = &ops[n->op];
+  if (!op->kinds || n->n_in > LB_EMIT_MAX_IN || n->n_out != 1 ||
+      !lb_emit_kind(n->out[0]->info.dtype))
+    return false;
+  uint32_t first = n->op == LB_OP_Where ? 1 : 0;
+  lb_dtype t = n->in[first]->info.dtype;
+  if (!(lb_emit_kind(t) & op->kinds)) return false;
+  if (n->op == LB_OP_IsInf && !finds_infinity(n)) return false;
+  if (n->op == LB_OP_Pow && !is_exponent(n)) return false;
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (lb_emit_reads(n, i) &&
+        n->in[i]->info.dtype != (i < first ? LB_BOOL : t))
+      return false;
+  return true;
+}
+
+uint8_t lb_emit_map_node(lb_emitter *e, const lb_node *n, const uint8_t *src) {
+  const map_op *op = &ops[n->op];
+  if (op->fn) return op->fn(e, n, src);
+  return n->n_in == 1 ? op1(e, (lb_sop)op->sop, src[0])
+                      : op2(e, (lb_sop)op->sop, src[0], src[1]);
+}
+
+bool lb_emit_has(lb_op op) {
+  return ops[op].kinds || lb_emit_rows_has(op) || op == LB_OP_MatMul ||
+         op == LB_OP_Gemm;
+}

@@ -1,0 +1,204 @@
+// partition/rows.c -- operators along rows: softmax, normalisation, reductions.
+//
+// A division by what a whole row has in common is one division a row and a
+// multiplication an element.
+#include <math.h>
+#include <string.h>
+
+#include "partition/emit.h"
+
+#define op1 lb_emit_op1
+#define op2 lb_emit_op2
+
+static uint8_t cols(lb_emitter *e, lb_dtype t) {
+  return lb_spec_node(&e->b, LB_S_COLS, t, NULL, 0);
+}
+
+static uint8_t inverse(lb_emitter *e, uint8_t x) {
+  return op2(e, LB_S_DIV, lb_emit_num(e, lb_emit_dtype(e, x), 1), x);
+}
+
+static uint8_t square(lb_emitter *e, uint8_t x) {
+  return op2(e, LB_S_MUL, x, x);
+}
+
+static uint8_t mean_of(lb_emitter *e, uint8_t x) {
+  uint8_t sum = op1(e, LB_S_RSUM, x);
+  return op2(e, LB_S_DIV, sum, cols(e, lb_emit_dtype(e, x)));
+}
+
+// -- softmax -----------------------------------------------------------------
+
+static uint8_t emit_softmax(lb_emitter *e, const lb_node *n,
+                            const uint8_t *src) {
+  uint8_t x = op2(e, LB_S_SUB, src[0], op1(e, LB_S_RMAX, src[0]));
+  uint8_t powers = op1(e, LB_S_EXP, x);
+  uint8_t sum = op1(e, LB_S_RSUM, powers);
+  if (n->op == LB_OP_Softmax) return op2(e, LB_S_MUL, powers, inverse(e, sum));
+  return op2(e, LB_S_SUB, x, op1(e, LB_S_LOG, sum));
+}
+
+// -- normalisation -----------------------------------------------------------
+
+static uint8_t emit_norm(lb_emitter *e, const lb_node *n, const uint8_t *src) {
+  bool centred = n->op != LB_OP_RMSNormalization;
+  uint8_t d = src[0];
+  if (centred) d = op2(e, LB_S_SUB, d, mean_of(e, d));
+  lb_dtype t = lb_emit_dtype(e, d);
+  double epsilon = (double)lb_attr_float(n, "epsilon", 1e-5f);
+  uint8_t variance = mean_of(e, square(e, d));
+  uint8_t sum = op2(e, LB_S_ADD, variance, lb_emit_num(e, t, epsilon));
+  uint8_t y = op2(e, LB_S_MUL, d, inverse(e, op1(e, LB_S_SQRT, sum)));
+  y = op2(e, LB_S_MUL, y, src[1]);
+  return src[2] == LB_SPEC_NO_NODE ? y : op2(e, LB_S_ADD, y, src[2]);
+}
+
+// -- reductions --------------------------------------------------------------
+
+// An infinite top cannot be subtracted, and need not be.
+static uint8_t log_sum_exp(lb_emitter *e, uint8_t x) {
+  lb_dtype t = lb_emit_dtype(e, x);
+  uint8_t top = op1(e, LB_S_RMAX, x);
+  uint8_t infinite = lb_emit_test(e, LB_S_EQ, op1(e, LB_S_ABS, top),
+                                  lb_emit_num(e, t, INFINITY));
+  top = lb_emit_choose(e, infinite, lb_emit_num(e, t, 0), top);
+  uint8_t powers = op1(e, LB_S_EXP, op2(e, LB_S_SUB, x, top));
+  return op2(e, LB_S_ADD, top, op1(e, LB_S_LOG, op1(e, LB_S_RSUM, powers)));
+}
+
+static uint8_t emit_reduction(lb_emitter *e, const lb_node *n,
+                              const uint8_t *src) {
+  uint8_t x = src[0];
+  switch (n->op) {
+    case LB_OP_ReduceL1: return op1(e, LB_S_RSUM, op1(e, LB_S_ABS, x));
+    case LB_OP_ReduceL2:
+      return op1(e, LB_S_SQRT, op1(e, LB_S_RSUM, square(e, x)));
+    case LB_OP_ReduceLogSum: return op1(e, LB_S_LOG, op1(e, LB_S_RSUM, x));
+    case LB_OP_ReduceLogSumExp: return log_sum_exp(e, x);
+    case LB_OP_GlobalMaxPool:
+    case LB_OP_ReduceMax: return op1(e, LB_S_RMAX, x);
+    case LB_OP_GlobalAveragePool:
+    case LB_OP_ReduceMean: return mean_of(e, x);
+    case LB_OP_ReduceMin: return op1(e, LB_S_RMIN, x);
+    case LB_OP_ReduceProd: return op1(e, LB_S_RPROD, x);
+    case LB_OP_ReduceSumSquare: return op1(e, LB_S_RSUM, square(e, x));
+    default: return op1(e, LB_S_RSUM, x);
+  }
+}
+
+uint8_t lb_emit_sum_node(lb_emitter *e, const lb_node *n, uint8_t sum,
+                         int64_t count) {
+  if (n->op == LB_OP_ReduceSum) return sum;
+  uint8_t c = lb_emit_num(e, lb_emit_dtype(e, sum), (double)count);
+  return op2(e, LB_S_DIV, sum, c);
+}
+
+// -- axes --------------------------------------------------------------------
+
+static bool one_axis(const lb_node *n, int rank, bool trailing, uint32_t *out) {
+  bool flatten = lb_attr_int(n, "flatten", 0) != 0;
+  int64_t axis = lb_attr_int(n, "axis", flatten ? 1 : -1);
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) return false;
+  *out = 1u << axis;
+  if (flatten || trailing) *out = (1u << rank) - *out;
+  return true;
+}
+
+// The axes that a constant names; all of them if there are none.
+static bool listed_axes(const lb_node *n, int rank, uint32_t *out) {
+  const lb_tensor *t = n->n_in > 1 ? lb_value_const(n->in[1]) : NULL;
+  bool given = n->n_in > 1 && n->in[1];
+  if (given && (!t || t->dtype != LB_I64 || !lb_tensor_is_dense(t)))
+    return false;
+  int64_t count = t ? lb_tensor_count(t) : 0;
+  *out = 0;
+  for (int64_t i = 0; i < count; i++) {
+    int64_t axis;
+    memcpy(&axis, (const char *)t->data + i * 8, sizeof axis);
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank) return false;
+    *out |= 1u << axis;
+  }
+  if (count == 0) *out = (1u << rank) - 1;
+  return count > 0 || lb_attr_int(n, "noop_with_empty_axes", 0) == 0;
+}
+
+static bool spatial_axes(const lb_node *n, int rank, uint32_t *out) {
+  (void)n;
+  *out = ((1u << rank) - 1) & ~3u;
+  return rank > 2;
+}
+
+// -- the table ---------------------------------------------------------------
+
+typedef enum axes_kind { AXIS, TRAILING, LISTED, SPATIAL } axes_kind;
+
+typedef struct rows_op {
+  lb_emit_fn *fn;
+  uint8_t kinds;  // of dtypes
+  uint8_t axes;   // axes_kind
+  bool reduces;
+} rows_op;
+
+static const rows_op ops[LB_OP_COUNT] = {
+#define REDUCE(Op, kinds) [LB_OP_##Op] = {emit_reduction, kinds, LISTED, true}
+    [LB_OP_Softmax] = {emit_softmax, LB_KIND_F, AXIS, false},
+    [LB_OP_LogSoftmax] = {emit_softmax, LB_KIND_F, AXIS, false},
+    [LB_OP_LayerNormalization] = {emit_norm, LB_KIND_F, TRAILING, false},
+    [LB_OP_RMSNormalization] = {emit_norm, LB_KIND_F, TRAILING, false},
+    [LB_OP_InstanceNormalization] = {emit_norm, LB_KIND_F, SPATIAL, false},
+    [LB_OP_GlobalAveragePool] = {emit_reduction, LB_KIND_F, SPATIAL, true},
+    [LB_OP_GlobalMaxPool] = {emit_reduction, LB_KIND_F, SPATIAL, true},
+    REDUCE(ReduceL1, LB_KIND_N),
+    REDUCE(ReduceL2, LB_KIND_F),
+    REDUCE(ReduceLogSum, LB_KIND_F),
+    REDUCE(ReduceLogSumExp, LB_KIND_F),
+    REDUCE(ReduceMax, LB_KIND_N),
+    REDUCE(ReduceMean, LB_KIND_F),
+    REDUCE(ReduceMin, LB_KIND_N),
+    REDUCE(ReduceProd, LB_KIND_N),
+    REDUCE(ReduceSum, LB_KIND_N),
+    REDUCE(ReduceSumSquare, LB_KIND_N),
+};
+
+bool lb_emit_rows_has(lb_op op) { return ops[op].fn != NULL; }
+bool lb_emit_reduces(const lb_node *n) { return ops[n->op].reduces; }
+
+bool lb_emit_is_sum(const lb_node *n) {
+  lb_dtype t = n->out[0]->info.dtype;
+  bool whole = t == LB_I32 || t == LB_I64;
+  return (n->op == LB_OP_ReduceSum && (whole || lb_dtype_is_float(t))) ||
+         n->op == LB_OP_ReduceMean || n->op == LB_OP_GlobalAveragePool;
+}
+
+bool lb_emit_is_channel(const lb_node *n, uint32_t i) {
+  return n->op == LB_OP_InstanceNormalization && i > 0;
+}
+
+static bool has_axes(const lb_node *n, axes_kind kind, int rank,
+                     uint32_t *out) {
+  switch (kind) {
+    case AXIS: return one_axis(n, rank, false, out);
+    case TRAILING: return one_axis(n, rank, true, out);
+    case LISTED: return listed_axes(n, rank, out);
+    default: return spatial_axes(n, rank, out);
+  }
+}
+
+bool lb_emit_is_rows(const lb_node *n, uint32_t *axes) {
+  const rows_op *op = &ops[n->op];
+  if (!op->fn || n->in[0]->info.rank < 1) return false;
+  lb_dtype t = n->in[0]->info.dtype;
+  if (!(lb_emit_kind(t) & op->kinds) || n->out[0]->info.dtype != t)
+    return false;
+  for (uint32_t i = 1; i < n->n_out; i++)
+    if (n->out[i]) return false;
+  for (uint32_t i = 1; i < n->n_in; i++)
+    if (lb_emit_reads(n, i) && n->in[i]->info.dtype != t) return false;
+  return has_axes(n, op->axes, n->in[0]->info.rank, axes);
+}
+
+uint8_t lb_emit_rows_node(lb_emitter *e, const lb_node *n, const uint8_t *src) {
+  return ops[n->op].fn(e, n, src);
+}
