@@ -74,6 +74,10 @@ static void take_arguments(lb_emit *e) {
   for (int i = 0; i < n_dims; i++) e->dims[i] = int_param(e);
   take_strides(e, e->out_stride, s->n_out);
   take_strides(e, e->in_stride, s->n_in);
+  for (int i = 0; lb_spec_has_taps(s) && i < 2; i++) {
+    e->taps[i].run = int_param(e);
+    e->taps[i].step = int_param(e);
+  }
   for (int i = 0; i < s->n_scalars; i++)
     e->scalar[i] = lb_k_param(&e->b, lb_kt(s->nodes[s->n_in + i].dtype, 1));
   for (int i = 0; i < n_dims; i++) {

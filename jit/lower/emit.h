@@ -22,6 +22,10 @@ typedef struct lb_stride {
   lb_kval row, col;
 } lb_stride;
 
+typedef struct lb_taps {
+  lb_kval run, step;
+} lb_taps;
+
 typedef struct lb_emit {
   lb_kbuilder b;
   const lb_spec *spec;    // borrowed, as the two below
@@ -33,6 +37,7 @@ typedef struct lb_emit {
   lb_kval out[LB_SPEC_MAX_OUT], in[LB_SPEC_MAX_IN];
   lb_stride out_stride[LB_SPEC_MAX_OUT], in_stride[LB_SPEC_MAX_IN];
   lb_kval dims[LB_SDIMS];  // constants where facts know them
+  lb_taps taps[2];         // of inputs 0 and 1: CONV, WINDOW
   lb_kval scalar[LB_SPEC_MAX_SCALARS];
 
   // nodes
@@ -50,7 +55,8 @@ typedef struct lb_emit {
 // One function a form: everything from the arguments to the last store.
 void lb_emit_map(lb_emit *e);
 void lb_emit_rows(lb_emit *e);
-void lb_emit_matmul(lb_emit *e);
+void lb_emit_matmul(lb_emit *e);  // and CONV
+void lb_emit_window(lb_emit *e);
 void lb_emit_attention(lb_emit *e);
 
 // Arguments, scopes and stages.

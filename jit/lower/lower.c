@@ -31,6 +31,8 @@ static const form forms[LB_FORM_COUNT] = {
     [LB_FORM_ROWS] = {"rows", lb_emit_rows},
     [LB_FORM_MATMUL] = {"matmul", lb_emit_matmul},
     [LB_FORM_ATTENTION] = {"attention", lb_emit_attention},
+    [LB_FORM_CONV] = {"conv", lb_emit_matmul},
+    [LB_FORM_WINDOW] = {"window", lb_emit_window},
 };
 
 // The same spec and facts have the same name: it is what profilers show.

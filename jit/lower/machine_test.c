@@ -111,12 +111,22 @@ static void attention_is_right_at_every_level(void **state) {
   run_cases(state, LB_FORM_ATTENTION, 16);
 }
 
+static void convolutions_are_right_at_every_level(void **state) {
+  run_cases(state, LB_FORM_CONV, 16);
+}
+
+static void windows_are_right_at_every_level(void **state) {
+  run_cases(state, LB_FORM_WINDOW, 36);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(maps_are_right_at_every_level),
       cmocka_unit_test(rows_are_right_at_every_level),
       cmocka_unit_test(products_are_right_at_every_level),
       cmocka_unit_test(attention_is_right_at_every_level),
+      cmocka_unit_test(convolutions_are_right_at_every_level),
+      cmocka_unit_test(windows_are_right_at_every_level),
   };
   void *state;
   test_name = "test_lower_machine";

@@ -183,6 +183,29 @@ static void sum_products(tile *t) {
   if (!lb_facts_divides(e->facts, LB_DIM_K, (int)unroll)) steps(t, end, k, 1);
 }
 
+static lb_kval piece_of(lb_emit *e, int input, lb_kval run, lb_kval step) {
+  return lb_k_add(&e->b, lb_k_mul(&e->b, run, e->taps[input].run),
+                  lb_k_mul(&e->b, step, e->taps[input].step));
+}
+
+// CONV: the pieces of rows and columns, one after the other.
+static void sum_pieces(tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  tile first = *t;
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
+  lb_kval run = lb_k_loop(b, zero, e->dims[LB_DIM_LEN], one);
+  lb_kval step = lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], one);
+  lb_kval of_a = piece_of(e, 0, run, step), of_b = piece_of(e, 1, run, step);
+  for (uint32_t r = 0; r < t->rows; r++)
+    t->a[r] = lb_k_ptr(b, first.a[r], of_a, 0);
+  for (uint32_t p = 0; p < t->panels; p++)
+    t->b[p] = lb_k_ptr(b, first.b[p], of_b, 0);
+  sum_products(t);
+  lb_k_end(b);
+  lb_k_end(b);
+}
+
 // -- what is made of them ----------------------------------------------------
 
 static void finish_vector(const tile *t, lb_kval col, lb_kval mask,
@@ -260,7 +283,10 @@ static void emit_tile(tile *t) {
   point_at_columns(t);
   make_masks(t);
   begin_sums(t);
-  sum_products(t);
+  if (t->m->e->spec->form == LB_FORM_CONV)
+    sum_pieces(t);
+  else
+    sum_products(t);
   lb_emit_all(t->m->e);  // here: no register is held while summing
   if (t->m->scratch == LB_K_NONE)
     finish_inline(t);
@@ -375,7 +401,10 @@ void lb_emit_matmul(lb_emit *e) {
   m.acc_dtype = e->spec->nodes[m.acc_node].dtype;
   if (!choose_tile(&m)) return;
   lb_ktype t = lb_kt(m.acc_dtype, 1);
-  lb_kval none = lb_k_eq(b, e->dims[LB_DIM_K], lb_k_i64(b, 0));
+  lb_kval n = e->dims[LB_DIM_K];
+  for (int d = LB_DIM_LEN; d < lb_spec_dims(e->spec); d++)
+    n = lb_k_mul(b, n, e->dims[d]);
+  lb_kval none = lb_k_eq(b, n, lb_k_i64(b, 0));
   m.first = lb_k_select(b, none, lb_k_num(b, t, 0), lb_k_num(b, t, -0.0));
   if (is_long(e))
     m.scratch = lb_k_local(b, m.acc_dtype, m.rows * m.panels * LB_PACK_COLS);

@@ -116,8 +116,8 @@ static inline void add_node(lb_spec_builder *b) {
 static inline void add_output(lb_spec_builder *b, uint8_t node) {
   uint8_t varies[LB_SPEC_MAX_NODES];
   lb_spec_varies(&b->spec, varies);
-  bool rows = b->spec.form != LB_FORM_MATMUL && draw(4) &&
-              !(varies[node] & LB_VARIES_COLS);
+  bool rows =
+      !lb_spec_factors(&b->spec) && draw(4) && !(varies[node] & LB_VARIES_COLS);
   lb_spec_output(b, node,
                  rows      ? LB_LAYOUT_ROWS
                  : draw(4) ? LB_LAYOUT_FULL
@@ -162,8 +162,35 @@ static inline lb_status draw_attention(lb_spec *out) {
   return lb_spec_finish(&b, out);
 }
 
+// Factors of a convolution or window; the dtype in which they are taken.
+static inline lb_dtype add_window(lb_spec_builder *b, lb_acc kind) {
+  lb_dtype acc = draw(4) ? LB_F32 : LB_F64;
+  bool conv = b->spec.form == LB_FORM_CONV;
+  lb_spec_input(b, draw(6) ? acc : LB_F16, LB_LAYOUT_FULL);
+  if (kind == LB_ACC_DOT)
+    lb_spec_input(b, draw(6) ? acc : LB_F16,
+                  conv ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL);
+  return acc;
+}
+
+static inline lb_status draw_window(lb_form form, lb_spec *out) {
+  lb_spec_builder b;
+  lb_acc kind = form == LB_FORM_CONV ? LB_ACC_DOT : draw(LB_ACCS);
+  lb_spec_begin(&b, form);
+  lb_dtype t = add_window(&b, kind);
+  for (uint32_t i = draw(3); i > 0; i--) input_of(&b);
+  uint8_t acc = lb_spec_acc(&b, kind, t);
+  for (uint32_t i = draw(6); i > 0; i--) add_node(&b);
+  uint8_t last = (uint8_t)(b.spec.n_nodes - 1);
+  if (last != acc) add_output(&b, last);
+  add_output(&b, acc);
+  return lb_spec_finish(&b, out);
+}
+
 static inline lb_status draw_spec(lb_form form, lb_spec *out) {
   if (form == LB_FORM_ATTENTION) return draw_attention(out);
+  if (form == LB_FORM_CONV || form == LB_FORM_WINDOW)
+    return draw_window(form, out);
   lb_spec_builder b;
   lb_spec_begin(&b, form);
   if (form == LB_FORM_MATMUL) add_factors(&b);
@@ -246,11 +273,40 @@ static inline void size_of_input(const problem *p, int i, int64_t *rows,
   }
 }
 
+// Taps that may overlap, or have gaps; all that input i can reach, no more.
+static inline void make_taps(problem *p, int i) {
+  const int64_t *d = p->dims;
+  bool conv = p->spec.form == LB_FORM_CONV, packed = conv && i == 1;
+  int64_t piece = conv ? d[LB_DIM_K] : d[LB_DIM_COLS], panels = 1;
+  int64_t unit = packed ? LB_PACK_COLS : 1, n = packed ? piece * unit : piece;
+  int64_t step = (piece + draw(3)) * unit;
+  int64_t run = d[LB_DIM_STEPS] * step + draw(3) * unit;
+  int64_t row = i == 0 ? draw(2) ? step : 1 + draw(40) : 0;
+  int64_t last = (d[LB_DIM_LEN] - 1) * run + (d[LB_DIM_STEPS] - 1) * step;
+  if (packed) {
+    panels = (d[LB_DIM_COLS] + LB_PACK_COLS - 1) / LB_PACK_COLS;
+    row = last + n + LB_PACK_COLS * draw(2);
+    last += (panels - 1) * row;
+  } else if (i == 0) {
+    last += (d[LB_DIM_ROWS] - 1) * row;
+  }
+  bool none = d[LB_DIM_LEN] == 0 || d[LB_DIM_STEPS] == 0 || piece == 0 ||
+              panels == 0 || d[LB_DIM_ROWS] == 0;
+  p->taps[i].run = run;
+  p->taps[i].step = step;
+  p->in[i].row = row;
+  fill(&p->in[i], p->spec.in[i].dtype, none ? 0 : last + n);
+}
+
 static inline void make_operands(problem *p) {
   const lb_spec *s = &p->spec;
   int64_t rows = p->dims[0], cols = p->dims[1];
   for (int i = 0; i < s->n_in; i++) {
     int64_t r, c;
+    if (lb_spec_has_taps(s) && i < lb_spec_factors(s)) {
+      make_taps(p, i);
+      continue;
+    }
     size_of_input(p, i, &r, &c);
     if (s->in[i].layout == LB_LAYOUT_PACKED) {
       pack(p, &p->in[i]);
@@ -324,11 +380,12 @@ typedef struct problem_case {
   char *want[LB_SPEC_MAX_OUT];
 } problem_case;
 
-static const char *const form_names[] = {"map", "rows", "matmul", "attention"};
+static const char *const form_names[] = {"map",       "rows", "matmul",
+                                         "attention", "conv", "window"};
 
 static inline lb_form form_named(const char *name) {
   lb_form f = LB_FORM_MAP;
-  while (f < LB_FORM_ATTENTION && strcmp(form_names[f], name) != 0) f++;
+  while (f + 1 < LB_FORM_COUNT && strcmp(form_names[f], name) != 0) f++;
   return f;
 }
 
@@ -338,11 +395,11 @@ static inline void tell(const problem_case *c, uint32_t lanes,
   lb_spec_print(&c->p.spec, &text);
   lb_strbuf_puts(&text, " | ");
   lb_facts_print(&c->p.facts, &text);
-  print_error("%s %s %llu: %s; lanes %u, %lldx%lldx%lldx%lld, %s\n", test_name,
-              form_names[c->form], (unsigned long long)c->seed, what, lanes,
-              (long long)c->p.dims[0], (long long)c->p.dims[1],
+  print_error("%s %s %llu: %s; lanes %u, %lldx%lldx%lldx%lldx%lld, %s\n",
+              test_name, form_names[c->form], (unsigned long long)c->seed, what,
+              lanes, (long long)c->p.dims[0], (long long)c->p.dims[1],
               (long long)c->p.dims[2], (long long)c->p.dims[3],
-              lb_strbuf_str(&text));
+              (long long)c->p.dims[4], lb_strbuf_str(&text));
   lb_strbuf_fini(&text);
   fail();
 }
@@ -363,6 +420,10 @@ static inline uint32_t make_args(const problem *p, char *const *out,
   }
   for (int i = 0; i < at.out_strides - at.dims; i++)
     args[at.dims + i] = lb_karg_i64(p->dims[i]);
+  for (int i = 0; i < 2 && at.taps < at.scalars; i++) {
+    args[at.taps + 2 * i] = lb_karg_i64(p->taps[i].run);
+    args[at.taps + 2 * i + 1] = lb_karg_i64(p->taps[i].step);
+  }
   for (int i = 0; i < s->n_scalars; i++)
     args[at.scalars + i] = (lb_karg){.bits = p->scalars[i]};
   return at.count;
@@ -396,6 +457,13 @@ static inline void draw_attention_dims(problem *p) {
   while (d[0] * d[3] * (d[1] + d[2]) > 200000) d[1] /= 2, d[2] /= 2;
 }
 
+static inline void draw_window_dims(problem *p) {
+  int64_t *d = p->dims;
+  d[LB_DIM_K] = PICK(few);
+  d[LB_DIM_LEN] = draw(8) ? 1 + draw(3) : draw(6);
+  d[LB_DIM_STEPS] = draw(8) ? 1 + draw(3) : draw(6);
+}
+
 // False if the verifier refuses the spec: that is another test's.
 static inline bool case_make(problem_case *c, lb_form form, uint64_t number) {
   problem *p = &c->p;
@@ -408,6 +476,7 @@ static inline bool case_make(problem_case *c, lb_form form, uint64_t number) {
   p->dims[0] = PICK(few), p->dims[1] = PICK(edges), p->dims[2] = PICK(edges);
   if (form == LB_FORM_MATMUL && draw(2)) p->dims[2] = PICK(few);
   if (form == LB_FORM_ATTENTION) draw_attention_dims(p);
+  if (lb_spec_has_taps(&p->spec)) draw_window_dims(p);
   make_operands(p);
   draw_facts(p);
   c->alias = draw_alias(p);

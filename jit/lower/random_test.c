@@ -54,12 +54,24 @@ static void attention_equals_the_reference(void **state) {
   run_cases(LB_FORM_ATTENTION, 60);
 }
 
+static void convolutions_equal_the_reference(void **state) {
+  (void)state;
+  run_cases(LB_FORM_CONV, 80);
+}
+
+static void windows_equal_the_reference(void **state) {
+  (void)state;
+  run_cases(LB_FORM_WINDOW, 150);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(maps_equal_the_reference),
       cmocka_unit_test(rows_equal_the_reference),
       cmocka_unit_test(products_equal_the_reference),
       cmocka_unit_test(attention_equals_the_reference),
+      cmocka_unit_test(convolutions_equal_the_reference),
+      cmocka_unit_test(windows_equal_the_reference),
   };
   test_name = "test_lower_random";
   if (argc != 3) return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,6 +203,9 @@ typedef struct problem {
   lb_facts facts;
   int64_t dims[LB_SDIMS];
   operand in[LB_SPEC_MAX_IN], out[LB_SPEC_MAX_OUT];
+  struct {
+    int64_t run, step;
+  } taps[2];  // strides
   uint64_t scalars[LB_SPEC_MAX_SCALARS];
 } problem;
 
@@ -249,9 +252,54 @@ static inline num product_at(const problem *p, lb_dtype t, int64_t r,
     else if (lb_dtype_is_float(t))
       sum = apply(LB_S_FMA, t, s);
     else
-      sum = apply(LB_S_ADD, t, (num[]){sum, product});
+      sum = apply(LB_S_ADD, t, (num[3]){sum, product});
   }
   return sum;
+}
+
+// -- windows -----------------------------------------------------------------
+
+static inline num tap_at(const problem *p, int i, int64_t at) {
+  lb_dtype t = p->spec.in[i].dtype;
+  return num_read(t, p->in[i].data + at * (int64_t)lb_dtype_size(t));
+}
+
+static inline num combine_tap(lb_acc kind, lb_dtype t, bool first, num acc,
+                              num x, num y) {
+  static const lb_sop ops[] = {0, LB_S_ADD, LB_S_MAX, LB_S_MIN};
+  if (kind != LB_ACC_DOT)
+    return first ? x : apply(ops[kind], t, (num[3]){acc, x});
+  if (first) return apply(LB_S_MUL, t, (num[3]){x, y});
+  return apply(LB_S_FMA, t, (num[3]){x, y, acc});
+}
+
+// Every product or element of place (r, c), in the order of runs, steps, k.
+static inline num taps_at(const problem *p, lb_acc kind, lb_dtype t, int64_t r,
+                          int64_t c) {
+  static const double empty[] = {0, 0, -INFINITY, INFINITY};
+  bool conv = p->spec.form == LB_FORM_CONV, first = true;
+  num acc = num_float(t, empty[kind]), y = acc;
+  if (!lb_dtype_is_float(t)) acc = num_int(t, 0);
+  for (int64_t i = 0; i < p->dims[LB_DIM_LEN]; i++)
+    for (int64_t s = 0; s < p->dims[LB_DIM_STEPS]; s++)
+      for (int64_t k = 0; k < (conv ? p->dims[LB_DIM_K] : 1); k++) {
+        int64_t a = i * p->taps[0].run + s * p->taps[0].step;
+        int64_t b = i * p->taps[1].run + s * p->taps[1].step;
+        num x = tap_at(p, 0, r * p->in[0].row + a + (conv ? k : c));
+        if (conv)
+          y = tap_at(p, 1, c / 16 * p->in[1].row + b + k * 16 + c % 16);
+        else if (kind == LB_ACC_DOT)
+          y = tap_at(p, 1, b + c);
+        x = cast_num(t, x), y = cast_num(t, y);
+        if (lb_dtype_is_float(t)) {
+          acc = combine_tap(kind, t, first, acc, x, y);
+        } else {
+          acc = apply(LB_S_ADD, t,
+                      (num[3]){acc, apply(LB_S_MUL, t, (num[3]){x, y})});
+        }
+        first = false;
+      }
+  return acc;
 }
 
 // The value of a node at (ref->row, col); ref->known starts all false.
@@ -268,7 +316,11 @@ static inline num value_at(reference *ref, uint8_t node, int64_t col) {
     case LB_S_COLS:
       x = cast_num(n->dtype, num_int(LB_I64, (uint64_t)p->dims[LB_DIM_COLS]));
       break;
-    case LB_S_ACC: x = product_at(p, n->dtype, ref->row, col); break;
+    case LB_S_ACC:
+      x = lb_spec_has_taps(&p->spec)
+              ? taps_at(p, n->arg, n->dtype, ref->row, col)
+              : product_at(p, n->dtype, ref->row, col);
+      break;
     default:
       x = lb_sop_infos[n->op].rule == LB_SR_REDUCE ? ref->reduced[node]
                                                    : apply(n->op, n->dtype, s);
@@ -302,12 +354,12 @@ static inline num reduce_at(reference *ref, uint8_t node) {
   for (int64_t c = 0; c < cols; c++) {
     num x = value_of(ref, n->src[0], c);
     num *l = &lane[c % 64];
-    *l = c < 64 ? x : apply(op, n->dtype, (num[]){*l, x});
+    *l = c < 64 ? x : apply(op, n->dtype, (num[3]){*l, x});
   }
   for (int half = 32; half; half /= 2)
     for (int i = 0; i < half; i++)
       if (i + half < cols)
-        lane[i] = apply(op, n->dtype, (num[]){lane[i], lane[i + half]});
+        lane[i] = apply(op, n->dtype, (num[3]){lane[i], lane[i + half]});
   return lane[0];
 }
 
@@ -348,7 +400,7 @@ static inline void softmax_block(reference *ref, softmax *s, int64_t first,
     for (int i = 0; i < half; i++)
       lane[i] = combine(LB_S_ADD, lane[i], lane[i + half]);
   s->rescale = exp_of(s->max, base);
-  s->sum = apply(LB_S_FMA, t, (num[]){s->sum, s->rescale, lane[0]});
+  s->sum = apply(LB_S_FMA, t, (num[3]){s->sum, s->rescale, lane[0]});
   s->max = max;
 }
 
@@ -366,9 +418,9 @@ static inline void attention_row(reference *ref, char *out) {
       num sum = num_float(t, 0);
       for (int64_t i = 0; i < n; i++) {
         num v = cast_num(t, input_at(p, 2, l + i, c));
-        sum = apply(LB_S_FMA, t, (num[]){s.p[i], v, sum});
+        sum = apply(LB_S_FMA, t, (num[3]){s.p[i], v, sum});
       }
-      total[c] = apply(LB_S_FMA, t, (num[]){total[c], s.rescale, sum});
+      total[c] = apply(LB_S_FMA, t, (num[3]){total[c], s.rescale, sum});
     }
   }
   num one = num_float(t, 1);

@@ -15,11 +15,13 @@ enum {
   MAX_WORK = 1 << 22  // rows * cols * k
 };
 
-// Rows, cols, k and len. The first has odd numbers in it (infinities, ...):
-// they spread, so that little else would be seen of them in the others.
+// Rows, cols, k, len and steps; windows have a few runs. The first has odd
+// numbers in it (infinities, ...): they spread, so that little else would be
+// seen of them in the others.
 static const int64_t shapes_to_try[][LB_SDIMS] = {
-    {5, 21, 3, 18}, {1, 1, 1, 1}, {13, 131, 5, 17}, {2, 64, 33, 300},
-    {7, 16, 2, 48}, {4, 3, 0, 5}, {0, 9, 4, 7},     {3, 0, 7, 0},
+    {5, 21, 3, 18, 2},   {1, 1, 1, 1, 1},   {13, 131, 5, 17, 3},
+    {2, 64, 33, 300, 1}, {7, 16, 2, 48, 3}, {4, 3, 0, 5, 2},
+    {0, 9, 4, 7, 2},     {3, 0, 7, 0, 1},
 };
 enum {
   N_SHAPES = sizeof shapes_to_try / sizeof *shapes_to_try,
@@ -37,6 +39,9 @@ typedef struct trial {
   uint64_t args[LB_SPEC_MAX_ARGS];   // of the code
   lb_karg kargs[LB_SPEC_MAX_ARGS];   // and of the interpreter
   int64_t dims[LB_SDIMS];
+  struct {
+    int64_t run, step;
+  } taps[2];  // strides
   lb_random random;
 } trial;
 
@@ -124,7 +129,9 @@ static bool choose_dims(trial *t, int i) {
     int64_t m = lb_facts_get(t->facts, LB_ASSUME_MULTIPLE, d, 1);
     int64_t tile = lb_facts_get(t->facts, LB_CHOOSE_TILE, d, 0);
     int64_t most = lb_facts_get(t->facts, LB_ASSUME_AT_MOST, d, INT32_MAX);
-    int64_t x = shapes_to_try[i][d] < most ? shapes_to_try[i][d] : most;
+    int64_t x = shapes_to_try[i][d];
+    if (d == LB_DIM_LEN && lb_spec_has_taps(t->spec)) x %= 5;
+    if (x > most) x = most;
     if (i == WITH_TILES && x <= 2 * tile) x = 2 * tile + 1;
     t->dims[d] =
         lb_facts_get(t->facts, LB_ASSUME_EQUAL, d, (int)((x + m - 1) / m * m));
@@ -132,6 +139,7 @@ static bool choose_dims(trial *t, int i) {
   for (int d = lb_spec_dims(t->spec); d < LB_SDIMS; d++) t->dims[d] = 0;
   int64_t work = t->dims[0] * t->dims[1];
   int64_t k = t->dims[LB_DIM_K] + t->dims[LB_DIM_LEN];
+  if (lb_spec_has_taps(t->spec)) k *= t->dims[LB_DIM_STEPS] + 1;
   return lb_facts_hold(t->facts, t->dims) && work <= MAX_WORK / (k + 1);
 }
 
@@ -142,6 +150,29 @@ static bool shape_of_attention(trial *t, int i) {
   return lb_operand_shape(&t->in[i], t->spec->in[i], rows, cols);
 }
 
+// A factor of a window: gaps between steps and runs, but rows overlap.
+static bool shape_taps(trial *t, int i) {
+  const int64_t *d = t->dims;
+  bool conv = t->spec->form == LB_FORM_CONV, packed = conv && i == 1;
+  int64_t piece = conv ? d[LB_DIM_K] : d[LB_DIM_COLS];
+  int64_t unit = packed ? LB_PACK_COLS : 1, step = (piece + 1) * unit;
+  int64_t run = d[LB_DIM_STEPS] * step + unit;
+  int64_t runs = d[LB_DIM_LEN] * run;  // no row is as long
+  int64_t rows = i == 0 ? d[LB_DIM_ROWS] : 1;
+  if (packed) rows = (d[LB_DIM_COLS] + LB_PACK_COLS - 1) / LB_PACK_COLS;
+  lb_operand *o = &t->in[i];
+  t->taps[i].run = run;
+  t->taps[i].step = step;
+  o->dtype = t->spec->in[i].dtype;
+  o->row_stride = packed ? runs : step;
+  o->col_stride = INT64_MIN / 3;
+  bool none = rows == 0 || runs == 0 || d[LB_DIM_STEPS] == 0 || piece == 0;
+  int64_t last = (rows - 1) * o->row_stride + (d[LB_DIM_LEN] - 1) * run +
+                 (d[LB_DIM_STEPS] - 1) * step + piece * unit;
+  o->count = none ? 0 : (size_t)last;
+  return none || last <= 1 << 22;
+}
+
 static bool shape_input(trial *t, int i) {
   lb_soperand s = t->spec->in[i];
   int64_t rows = t->dims[LB_DIM_ROWS], cols = t->dims[LB_DIM_COLS];
@@ -149,6 +180,7 @@ static bool shape_input(trial *t, int i) {
   if (t->spec->form == LB_FORM_ATTENTION) return shape_of_attention(t, i);
   if (i >= lb_spec_factors(t->spec))
     return lb_operand_shape(&t->in[i], s, rows, cols);
+  if (lb_spec_has_taps(t->spec)) return shape_taps(t, i);
   if (i == 0) return lb_operand_shape(&t->in[i], s, rows, k);
   return s.layout == LB_LAYOUT_PACKED ? lb_operand_pack(&t->in[i], s, k, cols)
                                       : lb_operand_shape(&t->in[i], s, k, cols);
@@ -173,7 +205,7 @@ static lb_status map_operands(trial *t, bool low, bool wild) {
   for (int i = 0; i < s->n_in; i++) {
     LB_TRY(lb_operand_map(&t->in[i], low));
     lb_operand_fill(&t->in[i], &t->random, wild);
-    if (s->in[i].layout == LB_LAYOUT_PACKED)
+    if (s->in[i].layout == LB_LAYOUT_PACKED && !lb_spec_has_taps(s))
       lb_operand_pad(&t->in[i], t->dims[LB_DIM_K], t->dims[LB_DIM_COLS]);
   }
   for (int i = 0; i < s->n_out; i++) {
@@ -214,6 +246,10 @@ static void set_args(trial *t, bool wild) {
   }
   for (int i = 0; i < lb_spec_dims(s); i++)
     set_number(t, a.dims + i, (uint64_t)t->dims[i]);
+  for (int i = 0; i < 2 && a.taps < a.scalars; i++) {
+    set_number(t, a.taps + 2 * i, (uint64_t)t->taps[i].run);
+    set_number(t, a.taps + 2 * i + 1, (uint64_t)t->taps[i].step);
+  }
   for (int i = 0; i < s->n_scalars; i++)
     set_number(t, a.scalars + i,
                lb_random_bits(&t->random, s->nodes[s->n_in + i].dtype, wild));
@@ -246,11 +282,11 @@ static lb_status tell(const trial *t, int output, size_t at) {
   const lb_operand *o = &t->out[output];
   return lb_error(LB_INTERNAL,
                   "the code is wrong: at rows %" PRId64 ", cols %" PRId64
-                  ", k %" PRId64 ", len %" PRId64
+                  ", k %" PRId64 ", len %" PRId64 ", steps %" PRId64
                   ", output %d, element %zu has the bits "
                   "%" PRIx64 ", should have %" PRIx64,
-                  t->dims[0], t->dims[1], t->dims[2], t->dims[3], output, at,
-                  bits_at(o, at), bits_at(&t->want[output], at));
+                  t->dims[0], t->dims[1], t->dims[2], t->dims[3], t->dims[4],
+                  output, at, bits_at(o, at), bits_at(&t->want[output], at));
 }
 
 // Where a small error can become a large one, half of the elements may differ:

@@ -256,6 +256,42 @@ static void attend(const uint64_t *args) { attend_by(args, 1.0f); }
 static void attend_hardly(const uint64_t *args) { attend_by(args, 1.01f); }
 
 // And the interpreter agrees with a formula that knows of no blocks.
+// Arguments of the greatest of a window.
+typedef struct window_args {
+  float *out;
+  const float *x;
+  int64_t rows, cols, k, len, steps, out_row, out_col, x_row, x_col;
+  int64_t run, step, no_run, no_step;
+} window_args;
+
+static void pool(const uint64_t *args, int64_t fewer) {
+  window_args a;
+  memcpy(&a, args, sizeof a);
+  for (int64_t i = 0; i < a.rows * a.cols; i++) {
+    int64_t row = i / a.cols, col = i % a.cols;
+    float y = -INFINITY;
+    for (int64_t t = 0; t < a.len * a.steps - fewer; t++) {
+      float x =
+          a.x[row * a.x_row + t / a.steps * a.run + t % a.steps * a.step + col];
+      y = y > x || isnan(y) ? y : x;
+    }
+    a.out[row * a.out_row + col] = y;
+  }
+}
+
+static void pool_all(const uint64_t *args) { pool(args, 0); }
+static void pool_but_one(const uint64_t *args) { pool(args, 1); }
+
+static void windows_are_tried_at_every_shape(void **state) {
+  (void)state;
+  uint32_t shapes;
+  lb_spec spec = spec_of_window(LB_ACC_MAX);
+  assert_ok(check(spec, (lb_facts){0}, pool_all, &shapes));
+  assert_int_equal(shapes, 8);
+  assert_error(check(spec, (lb_facts){0}, pool_but_one, &shapes), LB_INTERNAL,
+               "the code is wrong");
+}
+
 static void attention_is_tried_at_every_shape(void **state) {
   (void)state;
   uint32_t shapes;
@@ -275,6 +311,7 @@ int main(void) {
       cmocka_unit_test(what_is_too_large_to_try_is_not_tried),
       cmocka_unit_test(results_of_functions_have_a_tolerance),
       cmocka_unit_test(a_divisor_that_may_cancel_excuses_few),
+      cmocka_unit_test(windows_are_tried_at_every_shape),
       cmocka_unit_test(attention_is_tried_at_every_shape),
   };
   return cmocka_run_group_tests_name("check", tests, NULL, NULL);

@@ -66,7 +66,8 @@ static lb_status make_object(lb_jit *j, const lb_request *r,
                              const lb_jit_target *t, lb_kernel *kernel,
                              lb_blob *out, lb_object_info *info) {
   lb_strbuf text = {0};
-  lb_compile_stats stats = {.check_spills = r->spec.form == LB_FORM_MATMUL};
+  lb_compile_stats stats = {.check_spills = r->spec.form == LB_FORM_MATMUL ||
+                                            r->spec.form == LB_FORM_CONV};
   uint32_t start = cpu_us();
   lb_status st = get_toolchain(j, &t->render);
   if (!lb_failed(st)) st = lower(r, t, kernel);

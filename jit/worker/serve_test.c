@@ -77,9 +77,10 @@ static void requests_of_every_form_get_objects(void **state) {
   (void)state;
   line l;
   open_line(&l);
-  lb_spec specs[] = {spec_of_map(), spec_of_rows(), spec_of_matmul(),
-                     spec_of_attention()};
-  for (uint64_t i = 0; i < 4; i++) {
+  lb_spec specs[] = {spec_of_map(),    spec_of_rows(),
+                     spec_of_matmul(), spec_of_attention(),
+                     spec_of_conv(),   spec_of_window(LB_ACC_DOT)};
+  for (uint64_t i = 0; i < 6; i++) {
     lb_request r = request_of(specs[i], "x86-64-v4+avx512vnni+amx-fp16");
     if (i == 3) r.facts = facts_of_attention();
     lb_answer a = ask(&l, &r, i);

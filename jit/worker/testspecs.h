@@ -92,6 +92,27 @@ static inline lb_facts facts_of_attention(void) {
   return f;
 }
 
+// max(conv(a, b) + bias, 0)
+static inline lb_spec spec_of_conv(void) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_CONV);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t zero = lb_spec_scalar(&b, LB_F32);
+  uint8_t y = node(&b, LB_S_ADD, lb_spec_acc(&b, LB_ACC_DOT, LB_F32), bias);
+  return finish_spec(&b, node(&b, LB_S_MAX, y, zero));
+}
+
+// The greatest of a window, or the sum of products with w.
+static inline lb_spec spec_of_window(lb_acc kind) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_WINDOW);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  if (kind == LB_ACC_DOT) lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  return finish_spec(&b, lb_spec_acc(&b, kind, LB_F32));
+}
+
 static inline lb_request request_of(lb_spec spec, const char *target) {
   lb_request r;
   assert_ok(lb_request_init(&r, &spec, &(lb_facts){0}, target));

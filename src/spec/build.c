@@ -65,6 +65,11 @@ uint8_t lb_spec_node(lb_spec_builder *b, lb_sop op, lb_dtype t,
   return push(b, x);
 }
 
+uint8_t lb_spec_acc(lb_spec_builder *b, lb_acc acc, lb_dtype t) {
+  return push(
+      b, (lb_snode){.op = LB_S_ACC, .dtype = (uint8_t)t, .arg = (uint8_t)acc});
+}
+
 void lb_spec_output(lb_spec_builder *b, uint8_t node, lb_layout layout) {
   lb_spec *s = &b->spec;
   if (lb_failed(b->error)) return;

@@ -63,6 +63,7 @@ static void put_arguments(canon *c) {
 
 static lb_snode renumbered(const canon *c, const lb_snode *n) {
   lb_snode x = {.op = n->op, .dtype = n->dtype, .n_src = n->n_src};
+  if (n->op == LB_S_ACC) x.arg = n->arg;
   for (int j = 0; j < n->n_src; j++) x.src[j] = c->map[n->src[j]];
   if (lb_sop_infos[n->op].commutative && x.src[0] > x.src[1]) {
     uint8_t first = x.src[0];

@@ -82,7 +82,7 @@ static void choose_attention(uint32_t lanes, const int64_t *dims,
 lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
                      const int64_t dims[LB_SDIMS]) {
   lb_facts f = {0};
-  if (s->form == LB_FORM_MATMUL)
+  if (s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV)
     choose_tile(tiling_of(sum_lanes(s, lanes)), dims, &f);
   else if (s->form == LB_FORM_ATTENTION)
     choose_attention(sum_lanes(s, lanes), dims, &f);

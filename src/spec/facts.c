@@ -75,7 +75,7 @@ bool lb_facts_divides(const lb_facts *f, lb_sdim dim, int n) {
 }
 
 void lb_facts_print(const lb_facts *f, lb_strbuf *out) {
-  static const char *const dims[] = {"rows", "cols", "k", "len"};
+  static const char *const dims[] = {"rows", "cols", "k", "len", "steps"};
   static const char *const signs[] = {"", "%", "=", "<=", ":"};
   for (int i = 0; i < count(f); i++)
     lb_strbuf_printf(out, "%s%s%s%u", i ? " " : "", dims[f->list[i].dim],

@@ -12,13 +12,20 @@ bool lb_spec_equal(const lb_spec *a, const lb_spec *b) {
 }
 
 int lb_spec_dims(const lb_spec *s) {
-  if (s->form == LB_FORM_ATTENTION) return 4;
-  return s->form == LB_FORM_MATMUL ? 3 : 2;
+  static const uint8_t dims[LB_FORM_COUNT] = {2, 2, 3, 4, 5, 5};
+  return dims[s->form];
+}
+
+static int window_factors(const lb_spec *s) {
+  for (int i = 0; i < s->n_nodes; i++)
+    if (s->nodes[i].op == LB_S_ACC)
+      return s->nodes[i].arg == LB_ACC_DOT ? 2 : 1;
+  return 2;
 }
 
 int lb_spec_factors(const lb_spec *s) {
-  if (s->form == LB_FORM_ATTENTION) return 3;
-  return s->form == LB_FORM_MATMUL ? 2 : 0;
+  static const uint8_t factors[LB_FORM_COUNT] = {0, 0, 2, 3, 2, 0};
+  return s->form == LB_FORM_WINDOW ? window_factors(s) : factors[s->form];
 }
 
 static uint8_t input_varies(const lb_spec *s, uint8_t input) {
@@ -43,7 +50,9 @@ void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]) {
 
 // -- text --------------------------------------------------------------------
 
-static const char *const form_names[] = {"map", "rows", "matmul", "attention"};
+static const char *const form_names[] = {"map",       "rows", "matmul",
+                                         "attention", "conv", "window"};
+static const char *const acc_names[] = {"", ".sum", ".max", ".min"};
 static const char *const layout_names[] = {"full", "cols",    "rows",
                                            "one",  "strided", "packed"};
 
@@ -53,6 +62,7 @@ static void print_node(const lb_spec *s, int i, lb_strbuf *out) {
                    lb_dtype_name(n->dtype));
   if (n->op == LB_S_INPUT)
     lb_strbuf_printf(out, ".%s", layout_names[s->in[n->arg].layout]);
+  if (n->op == LB_S_ACC) lb_strbuf_puts(out, acc_names[n->arg]);
   for (int j = 0; j < n->n_src; j++)
     lb_strbuf_printf(out, "%s%%%u", j ? "," : "(", n->src[j]);
   if (n->n_src) lb_strbuf_putc(out, ')');
@@ -75,7 +85,8 @@ lb_sargs lb_spec_args(const lb_spec *s) {
   a.dims = (uint8_t)(a.in + s->n_in);
   a.out_strides = (uint8_t)(a.dims + lb_spec_dims(s));
   a.in_strides = (uint8_t)(a.out_strides + 2 * s->n_out);
-  a.scalars = (uint8_t)(a.in_strides + 2 * s->n_in);
+  a.taps = (uint8_t)(a.in_strides + 2 * s->n_in);
+  a.scalars = (uint8_t)(a.taps + (lb_spec_has_taps(s) ? 4 : 0));
   a.count = (uint8_t)(a.scalars + s->n_scalars);
   return a;
 }

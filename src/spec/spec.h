@@ -11,6 +11,15 @@
 //   MATMUL  rows M, cols N: ACC is the sum over k of a[m,k] * b[k,n], then as
 //           in MAP on each element of the product. Input 0 is a, input 1 is b;
 //           no node reads them but ACC, in whose dtype they are multiplied.
+//   CONV    as MATMUL, but a row of a, and a column of b, come in pieces: len
+//           runs of `steps` pieces of k elements. ACC is the sum over r, s, k
+//           of a[m,r,s,k] * b[r,s,k,n]. a is FULL, b is PACKED; piece (r, s)
+//           lies r * run + s * step elements behind the first, at tap strides
+//           of each of them.
+//   WINDOW  ACC is made of elements of input 0 in a window of len runs of
+//           `steps`: x[m,r,s,n], likewise at tap strides. Its kind (lb_acc)
+//           says how: DOT multiplies them with those of input 1, w[r,s,n], and
+//           sums; the others combine them. Both inputs are FULL, w has no rows.
 //   ATTENTION  rows M, cols N, and len L: inputs 0, 1 and 2 are q [M x K], k
 //           [L x K] and v [L x N]. ACC is the sum over k of q[m,k] * k[l,k],
 //           from which nodes make the score of place (m, l); further inputs lie
@@ -19,9 +28,9 @@
 //
 // (1) Nodes stand in dependency order: sources are earlier nodes. INPUT nodes
 //     come first, one for each input in order of their numbers, then SCALAR
-//     nodes likewise. ACC is in MATMUL and ATTENTION alone, reductions in ROWS
-//     alone, where there is at least one. ATTENTION has one output, of ACC's
-//     dtype, a float, and no COLS.
+//     nodes likewise. Forms with factors have one ACC, others none; reductions
+//     are in ROWS alone, where there is at least one. ATTENTION has one output,
+//     of ACC's dtype, a float, and no COLS. ACC of WINDOW is a float.
 // (2) Equal meaning as far as it is cheap to see gives equal bytes: unused
 //     bytes are zero, equal nodes are one, dead nodes are gone, sources of
 //     commutative operations are ordered. Nodes are ordered by depth, then by
@@ -38,7 +47,9 @@
 //     without an element do not take part. An empty row gives 0, 1, -inf (or
 //     the least integer), inf (or the greatest).
 // (5) A sum of products begins with a[m,0] * b[0,n]; each further product is
-//     added in the order of k, in floats by one fused operation. K = 0 gives 0.
+//     added in the order of k (of r, s, k), in floats by one fused operation.
+//     Without products it is 0. A WINDOW combines likewise: x0, then
+//     op(that, x1), ...; without elements it gives what (4) says.
 // (6) ATTENTION takes keys in blocks of 256. Each row has a maximum, a sum and
 //     N totals, at first -inf, 0 and 0. A block makes of them
 //       max' = the greatest of max and the scores, NaN left out;
@@ -75,8 +86,18 @@ typedef enum lb_form {
   LB_FORM_ROWS,
   LB_FORM_MATMUL,
   LB_FORM_ATTENTION,
+  LB_FORM_CONV,
+  LB_FORM_WINDOW,
   LB_FORM_COUNT,
 } lb_form;
+
+typedef enum lb_acc {  // how ACC is made; not DOT: in WINDOW alone
+  LB_ACC_DOT,
+  LB_ACC_SUM,
+  LB_ACC_MAX,
+  LB_ACC_MIN,
+  LB_ACCS
+} lb_acc;
 
 // How an operand lies over rows x cols (a over rows x k, b over k x cols; for
 // ATTENTION see above).
@@ -127,7 +148,7 @@ extern const lb_sop_info lb_sop_infos[LB_S_COUNT];
 typedef struct lb_snode {
   uint8_t op;     // lb_sop
   uint8_t dtype;  // of the value
-  uint8_t arg;    // INPUT, SCALAR: its number; else 0
+  uint8_t arg;    // INPUT, SCALAR: its number; ACC: lb_acc; else 0
   uint8_t n_src;
   uint8_t src[4];  // nodes
 } lb_snode;
@@ -165,6 +186,7 @@ uint8_t lb_spec_scalar(lb_spec_builder *b, lb_dtype t);
 // `t` is the dtype of the value.
 uint8_t lb_spec_node(lb_spec_builder *b, lb_sop op, lb_dtype t,
                      const uint8_t *src, uint8_t n);
+uint8_t lb_spec_acc(lb_spec_builder *b, lb_acc acc, lb_dtype t);
 void lb_spec_output(lb_spec_builder *b, uint8_t node, lb_layout layout);
 // Brings the spec into canonical form (a ROWS without reductions is a MAP) and
 // verifies it. Numbers of inputs, scalars and outputs do not change.
@@ -188,10 +210,15 @@ typedef enum lb_sdim {
   LB_DIM_COLS,
   LB_DIM_K,
   LB_DIM_LEN,
+  LB_DIM_STEPS,
   LB_SDIMS
 } lb_sdim;
-// How many of them a form has: the first 2, 3 (MATMUL) or 4 (ATTENTION).
+// How many of them a form has: the first 2, 3 (MATMUL), 4 (ATTENTION) or 5
+// (CONV; WINDOW, which does not read k).
 int lb_spec_dims(const lb_spec *s);
+static inline bool lb_spec_has_taps(const lb_spec *s) {
+  return s->form == LB_FORM_CONV || s->form == LB_FORM_WINDOW;
+}
 // Inputs that ACC multiplies, or that are summed: no node reads them.
 int lb_spec_factors(const lb_spec *s);
 
@@ -210,7 +237,7 @@ typedef struct lb_sfact {
   uint16_t value;
 } lb_sfact;
 
-#define LB_MAX_FACTS 16  // every kind of every dim
+#define LB_MAX_FACTS 20  // every kind of every dim
 
 typedef struct lb_facts {  // {0}: none. Sorted, one of a kind and dim
   lb_sfact list[LB_MAX_FACTS];
@@ -236,17 +263,18 @@ void lb_facts_print(const lb_facts *f, lb_strbuf *out);  // "cols%64 rows:6"
 
 // -- arguments: a kernel is void f(const uint64_t *args), a cell each of
 //   pointers of outputs, pointers of inputs,
-//   the form's dims: rows, cols, k (MATMUL, ATTENTION), len (ATTENTION),
+//   the form's dims: rows, cols, k, len, steps,
 //   row stride and column stride in elements, of outputs, then of inputs,
+//   strides of a run and of a step, of input 0, then of input 1 (CONV, WINDOW),
 //   scalars (bits, in the low bytes).
 // PACKED has its panel stride in elements (K * 16) as row stride. Strides that
 // a layout does not have are not read.
 
 #define LB_SPEC_MAX_ARGS \
-  (3 * (LB_SPEC_MAX_IN + LB_SPEC_MAX_OUT) + LB_SDIMS + LB_SPEC_MAX_SCALARS)
+  (3 * (LB_SPEC_MAX_IN + LB_SPEC_MAX_OUT) + LB_SDIMS + 4 + LB_SPEC_MAX_SCALARS)
 
 typedef struct lb_sargs {  // first cell of each
-  uint8_t out, in, dims, out_strides, in_strides, scalars, count;
+  uint8_t out, in, dims, out_strides, in_strides, taps, scalars, count;
 } lb_sargs;
 lb_sargs lb_spec_args(const lb_spec *s);
 

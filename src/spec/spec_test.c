@@ -358,8 +358,8 @@ static void facts_of_all_sizes_are_few(void **state) {
       lb_facts seen[LB_MAX_FACTS_OF + 1];
       int n = 0;
       for (int64_t at = 0; at < 200 * 200; at++) {
-        int64_t dims[] = {at % 200, at / 200 * (at % 2 ? 16 : 1),
-                          at % 7 * (at % 3 ? 1 : 50), at % 999};
+        int64_t dims[LB_SDIMS] = {at % 200, at / 200 * (at % 2 ? 16 : 1),
+                                  at % 7 * (at % 3 ? 1 : 50), at % 999};
         lb_facts f = lb_facts_of(&specs[i], lanes, dims);
         assert_true(lb_facts_hold(&f, dims) && lb_facts_reusable(&f));
         int j = 0;

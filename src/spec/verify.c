@@ -29,6 +29,7 @@ static bool is_accumulator(uint8_t t) {
 static const char *check_leaf(const lb_snode *n) {
   switch (n->op) {
     case LB_S_ACC:
+      if (n->arg >= LB_ACCS) return "no such way to accumulate";
       return is_accumulator(n->dtype) ? NULL : "cannot sum in this dtype";
     case LB_S_COLS:
       return lb_sdtype_kind(n->dtype) & LB_SD_NUM ? NULL : "counts in numbers";
@@ -102,6 +103,8 @@ static lb_status check_inputs(const lb_spec *s) {
     if (s->form == LB_FORM_MATMUL && i < 2)
       allowed = i == 0 ? ALLOW_ANY : ALLOW_ANY | ALLOW(PACKED);
     if (s->form == LB_FORM_ATTENTION && i < 3) allowed = ALLOW(FULL);
+    if (lb_spec_has_taps(s) && i < lb_spec_factors(s))
+      allowed = s->form == LB_FORM_CONV && i == 1 ? ALLOW(PACKED) : ALLOW(FULL);
     if (!has_layout(s->in[i].layout, allowed))
       return lb_error(LB_INVALID, "spec: input %d cannot lie like that", i);
   }
@@ -145,8 +148,8 @@ static lb_status check_factors(const lb_spec *s) {
   int factors = lb_spec_factors(s);
   if (count_ops(s, LB_S_ACC) != (factors > 0) || s->n_in < factors)
     return lb_error(LB_INVALID,
-                    "spec: a matrix product has two inputs, attention three, "
-                    "both one sum; other forms have none");
+                    "spec: a product or window has one or two factors, "
+                    "attention three, all one sum; other forms have none");
   if (reads_factors(s))
     return lb_error(LB_INVALID, "spec: a node reads a factor of the product");
   for (int i = 0; i < factors; i++)
@@ -170,6 +173,17 @@ static lb_status check_attention(const lb_spec *s) {
   return LB_OK;
 }
 
+static lb_status check_window(const lb_spec *s) {
+  const lb_snode *acc = s->nodes;
+  while (acc->op != LB_S_ACC) acc++;
+  bool window = s->form == LB_FORM_WINDOW;
+  if (window && !lb_dtype_is_float(acc->dtype))
+    return lb_error(LB_INVALID, "spec: a window is of floats");
+  if (!window && acc->arg != LB_ACC_DOT)
+    return lb_error(LB_INVALID, "spec: products are summed");
+  return LB_OK;
+}
+
 static lb_status check_form(const lb_spec *s) {
   int reductions = 0;
   for (int i = 0; i < s->n_nodes; i++)
@@ -177,6 +191,7 @@ static lb_status check_form(const lb_spec *s) {
   if ((reductions != 0) != (s->form == LB_FORM_ROWS))
     return lb_error(LB_INVALID, "spec: reductions make the form 'rows'");
   LB_TRY(check_factors(s));
+  if (lb_spec_factors(s)) LB_TRY(check_window(s));
   return s->form == LB_FORM_ATTENTION ? check_attention(s) : LB_OK;
 }
 

@@ -1,0 +1,191 @@
+// lower/window.c -- windows that slide: depthwise convolutions and pools, with
+// channels as columns.
+//
+// A *tile* is some rows times some vectors of columns, each with a register of
+// its own; taps are the inner loops. Rows past the last are the last again, and
+// are not stored.
+#include <math.h>
+
+#include "lower/emit.h"
+
+enum { MAX_ROWS = 8, MAX_VECTORS = 4 };
+
+typedef struct window {
+  lb_emit *e;
+  uint8_t acc_node;
+  lb_acc kind;
+  lb_dtype dtype;
+  uint32_t rows, vectors;  // of the largest tile
+  lb_kval first;           // what registers begin with, a scalar
+} window;
+
+typedef struct tile {
+  const window *w;
+  uint32_t rows, vectors;
+  lb_kval row, col;        // the first
+  lb_kval mask;            // of the only vector; LB_K_NONE: all lanes
+  lb_kval from[MAX_ROWS];  // the first tap of each row, at column `col`
+  lb_kval acc[MAX_ROWS][MAX_VECTORS];
+} tile;
+
+// -- taps --------------------------------------------------------------------
+
+static void point_at_rows(tile *t) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval last = lb_emit_add(e, e->dims[LB_DIM_ROWS], -1);
+  for (uint32_t r = 0; r < t->rows; r++) {
+    lb_kval row = lb_emit_add(e, t->row, r);
+    if (r > 0) row = lb_k_min(b, row, last);
+    lb_kval at = lb_k_mul(b, row, e->in_stride[0].row);
+    t->from[r] = lb_k_ptr(b, e->in[0], lb_k_add(b, at, t->col), 0);
+  }
+}
+
+// Vector v of what input i has behind p.
+static lb_kval load(const tile *t, uint8_t i, lb_kval p, uint32_t v) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  lb_dtype from = e->spec->in[i].dtype;
+  int64_t size = (int64_t)lb_dtype_size(from);
+  p = lb_k_ptr(b, p, lb_k_i64(b, 0), v * e->lanes * size);
+  lb_kval x = lb_k_load_masked(b, p, e->lanes, 0, t->mask, LB_K_NONE);
+  return from == t->w->dtype ? x : lb_k_cast(b, x, t->w->dtype);
+}
+
+static lb_kval combine(const window *w, lb_kval acc, lb_kval x, lb_kval y) {
+  lb_kbuilder *b = &w->e->b;
+  switch (w->kind) {
+    case LB_ACC_DOT: return lb_k_fma(b, x, y, acc);
+    case LB_ACC_SUM: return lb_k_add(b, acc, x);
+    case LB_ACC_MAX: return lb_k_max(b, acc, x);
+    default: return lb_k_min(b, acc, x);
+  }
+}
+
+static lb_kval tap_of(lb_emit *e, int input, lb_kval run, lb_kval step) {
+  return lb_k_add(&e->b, lb_k_mul(&e->b, run, e->taps[input].run),
+                  lb_k_mul(&e->b, step, e->taps[input].step));
+}
+
+static void add_taps(tile *t) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  bool dot = t->w->kind == LB_ACC_DOT;
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1), y[MAX_VECTORS];
+  lb_kval run = lb_k_loop(b, zero, e->dims[LB_DIM_LEN], one);
+  lb_kval step = lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], one);
+  if (dot) {
+    lb_kval at = lb_k_add(b, tap_of(e, 1, run, step), t->col);
+    lb_kval p = lb_k_ptr(b, e->in[1], at, 0);
+    for (uint32_t v = 0; v < t->vectors; v++) y[v] = load(t, 1, p, v);
+  }
+  lb_kval at = tap_of(e, 0, run, step);
+  for (uint32_t r = 0; r < t->rows; r++) {
+    lb_kval p = lb_k_ptr(b, t->from[r], at, 0);
+    for (uint32_t v = 0; v < t->vectors; v++) {
+      lb_kval acc = lb_k_get(b, t->acc[r][v]), x = load(t, 0, p, v);
+      lb_k_set(b, t->acc[r][v], combine(t->w, acc, x, dot ? y[v] : x));
+    }
+  }
+  lb_k_end(b);
+  lb_k_end(b);
+}
+
+// -- tiles -------------------------------------------------------------------
+
+static void finish_row(const tile *t, uint32_t r) {
+  lb_emit *e = t->w->e;
+  lb_stores s;
+  for (uint32_t v = 0; v < t->vectors; v++) {
+    lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask);
+    e->lanes_of[t->w->acc_node] = lb_k_get(&e->b, t->acc[r][v]);
+    lb_emit_values(e, &s);
+    lb_emit_stores(e, &s);
+  }
+}
+
+static void finish(const tile *t) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  for (uint32_t r = 0; r < t->rows; r++) {
+    lb_kval row = lb_emit_add(e, t->row, r);
+    if (r > 0) lb_k_if(b, lb_k_lt(b, row, e->dims[LB_DIM_ROWS]));
+    lb_emit_row(e, row);
+    finish_row(t, r);
+    if (r > 0) lb_k_end(b);
+  }
+}
+
+static void emit_tile(tile *t) {
+  lb_emit *e = t->w->e;
+  lb_kval first = lb_k_splat(&e->b, t->w->first, e->lanes);
+  point_at_rows(t);
+  for (uint32_t r = 0; r < t->rows; r++)
+    for (uint32_t v = 0; v < t->vectors; v++)
+      t->acc[r][v] = lb_k_reg(&e->b, first);
+  add_taps(t);
+  lb_emit_all(e);
+  finish(t);
+}
+
+// Columns of the present rows: wide tiles, then single vectors under a mask.
+static void emit_tiles(tile *t) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval cols = e->dims[LB_DIM_COLS];
+  int64_t wide = t->w->vectors * e->lanes;
+  lb_kval end = lb_emit_down(e, cols, wide);
+  t->vectors = t->w->vectors;
+  t->mask = LB_K_NONE;
+  t->col = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, wide));
+  emit_tile(t);
+  lb_k_end(b);
+  if (lb_facts_divides(e->facts, LB_DIM_COLS, (int)wide)) return;
+  t->vectors = 1;
+  t->col = lb_k_loop(b, end, cols, lb_k_i64(b, e->lanes));
+  t->mask = lb_k_tail(b, lb_k_sub(b, cols, t->col), e->lanes);
+  emit_tile(t);
+  lb_k_end(b);
+}
+
+// Few rows of many columns, or many of few.
+static void emit_rows(const window *w) {
+  lb_emit *e = w->e;
+  lb_kbuilder *b = &e->b;
+  tile t = {.w = w, .rows = w->rows};
+  lb_kval rows = e->dims[LB_DIM_ROWS];
+  t.row = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, t.rows));
+  emit_tiles(&t);
+  lb_k_end(b);
+}
+
+static double start_of(lb_acc kind) {
+  if (kind == LB_ACC_MAX) return -INFINITY;
+  return kind == LB_ACC_MIN ? INFINITY : -0.0;
+}
+
+// Sums begin with -0.0, so that the first comes out as it is; with 0.0 if there
+// is none.
+static lb_kval first_of(const window *w) {
+  lb_emit *e = w->e;
+  lb_kbuilder *b = &e->b;
+  lb_ktype t = lb_kt(w->dtype, 1);
+  lb_kval start = lb_k_num(b, t, start_of(w->kind));
+  if (w->kind == LB_ACC_MAX || w->kind == LB_ACC_MIN) return start;
+  lb_kval taps = lb_k_mul(b, e->dims[LB_DIM_LEN], e->dims[LB_DIM_STEPS]);
+  lb_kval none = lb_k_eq(b, taps, lb_k_i64(b, 0));
+  return lb_k_select(b, none, lb_k_num(b, t, 0), start);
+}
+
+void lb_emit_window(lb_emit *e) {
+  window w = {.e = e, .rows = 1, .vectors = MAX_VECTORS};
+  while (e->spec->nodes[w.acc_node].op != LB_S_ACC) w.acc_node++;
+  w.kind = e->spec->nodes[w.acc_node].arg;
+  w.dtype = e->spec->nodes[w.acc_node].dtype;
+  w.first = first_of(&w);
+  w.rows = (uint32_t)lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, 4);
+  if (w.rows > MAX_ROWS) w.rows = MAX_ROWS;
+  w.vectors = w.rows == 1 ? 4 : e->lanes == 16 ? 2 : 1;
+  emit_rows(&w);
+}
