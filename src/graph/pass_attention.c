@@ -6,6 +6,12 @@
 // A float mask is added. Transposes that make Q, K and V stay outside; the one
 // that makes K^T is undone. A row whose mask is -inf everywhere gives 0 in
 // Attention where Softmax gives NaN; nothing else differs but rounding.
+//
+// Then heads that were split from the rows of a tensor and go back into rows,
+//
+//   Reshape(Transpose(Attention(Transpose(Reshape(x)), ...)))
+//
+// are left where they are: Attention splits tensors of rank 3 itself.
 #include <math.h>
 #include <string.h>
 
@@ -142,7 +148,7 @@ static lb_status turn_back(lb_rewrite *rw, const attention *a, lb_value **key) {
       (lb_attr){.name = "perm", .kind = LB_ATTR_INTS, .n = 4, .ints = perm});
 }
 
-static lb_status visit(lb_rewrite *rw, lb_node *n) {
+static lb_status visit_product(lb_rewrite *rw, lb_node *n) {
   attention a;
   if (!match(rw, n, &a)) return LB_OK;
   lb_value *key = a.k_source;
@@ -150,6 +156,68 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
   lb_value *in[] = {a.q, key, a.v, a.mask};
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Attention, in, a.mask ? 4 : 3));
   return lb_node_set_float(rw->graph, n, "scale", (float)a.scale);
+}
+
+// -- heads in rows -----------------------------------------------------------
+
+static lb_node *swapped(const lb_value *v) {
+  static const int64_t want[] = {0, 2, 1, 3};
+  lb_node *n = lb_match_op(v, LB_OP_Transpose);
+  uint32_t count;
+  const int64_t *perm = n ? lb_attr_ints(n, "perm", &count) : NULL;
+  return perm && count == 4 && !memcmp(perm, want, sizeof want) ? n : NULL;
+}
+
+// Is `rows` [batch, length, heads * size] where `heads` is [batch, heads,
+// length, size]?
+static bool are_rows_of(const lb_value *rows, const lb_value *heads) {
+  const lb_dim *r = rows->info.dims, *h = heads->info.dims;
+  int64_t all;
+  return rows->info.rank == 3 && heads->info.rank == 4 &&
+         lb_dim_equal(r[0], h[0]) && lb_dim_equal(r[1], h[2]) &&
+         lb_dim_is_const(h[1]) && lb_dim_is_const(h[3]) &&
+         !__builtin_mul_overflow(h[1].k, h[3].k, &all) && lb_dim_is(r[2], all);
+}
+
+// What heads were split from, or themselves.
+static lb_value *rows_of(lb_value *heads) {
+  const lb_node *turn = swapped(heads);
+  const lb_node *split = turn ? lb_match_op(turn->in[0], LB_OP_Reshape) : NULL;
+  return split && are_rows_of(split->in[0], heads) ? split->in[0] : heads;
+}
+
+// n puts the heads of an Attention, whose only reader it is, into rows.
+static lb_node *attention_before(const lb_rewrite *rw, const lb_node *n) {
+  if (n->op != LB_OP_Reshape || !n->out[0]) return NULL;
+  const lb_node *turn = swapped(n->in[0]);
+  if (!turn || lb_rewrite_uses(rw, n->in[0]) != 1) return NULL;
+  lb_node *a = lb_match_inner(rw, turn->in[0], LB_OP_Attention);
+  if (!a || a->n_in > 4 || !are_rows_of(n->out[0], a->out[0])) return NULL;
+  for (uint32_t i = 1; i < a->n_out; i++)
+    if (a->out[i]) return NULL;
+  return a;
+}
+
+static lb_status visit_rows(lb_rewrite *rw, lb_node *n) {
+  lb_node *a = attention_before(rw, n);
+  if (!a) return LB_OK;
+  lb_value *in[4] = {NULL};
+  int64_t heads = a->in[0]->info.rank == 4 ? a->out[0]->info.dims[1].k : 0;
+  const lb_dim *k = a->in[1]->info.dims;
+  if (!heads || a->in[1]->info.rank != 4 || !lb_dim_is_const(k[1]))
+    return LB_OK;
+  int64_t kv_heads = k[1].k;
+  for (uint32_t i = 0; i < a->n_in; i++)
+    in[i] = i < 3 ? rows_of(a->in[i]) : a->in[i];
+  if (in[0] == a->in[0]) return LB_OK;  // the output has the rank of q
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Attention, in, a->n_in));
+  LB_TRY(lb_node_copy_attrs(rw->graph, n, a));
+  LB_TRY(lb_node_set_int(rw->graph, n, "q_num_heads", heads));
+  return lb_node_set_int(rw->graph, n, "kv_num_heads", kv_heads);
+}
+
+static lb_status visit(lb_rewrite *rw, lb_node *n) {
+  return n->op == LB_OP_Reshape ? visit_rows(rw, n) : visit_product(rw, n);
 }
 
 lb_status lb_pass_attention(lb_rewrite *rw) {

@@ -339,6 +339,47 @@ static void the_transpose_of_keys_is_turned_back(void **state) {
       "out y\n");
 }
 
+static void heads_stay_in_rows(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,s,32]\n"
+      "in k float32[b,2,t,16]\n"
+      "in z float32[b,t,32]\n"
+      "xs = Reshape(x, [0,0,2,16])\n"
+      "q = Transpose(xs) {perm=[0,2,1,3]}\n"
+      "zs = Reshape(z, [0,0,2,16])\n"
+      "v = Transpose(zs) {perm=[0,2,1,3]}\n"
+      "a = Attention(q, k, v) {scale=0.5}\n"
+      "at = Transpose(a) {perm=[0,2,1,3]}\n"
+      "y = Reshape(at, [0,0,32])\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,s,32]\n"
+      "in k: float32[b,2,t,16]\n"
+      "in z: float32[b,t,32]\n"
+      "y: float32[b,s,32] = Attention(x, k, z) {scale=0.5, q_num_heads=2, "
+      "kv_num_heads=2}\n"
+      "out y\n");
+}
+
+// Each differs from the one above in one point.
+static void heads_that_go_elsewhere_stay(void **state) {
+  (void)state;
+#define HEADS(reshape, perm, after)      \
+  "in x float32[b,s,32]\n"               \
+  "in k float32[b,2,t,16]\n"             \
+  "xs = Reshape(x, " reshape             \
+  ")\n"                                  \
+  "q = Transpose(xs) {perm=" perm        \
+  "}\n"                                  \
+  "a = Attention(q, k, k) {scale=0.5}\n" \
+  "at = Transpose(a) {perm=[0,2,1,3]}\n" \
+  "y = Reshape(at, [0,0,32])\n" after
+  stays(HEADS("[0,0,16,2]", "[0,3,1,2]", "out y\n"));
+  stays(HEADS("[0,0,2,16]", "[0,2,1,3]", "out y a\n"));
+  stays(HEADS("[0,0,2,16]", "[0,2,1,3]", "out y at\n"));
+}
+
 #define SCORES                               \
   QKV "kt = Transpose(k) {perm=[0,1,3,2]}\n" \
       "a = MatMul(q, kt)\n"
@@ -398,6 +439,8 @@ int main(void) {
       cmocka_unit_test(attention_is_found),
       cmocka_unit_test(attention_with_mask_and_split_scale_is_found),
       cmocka_unit_test(the_transpose_of_keys_is_turned_back),
+      cmocka_unit_test(heads_stay_in_rows),
+      cmocka_unit_test(heads_that_go_elsewhere_stay),
       cmocka_unit_test(what_is_not_attention_stays),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
