@@ -3,27 +3,61 @@
 
 #include "plan/planner.h"
 
-static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
+lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
   const lb_pvalue *s;
   LB_TRY(lb_planner_state(user, v, &s));
   *out = s->tensor;
   return LB_OK;
 }
 
-// Puts the launch in front of the `n` steps that cover it.
-static lb_status add_launch(lb_planner *p, const lb_partition *part,
-                            const lb_binding *b, uint32_t n) {
-  lb_slots *slots = p->prog->slots;
-  lb_slot *slot;
+lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
+                                const lb_binding *b, lb_slot *slot) {
   lb_step *step;
+  LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
+  return lb_planner_launch(p, part, b, slot, &step->launch);
+}
+
+// The buffer that a node's value was given in the arena, or NULL.
+static lb_pbuf *buffer_of(const lb_planner *p, const lb_node *n) {
+  const lb_pvalue *s = p->states[n->out[0]->id];
+  lb_pbuf *b = s->buffer == LB_NO_BUFFER ? NULL : &p->bufs[s->buffer];
+  return b && b->place == LB_PLACE_ARENA ? b : NULL;
+}
+
+// Gives back the memory of all but the result, as if it had never been taken:
+// nothing will be written there.
+static lb_status drop_temporaries(lb_planner *p, const lb_partition *part,
+                                  size_t peak) {
+  const lb_pvalue *result =
+      p->states[part->nodes[part->n_nodes - 1]->out[0]->id];
+  lb_pbuf *b = NULL;
+  for (uint32_t i = 0; i < part->n_nodes; i++) {
+    b = buffer_of(p, part->nodes[i]);
+    if (b) lb_memory_put(&p->memory, b->offset);
+    if (b && i + 1 < part->n_nodes) b->place = LB_PLACE_NONE;
+  }
+  p->memory.peak = peak;
+  if (!b) return LB_OK;
+  return lb_memory_get(&p->memory, p->arena, lb_tensor_bytes(&result->tensor),
+                       &b->offset);
+}
+
+// Makes the steps from `first` on, a call each for the nodes, one launch and
+// its cover. A kernel of the pack stays, and needs none.
+static lb_status make_launch(lb_planner *p, const lb_partition *part,
+                             const lb_binding *b, uint32_t first, size_t peak) {
+  lb_slots *slots = p->prog->slots;
+  lb_plan *plan = p->plan;
+  lb_step calls[LB_SPEC_MAX_NODES];
+  lb_slot *slot;
   lb_facts facts = lb_facts_of(&b->spec, slots->lanes, b->dims);
   LB_TRY(lb_slots_intern(slots, &b->spec, &facts, &slot));
-  LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
-  LB_TRY(lb_planner_launch(p, part, b, slot, &step->launch));
-  step->skip = n;
-  lb_step launch = *step, *first = step - n;
-  memmove(first + 1, first, n * sizeof *first);
-  *first = launch;
+  memcpy(calls, plan->steps + first, part->n_nodes * sizeof *calls);
+  plan->n_steps = first;
+  if (slot->in_pack) LB_TRY(drop_temporaries(p, part, peak));
+  LB_TRY(lb_planner_add_launch(p, part, b, slot));
+  if (!slot->in_pack) LB_TRY(lb_planner_cover(p, part, slot, calls));
+  plan->steps[first].skip = plan->n_steps - first - 1;
   return LB_OK;
 }
 
@@ -35,6 +69,7 @@ static bool all_calls(const lb_step *steps, uint32_t n) {
 
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   uint32_t first = p->plan->n_steps, done = 0;
+  size_t peak = p->memory.peak;
   bool mine[LB_SPEC_MAX_NODES] = {false};  // planned by this very call
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     const lb_node *n = part->nodes[i];
@@ -50,8 +85,8 @@ lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
       all_calls(p->plan->steps + first, steps)) {
     lb_binding b;
     bool ok;
-    LB_TRY(lb_partition_bind(part, tensor_of, p, &b, &ok));
-    if (ok) LB_TRY(add_launch(p, part, &b, steps));
+    LB_TRY(lb_partition_bind(part, lb_planner_tensor, p, &b, &ok));
+    if (ok) LB_TRY(make_launch(p, part, &b, first, peak));
   }
   for (uint32_t i = 0; i < part->n_nodes; i++)
     if (mine[i]) lb_planner_unuse_inputs(p, part->nodes[i]);

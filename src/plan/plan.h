@@ -13,7 +13,8 @@
 //     of the plan: shape arithmetic never becomes a step.
 // (3) If disappears: its condition is known when it is planned, and the nodes
 //     of the taken branch are planned in its place.
-// (4) A partition's launch is followed by its cover: its nodes one by one. What
+// (4) A partition's launch is followed by its cover, unless the pack has its
+//     kernel: pieces of it as launches of the pack's, and calls (cover.c). What
 //     the partition reads stays alive until all of it has run.
 // (5) Values share buffers where one is a view of the other. User inputs and
 //     constants are never written.

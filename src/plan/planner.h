@@ -77,6 +77,20 @@ lb_status lb_planner_launch(lb_planner *p, const lb_partition *part,
                             const lb_binding *b, lb_slot *slot,
                             const lb_launch **out);
 
+// Adds a step for it.
+lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
+                                const lb_binding *b, lb_slot *slot);
+
+// A lb_tensor_fn: what the planner, `user`, knows of a value.
+lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out);
+
+// -- cover.c -----------------------------------------------------------------
+
+// Adds the steps that stand for the partition while `slot`, which is its own,
+// is empty. calls[i] is the call of node i.
+lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
+                           lb_slot *slot, const lb_step *calls);
+
 // -- values.c: states, buffers, operands -------------------------------------
 
 uint32_t lb_planner_root(const lb_planner *p, uint32_t id);
