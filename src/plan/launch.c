@@ -6,7 +6,7 @@
 lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
   const lb_pvalue *s;
   LB_TRY(lb_planner_state(user, v, &s));
-  *out = s->tensor;
+  *out = *s->tensor;
   return LB_OK;
 }
 
@@ -38,7 +38,7 @@ static lb_status drop_temporaries(lb_planner *p, const lb_partition *part,
   }
   p->memory.peak = peak;
   if (!b) return LB_OK;
-  return lb_memory_get(&p->memory, p->arena, lb_tensor_bytes(&result->tensor),
+  return lb_memory_get(&p->memory, p->state, lb_tensor_bytes(result->tensor),
                        &b->offset);
 }
 

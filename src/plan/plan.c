@@ -13,6 +13,7 @@ static lb_status plan_new(lb_plan *parent, lb_plan **out) {
   if (!p) return lb_oom();
   lb_ref_init(&p->ref);
   lb_arena_init(&p->arena, 16 << 10);
+  lb_arena_init(&p->state, 16 << 10);
   p->parent = parent ? lb_plan_retain(parent) : NULL;
   p->n_own = parent ? parent->n_own : 0;
   return LB_OK;
@@ -27,21 +28,32 @@ void lb_plan_release(lb_plan *p) {
   while (p && lb_ref_release(&p->ref)) {
     lb_plan *parent = p->parent;
     lb_arena_fini(&p->arena);
+    lb_arena_fini(&p->state);
     free(p);
     p = parent;
   }
 }
 
-size_t lb_plan_bytes(const lb_plan *p) { return sizeof *p + p->arena.used; }
+size_t lb_plan_bytes(const lb_plan *p) {
+  return sizeof *p + p->arena.used + p->state.used;
+}
 
 static lb_status planner_new(lb_plan *plan, lb_planner **out) {
-  lb_planner *p = lb_arena_new(&plan->arena, lb_planner, 1);
+  lb_planner *p = lb_arena_new(&plan->state, lb_planner, 1);
   *out = p;
   if (!p) return lb_oom();
   p->plan = plan;
   p->arena = &plan->arena;
+  p->state = &plan->state;
   lb_arena_init(&p->scratch, 16 << 10);
   return LB_OK;
+}
+
+// What is not needed any more goes; without a next stage that is the planner.
+static void close_planner(lb_planner *p) {
+  lb_plan *plan = p->plan;
+  lb_arena_fini(&p->scratch);
+  if (!plan->rest) lb_arena_fini(&plan->state);
 }
 
 // The common end: results that can be delivered are, and what is left to plan
@@ -69,7 +81,7 @@ static lb_status finish(lb_planner *p) {
 
 static lb_status allocate(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values;
-  lb_arena *a = p->arena;
+  lb_arena *a = p->state;
   p->states = lb_arena_new(a, const lb_pvalue *, n);
   p->alias = lb_arena_new(a, uint32_t, n);
   p->uses = lb_arena_new(a, uint32_t, n);
@@ -109,7 +121,7 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
   const lb_region *r = p->region;
   LB_TRY(allocate(p, r));
   p->wanted =
-      lb_arena_memdup(p->arena, wanted, r->n_results * sizeof *wanted, 1);
+      lb_arena_memdup(p->state, wanted, r->n_results * sizeof *wanted, 1);
   if (!p->wanted) return lb_oom();
   mark_results(p);
   lb_planner_count(p, r);
@@ -131,7 +143,7 @@ lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
     p->prog = prog;
     p->region = region;
     st = build_first(p, inputs, wanted);
-    lb_arena_fini(&p->scratch);
+    close_planner(p);
   }
   if (lb_failed(st)) {
     lb_plan_release(plan);
@@ -145,7 +157,7 @@ lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
 
 #define CLONE(p, from, field, n)                                               \
   ((p)->field =                                                                \
-       lb_arena_memdup((p)->arena, (from)->field, (n) * sizeof *(from)->field, \
+       lb_arena_memdup((p)->state, (from)->field, (n) * sizeof *(from)->field, \
                        _Alignof(max_align_t)))
 
 // A planner that goes on where `from` stopped; several may, so `from` stays as
@@ -166,7 +178,7 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
             CLONE(p, from, delivered, results) &&
             CLONE(p, from, bufs, from->cap_bufs);
   if (!ok) return lb_oom();
-  return lb_memory_copy(&p->memory, &from->memory, p->arena);
+  return lb_memory_copy(&p->memory, &from->memory, p->state);
 }
 
 static lb_status learn(lb_planner *p, const lb_fact *fact, uint32_t value,
@@ -175,7 +187,7 @@ static lb_status learn(lb_planner *p, const lb_fact *fact, uint32_t value,
   if (!p->uses[value]) return LB_OK;
   if (fact->kind == LB_FACT_DIMS)
     return lb_planner_set_dense(p, v, t, LB_PLACE_OWN, fact->own);
-  lb_tensor copy = fact->source.tensor;
+  lb_tensor copy = *fact->source.tensor;
   lb_tensor_dense(&copy);
   copy.data = lb_arena_memdup(p->arena, t->data, lb_tensor_bytes(t), 64);
   if (!copy.data) return lb_oom();
@@ -205,7 +217,7 @@ lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_plan **out) {
   lb_status st = planner_new(plan, &p);
   if (!lb_failed(st)) {
     st = build_next(p, parent, facts);
-    lb_arena_fini(&p->scratch);
+    close_planner(p);
   }
   if (lb_failed(st)) {
     lb_plan_release(plan);

@@ -37,7 +37,8 @@ typedef enum lb_place {
 } lb_place;
 
 typedef struct lb_operand {
-  lb_tensor tensor;  // data set by the run, except for constants
+  const lb_tensor *tensor;  // data set by the run, except for constants; never
+                            // NULL: what is absent has dtype LB_NONE
   lb_place place;
   uint32_t index;
   int64_t offset;  // bytes
@@ -103,6 +104,7 @@ typedef struct lb_bind {
 typedef struct lb_plan {
   lb_ref ref;
   lb_arena arena;
+  lb_arena state;          // of `rest`
   struct lb_plan *parent;  // retained; NULL: the first stage
   uint64_t serial;         // given by whoever caches it
   lb_step *steps;

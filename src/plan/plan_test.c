@@ -45,8 +45,8 @@ static void shape_arithmetic_and_views_are_no_steps(void **state) {
   const lb_step *s = &f.plan->steps[0];
   assert_string_equal(s->node->name, "abs");
   assert_int_equal(s->in[0].place, LB_PLACE_INPUT);
-  assert_int_equal(s->in[0].tensor.dims[2], 3);
-  assert_int_equal(s->in[0].tensor.strides[2], 4);
+  assert_int_equal(s->in[0].tensor->dims[2], 3);
+  assert_int_equal(s->in[0].tensor->strides[2], 4);
   assert_int_equal(s->out[0].place, LB_PLACE_OUTPUT);
   assert_int_equal(f.plan->arena_bytes, 0);
   end(&f);
@@ -97,7 +97,7 @@ static void deciding_inputs_are_read_while_planning(void **state) {
   build(&f, in, (bool[]){true});
   assert_int_equal(f.plan->n_facts, 0);
   assert_int_equal(f.plan->n_steps, 1);
-  assert_int_equal(f.plan->steps[0].out[0].tensor.dims[1], 3);
+  assert_int_equal(f.plan->steps[0].out[0].tensor->dims[1], 3);
   end(&f);
 }
 

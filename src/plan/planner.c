@@ -16,6 +16,8 @@ static bool is_dense_view(lb_op op) {
          op == LB_OP_Squeeze || op == LB_OP_Unsqueeze;
 }
 
+static bool is_known(const lb_pvalue *s) { return s->buffer == LB_NO_BUFFER; }
+
 void lb_planner_count(lb_planner *p, const lb_region *r) {
   for (uint32_t i = r->n_nodes; i-- > 0;) {
     const lb_node *n = r->nodes[i];
@@ -69,7 +71,7 @@ static lb_status need_contents(lb_planner *p, const lb_node *n,
                                const lb_pvalue *const *in, bool *ready) {
   uint32_t deciding = lb_op_infos[n->op].deciding;
   for (uint32_t i = 0; i < n->n_in && i < 32; i++) {
-    if (!(deciding >> i & 1) || !in[i] || in[i]->info.data) continue;
+    if (!(deciding >> i & 1) || !in[i] || is_known(in[i])) continue;
     *ready = false;
     LB_TRY(ask_contents(p, n->in[i]));
   }
@@ -88,15 +90,15 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
   const lb_pvalue *cond;
   LB_TRY(lb_planner_state(p, n->in[0], &cond));
   if (!cond) return lb_planner_defer(p, n);
-  if (!cond->info.data) {
+  if (!is_known(cond)) {
     LB_TRY(ask_contents(p, n->in[0]));
     return lb_planner_defer(p, n);
   }
   char label[128];
-  if (cond->tensor.dtype != LB_BOOL || lb_tensor_count(&cond->tensor) != 1)
+  if (cond->tensor->dtype != LB_BOOL || lb_tensor_count(cond->tensor) != 1)
     return lb_error(LB_INVALID, "%s: the condition must be one bool",
                     lb_node_label(n, label, sizeof label));
-  bool taken = *(const uint8_t *)cond->tensor.data != 0;
+  bool taken = *(const uint8_t *)cond->tensor->data != 0;
   const lb_region *r = n->regions[taken ? 0 : 1];
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!n->out[i] || !p->uses[n->out[i]->id]) continue;
@@ -118,12 +120,23 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
 
 // -- kernels -----------------------------------------------------------------
 
+// What is known of an input, all of it numbers.
+static void describe(const lb_pvalue *s, lb_vinfo *out) {
+  const lb_tensor *t = s->tensor;
+  out->dtype = t->dtype;
+  out->rank = t->rank;
+  for (int i = 0; i < t->rank; i++) out->dims[i] = lb_dim_const(t->dims[i]);
+  out->data = is_known(s) ? t : NULL;
+  out->known = NULL;
+  out->n_known = 0;
+}
+
 static lb_status infer(lb_planner *p, const lb_node *n,
                        const lb_pvalue *const *in, lb_vinfo *in_info,
                        lb_vinfo *out_info) {
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (in[i]) {
-      in_info[i] = in[i]->info;
+      describe(in[i], &in_info[i]);
     } else {
       in_info[i] = (lb_vinfo){.rank = -1};
     }
@@ -137,7 +150,9 @@ static lb_status infer(lb_planner *p, const lb_node *n,
 // whatever reads it would walk all of it.
 static lb_status tensor_of(const lb_planner *p, const lb_node *n,
                            const lb_vinfo *info, lb_tensor *out) {
-  *out = (lb_tensor){.dtype = info->dtype, .rank = info->rank};
+  out->dtype = info->dtype;
+  out->rank = info->rank;
+  out->data = NULL;
   bool known = info->rank >= 0 && info->dtype != LB_NONE;
   for (int i = 0; known && i < info->rank; i++) {
     known = lb_dim_is_const(info->dims[i]);
@@ -167,7 +182,7 @@ static bool is_computable(const lb_node *n, const lb_pvalue *const *in,
     if (lb_tensor_count(&out[i]) > LB_MAX_KNOWN) return false;
   if (n->op == LB_OP_Shape || n->op == LB_OP_Size) return true;
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (in[i] && !in[i]->info.data) return false;
+    if (in[i] && !is_known(in[i])) return false;
   return true;
 }
 
@@ -176,7 +191,7 @@ static lb_status compute_now(lb_planner *p, const lb_node *n,
   lb_tensor *args = lb_arena_new(&p->scratch, lb_tensor, n->n_in);
   if (!args) return lb_oom();
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (in[i]) args[i] = in[i]->tensor;
+    if (in[i]) args[i] = *in[i]->tensor;
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!is_wanted(p, n->out[i])) out[i] = (lb_tensor){.dtype = LB_NONE};
     if (out[i].dtype == LB_NONE) continue;
@@ -201,17 +216,19 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
   if (!offset) return lb_oom();
   for (uint32_t i = 0; i < n->n_out; i++)
     if (is_wanted(p, n->out[i]) &&
-        !lb_view_try(n, in_info, &in[0]->tensor, i, &out[i], &offset[i]))
+        !lb_view_try(n, in_info, in[0]->tensor, i, &out[i], &offset[i]))
       return LB_OK;
-  int64_t size = (int64_t)lb_dtype_size(in[0]->tensor.dtype);
+  int64_t size = (int64_t)lb_dtype_size(in[0]->tensor->dtype);
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!is_wanted(p, n->out[i])) continue;
-    lb_pvalue s = {.tensor = out[i],
+    lb_tensor *view;
+    LB_TRY(lb_planner_keep(p, &out[i], &view));
+    lb_pvalue s = {.tensor = view,
                    .buffer = in[0]->buffer,
                    .offset = in[0]->offset + offset[i] * size};
-    if (s.buffer == LB_NO_BUFFER)
-      s.tensor.data = (char *)in[0]->tensor.data + offset[i] * size;
-    LB_TRY(lb_planner_set(p, n->out[i], &s));
+    if (is_known(&s))
+      view->data = (char *)in[0]->tensor->data + offset[i] * size;
+    LB_TRY(lb_planner_set(p, n->out[i], s));
   }
   *done = true;
   return LB_OK;
@@ -248,20 +265,26 @@ static lb_status emit_dynamic(lb_planner *p, lb_step *step,
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!is_wanted(p, n->out[i])) continue;
     uint32_t own = p->plan->n_own++;
-    lb_tensor t = {.dtype = out_info ? out_info[i].dtype : LB_NONE};
+    lb_tensor t = {.dtype = out_info ? out_info[i].dtype : LB_NONE}, *kept;
+    LB_TRY(lb_planner_keep(p, &t, &kept));
     step->out[i] =
-        (lb_operand){.tensor = t, .place = LB_PLACE_OWN, .index = own};
+        (lb_operand){.tensor = kept, .place = LB_PLACE_OWN, .index = own};
     lb_fact f = {.kind = LB_FACT_DIMS, .own = own};
     LB_TRY(lb_planner_fact(p, f, n->out[i]->id));
   }
   return LB_OK;
 }
 
+// Scratch memory that is not cleared: most of what there is room for in a
+// tensor is never used.
+#define ROOM(p, T, n) \
+  ((T *)lb_arena_alloc(&(p)->scratch, lb_mul_sat(sizeof(T), (n)), _Alignof(T)))
+
 static lb_status plan_call(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in) {
-  lb_vinfo *in_info = lb_arena_new(&p->scratch, lb_vinfo, n->n_in);
-  lb_vinfo *out_info = lb_arena_new(&p->scratch, lb_vinfo, n->n_out);
-  lb_tensor *out = lb_arena_new(&p->scratch, lb_tensor, n->n_out);
+  lb_vinfo *in_info = ROOM(p, lb_vinfo, n->n_in);
+  lb_vinfo *out_info = ROOM(p, lb_vinfo, n->n_out);
+  lb_tensor *out = ROOM(p, lb_tensor, n->n_out);
   if (!in_info || !out_info || !out) return lb_oom();
   LB_TRY(infer(p, n, in, in_info, out_info));
   if (lb_op_infos[n->op].flags & LB_OPF_DYNAMIC) {
@@ -271,8 +294,11 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
       if (in[i]) step->in[i] = lb_planner_operand(p, in[i]);
     return emit_dynamic(p, step, out_info);
   }
-  for (uint32_t i = 0; i < n->n_out; i++)
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    out[i].dtype = LB_NONE;
+    out[i].rank = 0;
     if (n->out[i]) LB_TRY(tensor_of(p, n, &out_info[i], &out[i]));
+  }
   if (is_computable(n, in, out)) return compute_now(p, n, in, out);
   bool done;
   LB_TRY(try_view(p, n, in, in_info, out, &done));
@@ -292,23 +318,25 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!in[i]) continue;
     args[i] = lb_planner_operand(p, in[i]);
-    if (lb_tensor_is_dense(&in[i]->tensor)) continue;
+    if (lb_tensor_is_dense(in[i]->tensor)) continue;
     size_t *at = &temps[n_temps++];
-    LB_TRY(lb_memory_get(&p->memory, p->arena, lb_tensor_bytes(&in[i]->tensor),
+    LB_TRY(lb_memory_get(&p->memory, p->state, lb_tensor_bytes(in[i]->tensor),
                          at));
     lb_step *copy;
+    lb_tensor *dense;
     LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
+    LB_TRY(lb_planner_keep(p, in[i]->tensor, &dense));
+    dense->data = NULL;
+    lb_tensor_dense(dense);
     copy->in[0] = args[i];
-    args[i] = (lb_operand){.tensor = in[i]->tensor,
-                           .place = LB_PLACE_ARENA,
-                           .offset = (int64_t)*at};
-    args[i].tensor.data = NULL;
-    lb_tensor_dense(&args[i].tensor);
+    args[i] = (lb_operand){
+        .tensor = dense, .place = LB_PLACE_ARENA, .offset = (int64_t)*at};
     copy->out[0] = args[i];
   }
   lb_step *step;
   LB_TRY(lb_planner_step(p, n, LB_STEP_LOOP, n->n_in, n->n_out, &step));
-  memcpy(step->in, args, n->n_in * sizeof *args);
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (in[i]) step->in[i] = args[i];
   while (n_temps) lb_memory_put(&p->memory, temps[--n_temps]);
   return emit_dynamic(p, step, NULL);
 }
@@ -375,11 +403,12 @@ lb_status lb_planner_deliver(lb_planner *p) {
     LB_TRY(lb_planner_state(p, v, &s));
     if (!s) continue;
     p->delivered[i] = true;
-    lb_tensor t = s->tensor;
-    t.data = NULL;
-    lb_tensor_dense(&t);
+    lb_tensor *t;
+    LB_TRY(lb_planner_keep(p, s->tensor, &t));
+    t->data = NULL;
+    lb_tensor_dense(t);
     lb_operand from = lb_planner_operand(p, s);
-    LB_TRY(lb_planner_bind(p, i, &t));
+    LB_TRY(lb_planner_bind(p, i, t));
     lb_planner_unuse(p, v);
     if (from.place == LB_PLACE_OUTPUT && from.index == i) continue;
     lb_step *copy;

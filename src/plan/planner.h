@@ -14,10 +14,10 @@
 
 // A value whose dims are known. Immutable once made.
 typedef struct lb_pvalue {
-  lb_vinfo info;     // numbers only; info.data: contents known to the plan
-  lb_tensor tensor;  // strides; data for constants
-  uint32_t buffer;   // LB_NO_BUFFER: a constant
-  int64_t offset;    // bytes into the buffer
+  const lb_tensor *tensor;  // strides; data for constants. In a plan's arena,
+                            // or of the graph
+  uint32_t buffer;          // LB_NO_BUFFER: a constant, contents are known
+  int64_t offset;           // bytes into the buffer
 } lb_pvalue;
 
 typedef struct lb_pbuf {
@@ -31,7 +31,8 @@ typedef struct lb_planner {
   const lb_program *prog;
   const lb_region *region;
   lb_plan *plan;     // being built; borrowed
-  lb_arena *arena;   // the plan's
+  lb_arena *arena;   // the plan's: what a run needs
+  lb_arena *state;   // the plan's: what later stages need, all below
   lb_arena scratch;  // for evaluation while planning
 
   const lb_pvalue **states;  // NULL: not known yet
@@ -97,8 +98,9 @@ uint32_t lb_planner_root(const lb_planner *p, uint32_t id);
 // NULL if not known yet; constants always are.
 lb_status lb_planner_state(lb_planner *p, const lb_value *v,
                            const lb_pvalue **out);
-lb_status lb_planner_set(lb_planner *p, const lb_value *v, const lb_pvalue *s);
-// Contents known: tensor.data lies in the plan's arena or outlives it.
+// The tensor lies in the plan's arena or outlives it.
+lb_status lb_planner_set(lb_planner *p, const lb_value *v, lb_pvalue s);
+// Contents known: t->data lies in the plan's arena or outlives it.
 lb_status lb_planner_set_const(lb_planner *p, const lb_value *v,
                                const lb_tensor *t);
 // A dense value in a buffer of its own kind.
@@ -106,6 +108,8 @@ lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_place place,
                                uint32_t index);
 void lb_planner_unuse(lb_planner *p, const lb_value *v);
+// A copy in the plan's arena, of the dims that there are.
+lb_status lb_planner_keep(lb_planner *p, const lb_tensor *t, lb_tensor **out);
 lb_operand lb_planner_operand(const lb_planner *p, const lb_pvalue *s);
 
 lb_status lb_planner_step(lb_planner *p, const lb_node *node, lb_step_kind kind,

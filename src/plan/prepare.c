@@ -62,7 +62,7 @@ static lb_status spot_of(lb_planner *p, const lb_partition *part,
   lb_operand at = lb_planner_operand(p, s);
   out->base = base_of(p, &at);
   out->offset =
-      out->base == LB_BASE_NONE ? (int64_t)(intptr_t)at.tensor.data : at.offset;
+      out->base == LB_BASE_NONE ? (int64_t)(intptr_t)at.tensor->data : at.offset;
   return LB_OK;
 }
 

@@ -77,7 +77,7 @@ typedef struct frame {  // one region being run
 } frame;
 
 static lb_tensor locate(const frame *f, const lb_operand *o) {
-  lb_tensor t = o->tensor;
+  lb_tensor t = *o->tensor;
   char *base = NULL;
   switch (o->place) {
     case LB_PLACE_NONE: return t;
