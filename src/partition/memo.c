@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ENTRIES 16  // of one list; what comes later is finished each time
+#define MAX_ENTRIES 64  // of one list; what comes later is finished each time
 
 struct lb_memo_entry {
   struct lb_memo_entry *next;

@@ -207,7 +207,6 @@ static lb_status add_part(lb_partitioning *p, const counter *c,
   if (!part) return lb_oom();
   part->form = form;
   part->memo = lb_arena_new(&p->arena, lb_memo, 1);
-  part->memo = lb_arena_new(&p->arena, lb_memo, 1);
   part->n_nodes = g.n;
   part->anchor = g.anchor;
   part->nodes = lb_arena_memdup(&p->arena, g.nodes, g.n * sizeof *g.nodes,
@@ -262,7 +261,6 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g) {
 }
 
 void lb_partitioning_fini(lb_partitioning *p) {
-  for (uint32_t i = 0; i < p->n_parts; i++) lb_memo_fini(p->parts[i]->memo);
   for (uint32_t i = 0; i < p->n_parts; i++) lb_memo_fini(p->parts[i]->memo);
   lb_arena_fini(&p->arena);
   *p = (lb_partitioning){0};
