@@ -66,13 +66,13 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
   return st;
 }
 
-lb_status lb_slots_try_ready(lb_slots *s, const lb_spec *spec,
-                             const lb_facts *facts, lb_slot **out) {
+lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
+                            const lb_facts *facts, lb_slot **out) {
   lb_slot_key key = key_of(spec, facts);
   pthread_mutex_lock(&s->lock);
   lb_status st = find(s, &key, false, out);
   pthread_mutex_unlock(&s->lock);
-  if (!lb_failed(st) && *out && !lb_slot_kernel(*out)) *out = NULL;
+  if (!lb_failed(st) && *out && !(*out)->in_pack) *out = NULL;
   return st;
 }
 

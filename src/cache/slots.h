@@ -52,10 +52,10 @@ void lb_slots_fini(lb_slots *s);
 // The slot of that key, made if new, and wanted from now on.
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out);
-// The same, but only if it has a kernel: else *out is NULL. It is not wanted
-// for that.
-lb_status lb_slots_try_ready(lb_slots *s, const lb_spec *spec,
-                             const lb_facts *facts, lb_slot **out);
+// The same, but only if the pack has a kernel for it: else *out is NULL. It is
+// not wanted for that.
+lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
+                            const lb_facts *facts, lb_slot **out);
 
 // How many slots are wanted.
 size_t lb_slots_wanted(lb_slots *s);

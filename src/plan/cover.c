@@ -25,11 +25,12 @@ static bool piece_of(const lb_partition *part, uint32_t from, uint32_t to,
                         .nodes = part->nodes + from,
                         .n_nodes = to - from,
                         .anchor = anchored ? part->anchor - from : 0,
-                        .packed = anchored ? part->packed : NULL};
+                        .packed = anchored ? part->packed : NULL,
+                        .memo = part->memo};
   return true;
 }
 
-// A slot that has a kernel for the piece, or NULL.
+// The slot of the piece if the pack has its kernel, else NULL.
 static lb_status try_slot(lb_planner *p, const lb_partition *piece,
                           lb_binding *b, lb_slot **out) {
   lb_slots *slots = p->prog->slots;
@@ -38,7 +39,7 @@ static lb_status try_slot(lb_planner *p, const lb_partition *piece,
   LB_TRY(lb_partition_bind(piece, lb_planner_tensor, p, b, &ok));
   if (!ok) return LB_OK;
   lb_facts facts = lb_facts_of(&b->spec, slots->lanes, b->dims);
-  return lb_slots_try_ready(slots, &b->spec, &facts, out);
+  return lb_slots_try_pack(slots, &b->spec, &facts, out);
 }
 
 // Where the longest piece from there ends; a node alone is one in any case.
