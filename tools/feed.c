@@ -79,11 +79,13 @@ static bool read_range(const char *s, bool real, range *out) {
   return !errno && *end == '}' && out->first <= last;
 }
 
+static const range usual = {-1, 1, 0, 2};
+
 static bool read_form(const char *s, limber_tensor *out, range *r) {
   size_t n = strcspn(s, "[");
   out->dtype = dtype_from_short(s, n);
   bool real = dtype_is_float(out->dtype);
-  *r = (range){-1, 1, 0, 2};
+  *r = usual;
   s += n;
   return out->dtype && read_dims(&s, out) && read_range(s, real, r);
 }
@@ -112,6 +114,18 @@ bool feed_make(const char *text, uint64_t seed, limber_tensor *out,
   if (!(form ? make_filled(value, seed, out, p) : npy_read(value, out, p)))
     return false;
   out->name = strndup(text, (size_t)(value - 1 - text));
+  if (out->name) return true;
+  feed_free(out);
+  return fail(p, EXIT_INTERNAL, "out of memory");
+}
+
+bool feed_random(const limber_tensor *like, uint64_t seed, limber_tensor *out,
+                 problem *p) {
+  *out = *like;
+  out->data = NULL;
+  if (!tensor_alloc(out, p)) return false;
+  fill(out, &usual, seed);
+  out->name = strdup(like->name);
   if (out->name) return true;
   feed_free(out);
   return fail(p, EXIT_INTERNAL, "out of memory");

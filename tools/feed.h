@@ -11,6 +11,9 @@
 
 // *out owns its name and data. Equal seeds give equal elements.
 bool feed_make(const char *text, uint64_t seed, limber_tensor *out, problem *p);
+// Random elements, for a name, dtype and dims.
+bool feed_random(const limber_tensor *like, uint64_t seed, limber_tensor *out,
+                 problem *p);
 void feed_free(limber_tensor *feed);
 
 // "--input 'x=random:f32[1,3,64,64]'" for an input of a model.

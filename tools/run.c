@@ -13,6 +13,7 @@
 #include "feed.h"
 #include "json.h"
 #include "npy.h"
+#include "shapes.h"
 #include "profile.h"
 
 static const char help[] =
@@ -23,6 +24,8 @@ static const char help[] =
     "                                   integers 0 and 1\n"
     "  --input NAME=random:i64[8]{0..9} in a range, both ends included\n"
     "  --input NAME=zeros:f32[2]        zeros\n"
+    "  --shapes 'x=1x3x48x320'          random numbers of these shapes for\n"
+    "  --dims 'batch=2 seq=16'          the inputs that are not given\n"
     "          dtypes: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool\n"
     "  --output DIR      write each output to DIR/NAME.npy\n"
     "  --compare DIR     compare each with DIR/NAME.npy: floats within\n"
@@ -40,7 +43,7 @@ static const char help[] =
     "In file names a '/' of a NAME is a '_'.\n";
 
 typedef struct options {
-  const char *model, *output, *compare;
+  const char *model, *output, *compare, *shapes, *dims;
   const char **inputs;  // as written; room for argc of them
   size_t n_inputs;
   int threads, repeat;
@@ -54,7 +57,8 @@ typedef struct job {
   options o;
   limber_runtime *runtime;
   limber_session *session;
-  limber_tensor *feeds;    // o.n_inputs, owned
+  limber_tensor *feeds;  // n_feeds, owned
+  size_t n_feeds;
   limber_tensor *results;  // n_results, owned, named
   size_t n_results;
   double load_ms, first_ms, best_ms;
@@ -69,6 +73,8 @@ static bool read_option(int letter, options *o, problem *p) {
   switch (letter) {
     case 'i': o->inputs[o->n_inputs++] = optarg; return true;
     case 'o': o->output = optarg; return true;
+    case 'x': o->shapes = optarg; return true;
+    case 'd': o->dims = optarg; return true;
     case 'c': o->compare = optarg; return true;
     case 'j': o->json = true; return true;
     case 'h': o->help = true; return true;
@@ -101,6 +107,8 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
   static const struct option known[] = {
       {"input", required_argument, NULL, 'i'},
       {"output", required_argument, NULL, 'o'},
+      {"shapes", required_argument, NULL, 'x'},
+      {"dims", required_argument, NULL, 'd'},
       {"compare", required_argument, NULL, 'c'},
       {"threads", required_argument, NULL, 't'},
       {"repeat", required_argument, NULL, 'r'},
@@ -142,7 +150,7 @@ static bool open_model(job *j, problem *p) {
 }
 
 static const limber_tensor *feed_of(const job *j, const char *name) {
-  for (size_t i = 0; i < j->o.n_inputs; i++)
+  for (size_t i = 0; i < j->n_feeds; i++)
     if (!strcmp(j->feeds[i].name, name)) return &j->feeds[i];
   return NULL;
 }
@@ -165,12 +173,54 @@ static bool check_feeds(const job *j, problem *p) {
               missing > 1 ? "each" : "it", list);
 }
 
+// The one signature that the options leave, all inputs of it.
+static bool one_shape(const job *j, const limber_value_info *infos, size_t n,
+                      limber_tensor *inputs, problem *p) {
+  const limber_tensor **given = calloc(n + 1, sizeof *given);
+  if (!given) return fail(p, EXIT_INTERNAL, "out of memory");
+  for (size_t i = 0; i < n; i++) given[i] = feed_of(j, infos[i].name);
+  shapes_of of = {.inputs = infos,
+                  .n = n,
+                  .fixed = given,
+                  .shapes = j->o.shapes,
+                  .dims = j->o.dims};
+  shapes *s;
+  bool good = shapes_new(&of, &s, p);
+  if (good && shapes_count(s) != 1)
+    good = fail(p, EXIT_USAGE, "a run has one shape, these are %" PRIu64,
+                shapes_count(s));
+  if (good) shapes_get(s, 0, inputs);
+  shapes_free(s);
+  free(given);
+  return good;
+}
+
+// Random numbers for the inputs that are not given.
+static bool fill_rest(job *j, const limber_value_info *infos, size_t n,
+                      problem *p) {
+  limber_tensor *inputs = calloc(n + 1, sizeof *inputs);
+  if (!inputs) return fail(p, EXIT_INTERNAL, "out of memory");
+  bool good = one_shape(j, infos, n, inputs, p);
+  for (size_t i = 0; good && i < n; i++) {
+    if (feed_of(j, infos[i].name)) continue;
+    good = feed_random(&inputs[i], j->o.seed + j->n_feeds,
+                       &j->feeds[j->n_feeds], p);
+    j->n_feeds += good;
+  }
+  free(inputs);
+  return good;
+}
+
 static bool make_feeds(job *j, problem *p) {
-  j->feeds = calloc(j->o.n_inputs + 1, sizeof *j->feeds);
+  const limber_value_info *infos;
+  size_t n = limber_session_inputs(j->session, &infos);
+  j->feeds = calloc(j->o.n_inputs + n + 1, sizeof *j->feeds);
   if (!j->feeds) return fail(p, EXIT_INTERNAL, "out of memory");
-  for (size_t i = 0; i < j->o.n_inputs; i++)
-    if (!feed_make(j->o.inputs[i], j->o.seed + i, &j->feeds[i], p))
+  for (; j->n_feeds < j->o.n_inputs; j->n_feeds++)
+    if (!feed_make(j->o.inputs[j->n_feeds], j->o.seed + j->n_feeds,
+                   &j->feeds[j->n_feeds], p))
       return false;
+  if ((j->o.shapes || j->o.dims) && !fill_rest(j, infos, n, p)) return false;
   return check_feeds(j, p);
 }
 
@@ -181,7 +231,7 @@ static void free_results(job *j) {
 static bool run_once(job *j, problem *p) {
   free_results(j);
   double start = now_ms();
-  limber_status st = limber_session_run(j->session, j->feeds, j->o.n_inputs,
+  limber_status st = limber_session_run(j->session, j->feeds, j->n_feeds,
                                         j->results, j->n_results);
   if (st) return fail_status(p, st, j->o.model);
   double ms = now_ms() - start;
@@ -331,8 +381,7 @@ static void job_fini(job *j) {
   if (j->results) free_results(j);
   free(j->results);
   profile_fini(&j->profile);
-  for (size_t i = 0; j->feeds && i < j->o.n_inputs; i++)
-    feed_free(&j->feeds[i]);
+  for (size_t i = 0; i < j->n_feeds; i++) feed_free(&j->feeds[i]);
   free(j->feeds);
   free(j->o.inputs);
   limber_session_close(j->session);

@@ -88,6 +88,22 @@ def test_seeds_decide(model):
     assert run(1) == run(1) != run(2)
 
 
+@pytest.mark.parametrize("words", [["--dims", "n=4"],
+                                   ["--shapes", "a=4x3"],
+                                   ["--shapes", "a=4x3 b=4x3"],
+                                   ["--input", "b=zeros:f32[4,3]", "--dims",
+                                    "n=4"]])
+def test_shapes_alone_make_a_run(model, words):
+    found = json.loads(limber("run", model, *words, "--json"))
+    assert found["outputs"][0]["dims"] == [4, 3]
+    assert found["outputs"][0]["max"] > 0
+
+
+def test_a_run_has_one_shape(model):
+    assert "a run has one shape, these are 2" in limber(
+        "run", model, "--dims", "n={1,2}", code=USAGE)
+
+
 def test_files_go_in_and_out(model, tmp_path):
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.save(tmp_path / "a.npy", a)
