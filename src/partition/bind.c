@@ -6,14 +6,15 @@
 // the space, with stride 0 where it repeats. Dims that all operands walk evenly
 // are joined. What is left are cols, rows, and loops around the kernel.
 //
-// A sum down the columns of a matrix is a product: a row of ones times it.
+// A reduction down columns that lie side by side is a window as high as they
+// are.
 #include <string.h>
 
 #include "partition/attention.h"
 #include "partition/emit.h"
 
 #define MAX_OPERANDS (LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN)
-enum { RESULT, A, B, FACTORS_END };  // operands of a product
+enum { RESULT, A, B };  // operands; factors of a product, A alone of a window
 
 typedef struct axes {  // of a tensor: which axis of the space each is
   int n;
@@ -64,8 +65,12 @@ static bool is_late(const walker *w, uint32_t reader) {
   return w->form == LB_FORM_ROWS && reader > w->part->anchor;
 }
 
+static uint32_t count_factors(const walker *w) {
+  return w->form == LB_FORM_MATMUL ? 2 : w->form == LB_FORM_WINDOW ? 1 : 0;
+}
+
 static int find(const walker *w, const lb_value *v, bool late) {
-  uint32_t first = w->form == LB_FORM_MATMUL ? FACTORS_END : RESULT + 1;
+  uint32_t first = RESULT + 1 + count_factors(w);
   for (uint32_t i = first; i < w->n; i++)
     if (w->out->operands[i].value == v && w->late[i] == late) return (int)i;
   return -1;
@@ -320,33 +325,29 @@ static void set_loops(const walker *w) {
   }
 }
 
-// -- a sum as a product ------------------------------------------------------
+// -- a reduction as a window -------------------------------------------------
 
-// Down columns that lie side by side: a row of ones times them.
 static bool is_down(const walker *w) {
-  const int64_t *x = w->strides[RESULT + 1];
+  const int64_t *x = w->strides[A];
   int kept = w->rank - w->n_row - 1;
-  return w->part->packed && w->part->anchor == 0 && w->n_row > 0 &&
-         w->n > RESULT + 1 && kept >= 0 && x[kept] == 1 && w->dims[kept] >= 8 &&
-         x[w->rank - 1] != 1;
+  lb_acc kind;
+  return w->form == LB_FORM_ROWS && w->part->anchor == 0 && w->n_row > 0 &&
+         kept >= 0 && x[kept] == 1 && w->dims[kept] >= 8 &&
+         x[w->rank - 1] != 1 && lb_emit_is_window(anchor_of(w), &kind);
 }
 
-// Takes the axes along a row out of the space: they are k.
-static bool turn_into_product(walker *w) {
-  int kept = w->rank - w->n_row;
-  if (join_dims(w, kept, w->n_row) != 1 || w->n + 1 > MAX_OPERANDS)
-    return false;
-  lb_bind_operand *o = w->out->operands;
-  w->out->dims[LB_DIM_K] = w->dims[kept];
-  memmove(&o[B], &o[A], (w->n - A) * sizeof *o);
-  memmove(w->strides[B], w->strides[A], (w->n - A) * sizeof *w->strides);
+// Takes the axes along a row out of the space: they are runs and steps.
+static bool turn_into_window(walker *w) {
+  int kept = w->rank - w->n_row, n = join_dims(w, kept, w->n_row);
+  int64_t *dims = w->out->dims;
+  if (n < 1 || n > 2) return false;
+  dims[LB_DIM_LEN] = n == 2 ? w->dims[kept] : 1;
+  w->out->taps[0] = n == 2 ? w->strides[A][kept] : 0;
+  dims[LB_DIM_STEPS] = w->dims[kept + n - 1];
+  w->out->taps[1] = w->strides[A][kept + n - 1];
+  while (n > 0) remove_dim(w, kept + --n);
   memset(w->late, 0, sizeof w->late);
-  w->n++;
-  o[B].row = w->strides[B][kept];
-  o[A] = (lb_bind_operand){0};
-  memset(w->strides[A], 0, sizeof *w->strides);
-  remove_dim(w, kept);
-  w->form = LB_FORM_MATMUL;
+  w->form = LB_FORM_WINDOW;
   return true;
 }
 
@@ -375,21 +376,20 @@ static lb_layout layout_of(const lb_binding *b, const lb_bind_operand *o) {
 static lb_layout factor_layout(const walker *w, uint32_t i) {
   const lb_bind_operand *o = &w->out->operands[i];
   if (i == B && !o->value) return LB_LAYOUT_PACKED;
+  if (w->form == LB_FORM_WINDOW) return LB_LAYOUT_FULL;
   if (i == B && w->out->dims[LB_DIM_COLS] == 1) return LB_LAYOUT_FULL;
   return o->col == 1 ? LB_LAYOUT_FULL : LB_LAYOUT_STRIDED;
 }
 
 static lb_dtype operand_dtype(const walker *w, uint32_t i) {
   const lb_value *v = w->out->operands[i].value;
-  lb_dtype t = anchor_of(w)->out[0]->info.dtype;
-  if (v) return v->info.dtype;
-  return i == A ? lb_emit_work(t) : t;
+  return v ? v->info.dtype : anchor_of(w)->out[0]->info.dtype;
 }
 
 static void add_inputs(lb_emitter *e, const walker *w) {
   const lb_binding *b = w->out;
   for (uint32_t i = 1; i < w->n; i++) {
-    bool factor = w->form == LB_FORM_MATMUL && i < FACTORS_END;
+    bool factor = i <= count_factors(w);
     lb_layout layout =
         factor ? factor_layout(w, i) : layout_of(b, &b->operands[i]);
     lb_spec_input(&e->b, operand_dtype(w, i), layout);
@@ -414,14 +414,14 @@ static lb_layout result_layout(const walker *w) {
 
 static uint8_t emit_all(lb_emitter *e, walker *w) {
   const lb_partition *p = w->part;
-  bool product = w->form == LB_FORM_MATMUL;
   lb_emission m = {.nodes = p->nodes,
                    .n_nodes = p->n_nodes,
                    .anchor = p->anchor,
-                   .product = product,
+                   .product = count_factors(w) > 0,
                    .source = source_of,
                    .user = w};
-  if (product && p->form == LB_FORM_ROWS) m.count = w->out->dims[LB_DIM_K];
+  if (w->form == LB_FORM_WINDOW)
+    m.count = w->out->dims[LB_DIM_LEN] * w->out->dims[LB_DIM_STEPS];
   return lb_emit_nodes(e, &m);
 }
 
@@ -459,7 +459,7 @@ lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
   w.part = p, w.tensor = tensor, w.user = user, w.out = out;
   LB_TRY(walk(&w, ok));
   if (*ok) LB_TRY(add_values(&w, ok));
-  if (*ok && w.form == LB_FORM_ROWS && is_down(&w)) *ok = turn_into_product(&w);
+  if (*ok && is_down(&w)) *ok = turn_into_window(&w);
   *ok = *ok && order_dims(&w);
   if (!*ok) return LB_OK;
   set_loops(&w);

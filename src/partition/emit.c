@@ -174,8 +174,8 @@ static uint8_t emit_product(emitting *s, uint32_t i) {
   const lb_node *n = s->m->nodes[i];
   uint8_t src[LB_EMIT_MAX_IN];
   lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
-  uint8_t sum = lb_spec_node(&s->e->b, LB_S_ACC, t, NULL, 0);
-  if (s->m->count) return lb_emit_sum_node(s->e, n, sum, s->m->count);
+  if (s->m->count) return lb_emit_window_node(s->e, n, s->m->count);
+  uint8_t sum = lb_spec_acc(&s->e->b, LB_ACC_DOT, t);
   if (n->op != LB_OP_Gemm) return sum;
   read_inputs(s, i, 2, src);
   src[0] = sum;

@@ -26,8 +26,8 @@ bool lb_emit_is_product(const lb_node *n);
 
 // Whether the row operator leaves one element of a row.
 bool lb_emit_reduces(const lb_node *n);
-// Whether it is a sum, perhaps divided by their number, and nothing else.
-bool lb_emit_is_sum(const lb_node *n);
+// Whether a window can do it: how, in floats. A mean is a sum to be divided.
+bool lb_emit_is_window(const lb_node *n, lb_acc *out);
 // Whether input i holds one element a channel, axis 1.
 bool lb_emit_is_channel(const lb_node *n, uint32_t i);
 // False if input i is absent, or if nothing but planning reads it.
@@ -47,14 +47,14 @@ bool lb_emit_rows_has(lb_op op);
 typedef uint8_t lb_source_fn(void *user, lb_emitter *e, uint32_t reader,
                              const lb_value *v);
 
-// Nodes of a partition, of which number `anchor` is a product if `product`. Its
-// sum must be node `acc` of the spec. Returns the spec node of the last one's
-// output 0; mistakes stay in the builder.
+// Nodes of a partition, of which number `anchor` is ACC of the spec if
+// `product`. Returns the spec node of the last one's output 0; mistakes stay in
+// the builder.
 typedef struct lb_emission {
   const lb_node *const *nodes;
   uint32_t n_nodes, anchor;
   bool product;
-  int64_t count;  // elements that a sum made as a product has; else 0
+  int64_t count;  // elements that a reduction made as a window has; else 0
   lb_source_fn *source;
   void *user;
 } lb_emission;
@@ -67,9 +67,8 @@ typedef uint8_t lb_emit_fn(lb_emitter *e, const lb_node *n, const uint8_t *src);
 // src[i]: the spec node of input i, LB_SPEC_NO_NODE where it is not read;
 // float16 and bfloat16 widened, for Cast alone as they are.
 lb_emit_fn lb_emit_map_node, lb_emit_rows_node, lb_emit_gemm_node;
-// Sum or mean of `count` elements whose sum is src[0].
-uint8_t lb_emit_sum_node(lb_emitter *e, const lb_node *n, uint8_t sum,
-                         int64_t count);
+// A reduction of `count` elements as ACC.
+uint8_t lb_emit_window_node(lb_emitter *e, const lb_node *n, int64_t count);
 
 lb_dtype lb_emit_dtype(const lb_emitter *e, uint8_t node);
 lb_dtype lb_emit_work(lb_dtype t);  // float32 for storage, else t

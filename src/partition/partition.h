@@ -21,8 +21,7 @@ typedef struct lb_partition {
   const lb_node **nodes;  // in order; the last one's output 0 is the result
   uint32_t n_nodes;
   uint32_t anchor;     // its number; MAP: 0
-  const void *packed;  // of the operand that no value holds: MATMUL's constant
-                       // b as [N/16][K][16], the one that a sum multiplies
+  const void *packed;  // MATMUL: the constant b as [N/16][K][16]; else NULL
   lb_memo *memo;       // of its specs
 } lb_partition;
 
@@ -43,7 +42,7 @@ void lb_partitioning_fini(lb_partitioning *p);
 
 // An operand of a kernel: which value, and how to walk it.
 typedef struct lb_bind_operand {
-  const lb_value *value;  // NULL: the partition's `packed`
+  const lb_value *value;  // NULL: the packed weights
   int64_t row, col;       // the kernel's strides, in elements
   int64_t outer[LB_BIND_LOOPS];
 } lb_bind_operand;
@@ -54,7 +53,8 @@ typedef struct lb_binding {
   lb_spec spec;
   lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   uint32_t n_operands;
-  int64_t dims[LB_SDIMS];  // rows, cols, k
+  int64_t dims[LB_SDIMS];
+  int64_t taps[4];  // strides of a run and of a step, of inputs 0 and 1
   int64_t outer[LB_BIND_LOOPS];
   int n_outer;
   uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits

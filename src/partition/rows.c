@@ -86,11 +86,26 @@ static uint8_t emit_reduction(lb_emitter *e, const lb_node *n,
   }
 }
 
-uint8_t lb_emit_sum_node(lb_emitter *e, const lb_node *n, uint8_t sum,
-                         int64_t count) {
-  if (n->op == LB_OP_ReduceSum) return sum;
-  uint8_t c = lb_emit_num(e, lb_emit_dtype(e, sum), (double)count);
-  return op2(e, LB_S_DIV, sum, c);
+bool lb_emit_is_window(const lb_node *n, lb_acc *out) {
+  switch (n->op) {
+    case LB_OP_GlobalAveragePool:
+    case LB_OP_ReduceMean:
+    case LB_OP_ReduceSum: *out = LB_ACC_SUM; break;
+    case LB_OP_GlobalMaxPool:
+    case LB_OP_ReduceMax: *out = LB_ACC_MAX; break;
+    case LB_OP_ReduceMin: *out = LB_ACC_MIN; break;
+    default: return false;
+  }
+  return lb_dtype_is_float(n->out[0]->info.dtype);
+}
+
+uint8_t lb_emit_window_node(lb_emitter *e, const lb_node *n, int64_t count) {
+  lb_acc kind = LB_ACC_SUM;
+  lb_emit_is_window(n, &kind);
+  lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
+  uint8_t acc = lb_spec_acc(&e->b, kind, t);
+  if (n->op != LB_OP_ReduceMean && n->op != LB_OP_GlobalAveragePool) return acc;
+  return op2(e, LB_S_DIV, acc, lb_emit_num(e, t, (double)count));
 }
 
 // -- axes --------------------------------------------------------------------
@@ -164,13 +179,6 @@ static const rows_op ops[LB_OP_COUNT] = {
 
 bool lb_emit_rows_has(lb_op op) { return ops[op].fn != NULL; }
 bool lb_emit_reduces(const lb_node *n) { return ops[n->op].reduces; }
-
-bool lb_emit_is_sum(const lb_node *n) {
-  lb_dtype t = n->out[0]->info.dtype;
-  bool whole = t == LB_I32 || t == LB_I64;
-  return (n->op == LB_OP_ReduceSum && (whole || lb_dtype_is_float(t))) ||
-         n->op == LB_OP_ReduceMean || n->op == LB_OP_GlobalAveragePool;
-}
 
 bool lb_emit_is_channel(const lb_node *n, uint32_t i) {
   return n->op == LB_OP_InstanceNormalization && i > 0;

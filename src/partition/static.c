@@ -133,11 +133,13 @@ static lb_node *next_of(const growth *g) {
   return g->c->uses[v->id] == 1 && n && is_free(g, n, v) ? n : NULL;
 }
 
-// A sum down columns is made as a product, whose factors are read as they are.
+// A reduction down columns is made as a window, whose elements are read as they
+// are.
 static bool takes_feeders(const lb_node *n, uint32_t axes) {
   int rank = n->in[0]->info.rank;
   bool trailing = axes + (axes & -axes) == 1u << rank;
-  return trailing || !lb_emit_is_sum(n);
+  lb_acc kind;
+  return trailing || !lb_emit_is_window(n, &kind);
 }
 
 static void grow(growth *g, const lb_node *first) {
@@ -174,21 +176,10 @@ static bool constant_b(const lb_node *n, lb_matrix *out) {
   return true;
 }
 
-// The ones that a sum is multiplied by, should it be made as a product.
-static const void *one_of(lb_dtype t) {
-  static const float f32 = 1;
-  static const double f64 = 1;
-  static const int64_t whole = 1;  // int32 too: little-endian
-  if (t == LB_F64) return &f64;
-  return lb_dtype_is_float(t) ? (const void *)&f32 : (const void *)&whole;
-}
-
 static lb_status pack(lb_partitioning *p, lb_partition *part) {
   const lb_node *n = part->nodes[part->anchor];
   lb_matrix m;
   size_t bytes;
-  if (part->form == LB_FORM_ROWS && lb_emit_is_sum(n))
-    part->packed = one_of(n->out[0]->info.dtype);
   if (part->form != LB_FORM_MATMUL || !constant_b(n, &m)) return LB_OK;
   if (!lb_pack_size(&m, &bytes)) return lb_oom();
   void *to = lb_arena_alloc(&p->arena, bytes, 64);

@@ -17,12 +17,14 @@ static void fill_args(uint64_t *args, const lb_binding *b) {
                                 : b->operands[i].row);
     cell[1] = (uint64_t)b->operands[i].col;
   }
+  for (int i = 0; lb_spec_has_taps(s) && i < 4; i++)
+    args[cells.taps + i] = (uint64_t)b->taps[i];
   for (int i = 0; i < s->n_scalars; i++)
     args[cells.scalars + i] = b->scalars[i];
 }
 
 // Factors are not walked along both: a has no columns of the result, b no rows,
-// and of attention's inputs q alone has its rows.
+// and of attention's inputs q alone has its rows. Windows have both.
 static void fill_strides(int64_t *to, const lb_binding *b, uint32_t i) {
   const lb_spec *s = &b->spec;
   const lb_bind_operand *o = &b->operands[i];
@@ -34,7 +36,7 @@ static void fill_strides(int64_t *to, const lb_binding *b, uint32_t i) {
   // Panels are 16 columns wide: a step over one column counts on average.
   int64_t col = o->value ? o->col : b->dims[LB_DIM_K];
   to[0] = factor && k > 0 ? 0 : o->row * size;
-  to[1] = factor && k == 0 ? 0 : col * size;
+  to[1] = factor && k == 0 && s->form != LB_FORM_WINDOW ? 0 : col * size;
   for (int l = 0; l < b->n_outer; l++) to[2 + l] = o->outer[l] * size;
 }
 

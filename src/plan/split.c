@@ -49,6 +49,8 @@ double lb_split_ns(const lb_spec *s, const int64_t dims[LB_SDIMS]) {
     double k = (double)dims[LB_DIM_K], len = (double)dims[LB_DIM_LEN];
     return rows * len * (2 * (k + cols) / FLOPS_PER_NS + 0.5 + each);
   }
+  if (s->form == LB_FORM_WINDOW)
+    each += 0.25 * (double)(dims[LB_DIM_LEN] * dims[LB_DIM_STEPS]);
   return rows * cols * each;
 }
 
@@ -102,7 +104,7 @@ static void cut_rows(const lb_spec *s, const lb_facts *f, const int64_t *dims,
   int64_t rows = dims[LB_DIM_ROWS], cols = dims[LB_DIM_COLS];
   cut(rows, unit_of(f, LB_DIM_ROWS, rows, 1), want, &out->row_band,
       &out->row_bands);
-  if (s->form != LB_FORM_MAP) return;
+  if (s->form == LB_FORM_ROWS) return;
   cut(cols, unit_of(f, LB_DIM_COLS, cols, LINE_COLS),
       ceil_div(want, out->row_bands), &out->col_band, &out->col_bands);
 }

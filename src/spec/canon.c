@@ -37,7 +37,9 @@ static void mark_live(canon *c) {
       c->live[s->nodes[i].src[j]] = true;
 }
 
-static void find_depths(canon *c) {
+// Returns the greatest.
+static int find_depths(canon *c) {
+  int most = 0;
   for (int i = 0; i < c->from->n_nodes; i++) {
     const lb_snode *n = &c->from->nodes[i];
     uint8_t deepest = 0;
@@ -45,7 +47,9 @@ static void find_depths(canon *c) {
       if (c->depth[n->src[j]] > deepest) deepest = c->depth[n->src[j]];
     bool same = is_argument(n) || is_copy(c->from, n);
     c->depth[i] = (uint8_t)(deepest + !same);
+    if (c->depth[i] > most) most = c->depth[i];
   }
+  return most;
 }
 
 static void put_arguments(canon *c) {
@@ -117,9 +121,9 @@ void lb_spec_canonical(const lb_spec *s, lb_spec *out) {
   *out = (lb_spec){.n_in = s->n_in, .n_out = s->n_out};
   out->n_scalars = s->n_scalars;
   mark_live(&c);
-  find_depths(&c);
+  int deepest = find_depths(&c);
   put_arguments(&c);
-  for (int depth = 0; depth <= LB_SPEC_MAX_NODES; depth++) put_depth(&c, depth);
+  for (int depth = 0; depth <= deepest; depth++) put_depth(&c, depth);
   for (int i = 0; i < s->n_in; i++)
     out->in[i] =
         (lb_soperand){.dtype = s->in[i].dtype, .layout = s->in[i].layout};
