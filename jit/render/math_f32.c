@@ -134,12 +134,12 @@ lb_lv lb_math32_log1p(lb_em *e, lb_lv x) {
   return sel(e, below(e, magnitude(e, x), num(t, 0x1p-30)), x, r);
 }
 
-// From 1 on a polynomial around 2.5; from 3.95 on the result is 1.
+// From 1 on a polynomial around 2.5, which is 1 where it ends.
 lb_lv lb_math32_erf(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv a = magnitude(e, x);
   lb_lv low = mad(e, a, LB_POLY(e, times(e, x, x), erf_low_c), a);
-  lb_lv u = minus(e, lb_math_atmost(e, a, 3.95), num(t, 2.5));
+  lb_lv u = minus(e, lb_math_atmost(e, a, 3.93), num(t, 2.5));
   lb_lv high = lb_math_atmost(e, LB_POLY(e, u, erf_high_c), 1);
   return with_sign(e, sel(e, below(e, a, num(t, 1)), low, high), x);
 }
