@@ -119,11 +119,54 @@ static void windows_are_right_at_every_level(void **state) {
   run_cases(state, LB_FORM_WINDOW, 36);
 }
 
+// -- registers ---------------------------------------------------------------
+
+// x = product + bias, then x * (erf(x) + bias)
+static lb_spec product_with_erf(void) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
+  uint8_t x = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){acc, bias}, 2);
+  uint8_t y = lb_spec_node(&b, LB_S_ERF, LB_F32, &x, 1);
+  y = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){y, bias}, 2);
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_MUL, LB_F32, (uint8_t[]){x, y}, 2),
+                 LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows) {
+  char level[16];
+  lb_kernel k;
+  lb_compile_stats stats = {.check_spills = true};
+  snprintf(level, sizeof level, "x86-64-v%u", m->target.level);
+  const lb_lower_target *t = lb_lower_target_find(level);
+  int64_t dims[LB_SDIMS] = {rows, 384, 384};
+  lb_facts f = lb_facts_of(s, t->lanes, dims);
+  assert_ok(lb_lower(s, &f, t, &k));
+  machine_load_with(m, &k, &stats);
+  lb_kernel_fini(&k);
+  return stats.loop_spills;
+}
+
+static void chosen_tiles_stay_in_registers(void **state) {
+  levels *l = *state;
+  lb_spec s = product_with_erf();
+  for (int i = 0; i < l->n; i++)
+    for (int64_t rows = 1; rows <= 9; rows++)
+      assert_int_equal(spills_at(&l->list[i], &s, rows), 0);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(maps_are_right_at_every_level),
       cmocka_unit_test(rows_are_right_at_every_level),
       cmocka_unit_test(products_are_right_at_every_level),
+      cmocka_unit_test(chosen_tiles_stay_in_registers),
       cmocka_unit_test(attention_is_right_at_every_level),
       cmocka_unit_test(convolutions_are_right_at_every_level),
       cmocka_unit_test(windows_are_right_at_every_level),

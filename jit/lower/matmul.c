@@ -2,24 +2,28 @@
 //
 // A *tile* is some rows times some panels of 16 columns, its sums in registers,
 // one for each row and vector. Columns are the outer loop: tiles of the full
-// width, then of half of it, and so on; what is left of the last panel is
-// masked. Rows are the inner one: as few blocks as there can be, evenly high.
-// A reads its elements in place, k is not blocked, b is prefetched.
+// width, then narrower ones; what is left of the last panel is masked. Rows are
+// the inner one: tiles of all rows and of one row less, as many of each as make
+// them come out even, which they do where the facts were chosen for the size;
+// else three rows and single ones follow. A is read in place, k is not blocked,
+// b is prefetched.
 //
 // A sum begins with -0.0, so that its first product comes out as it is, and
 // with 0.0 if there is none.
 //
-// A tile is *loose* if it may reach past the last row: it then reads the last
-// row instead, and does not store.
+// There are more rows than registers for pointers to them: a pointer stands for
+// three rows, which are one and two strides apart, and x86 adds a stride or two
+// of them where it reads.
 #include "lower/emit.h"
 
 enum {
   MAX_ROWS = 32,
   MAX_VECTORS = 32,
   MAX_PANELS = 8,
+  ROWS_A_POINTER = 3,
+  MAX_POINTERS = (MAX_ROWS + 2) / ROWS_A_POINTER,
   PREFETCH_BYTES = 1024,  // ahead in b
   MIN_CHAINS = 8,         // of sums, below which k is unrolled
-  MAX_GROUP = 4,          // vectors of an epilogue at once
   MAX_INLINE = 4,         // nodes of an epilogue that each sum has a copy of
 };
 
@@ -34,10 +38,10 @@ typedef struct matmul {
 
 typedef struct tile {
   const matmul *m;
-  uint32_t rows, panels, vectors, unroll;
-  bool loose, masked;
+  uint32_t rows, panels, vectors;
+  bool masked;
   lb_kval row, col;           // the first
-  lb_kval a[MAX_ROWS];        // pointers to rows
+  lb_kval a[MAX_POINTERS];    // pointers to rows
   lb_kval b[MAX_PANELS];      // pointers to panels; FULL, STRIDED: the first
   lb_kval mask[MAX_VECTORS];  // LB_K_NONE: all lanes
   lb_kval acc[MAX_ROWS][MAX_VECTORS];
@@ -48,12 +52,10 @@ typedef struct tile {
 static void point_at_rows(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  lb_kval last = lb_emit_add(e, e->dims[LB_DIM_ROWS], -1);
-  for (uint32_t r = 0; r < t->rows; r++) {
+  for (uint32_t r = 0; r < t->rows; r += ROWS_A_POINTER) {
     lb_kval row = lb_emit_add(e, t->row, r);
-    if (t->loose && r > 0) row = lb_k_min(b, row, last);
     lb_kval at = lb_k_mul(b, row, e->in_stride[0].row);
-    t->a[r] = lb_k_ptr(b, e->in[0], at, 0);
+    t->a[r / ROWS_A_POINTER] = lb_k_ptr(b, e->in[0], at, 0);
   }
 }
 
@@ -102,19 +104,26 @@ static lb_kval widen(const tile *t, lb_kval x) {
   return same ? x : lb_k_cast(b, x, t->m->acc_dtype);
 }
 
-// a[row r, k + u]
-static lb_kval load_a(const tile *t, uint32_t r, lb_kval k, uint32_t u) {
+// The pointers to rows at k + u; *disp: bytes to add.
+static void pointers_at(const tile *t, lb_kval k, uint32_t u, lb_kval *out,
+                        int64_t *disp) {
   lb_emit *e = t->m->e;
-  lb_kbuilder *b = &e->b;
-  int64_t size = (int64_t)lb_dtype_size(e->spec->in[0].dtype);
-  lb_kval p;
-  if (e->spec->in[0].layout == LB_LAYOUT_FULL) {
-    p = lb_k_ptr(b, t->a[r], k, u * size);
-  } else {
-    lb_kval at = lb_k_mul(b, lb_emit_add(e, k, u), e->in_stride[0].col);
-    p = lb_k_ptr(b, t->a[r], at, 0);
-  }
-  return widen(t, lb_k_load(b, p, 1, 0));
+  bool full = e->spec->in[0].layout == LB_LAYOUT_FULL;
+  lb_kval at = k;
+  if (!full) at = lb_k_mul(&e->b, lb_emit_add(e, k, u), e->in_stride[0].col);
+  *disp = full ? u * (int64_t)lb_dtype_size(e->spec->in[0].dtype) : 0;
+  for (uint32_t r = 0; r < t->rows; r += ROWS_A_POINTER)
+    out[r / ROWS_A_POINTER] = lb_k_ptr(&e->b, t->a[r / ROWS_A_POINTER], at, 0);
+}
+
+static lb_kval load_a(const tile *t, const lb_kval *pointers, uint32_t r,
+                      int64_t disp) {
+  lb_emit *e = t->m->e;
+  lb_kval p = pointers[r / ROWS_A_POINTER];
+  uint32_t strides = r % ROWS_A_POINTER;
+  lb_kval at = lb_k_i64(&e->b, 0);
+  if (strides) at = lb_emit_mul(e, e->in_stride[0].row, strides);
+  return widen(t, lb_k_load(&e->b, lb_k_ptr(&e->b, p, at, disp), 1, 0));
 }
 
 static lb_kval load_packed(const tile *t, uint32_t v, lb_kval k, uint32_t u) {
@@ -156,10 +165,12 @@ static lb_kval sum(const tile *t, lb_kval acc, lb_kval x, lb_kval y) {
 
 static void step(tile *t, lb_kval k, uint32_t u) {
   lb_emit *e = t->m->e;
-  lb_kval y[MAX_VECTORS];
+  lb_kval y[MAX_VECTORS], pointers[MAX_POINTERS];
+  int64_t disp;
+  pointers_at(t, k, u, pointers, &disp);
   for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v, k, u);
   for (uint32_t r = 0; r < t->rows; r++) {
-    lb_kval x = lb_k_splat(&e->b, load_a(t, r, k, u), e->lanes);
+    lb_kval x = lb_k_splat(&e->b, load_a(t, pointers, r, disp), e->lanes);
     for (uint32_t v = 0; v < t->vectors; v++) {
       lb_kval acc = lb_k_get(&e->b, t->acc[r][v]);
       lb_k_set(&e->b, t->acc[r][v], sum(t, acc, x, y[v]));
@@ -222,14 +233,10 @@ static void finish_inline(const tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   for (uint32_t r = 0; r < t->rows; r++) {
-    lb_kval row = lb_emit_add(e, t->row, r);
-    bool sure = !t->loose || r == 0;
-    if (!sure) lb_k_if(b, lb_k_lt(b, row, e->dims[LB_DIM_ROWS]));
-    lb_emit_row(e, row);
+    lb_emit_row(e, lb_emit_add(e, t->row, r));
     for (uint32_t v = 0; v < t->vectors; v++)
       finish_vector(t, lb_emit_add(e, t->col, v * e->lanes), t->mask[v],
                     lb_k_get(b, t->acc[r][v]));
-    if (!sure) lb_k_end(b);
   }
 }
 
@@ -244,99 +251,123 @@ static void spill_sums(const tile *t) {
     }
 }
 
-// Vectors of an epilogue at once. If there is one, LLVM takes the constants of
-// its mathematics for few enough to hold them in registers all the time, and
-// those of many sums run out.
-static uint32_t finish_group(const tile *t) {
-  if (t->m->e->lanes < 16 || t->rows * t->vectors <= MIN_CHAINS) return 1;
-  return t->vectors % MAX_GROUP ? t->vectors : MAX_GROUP;
-}
-
-// Long epilogues run in loops over a tile that was put in memory: the code for
-// all sums at once would be slow to compile.
-static void finish_looped(const tile *t) {
+// Long epilogues run in a loop over `rows` rows that were put in memory: code
+// for all sums at once, and for each height of tile, would be slow to compile.
+// Turns of the loop overlap.
+static void finish_looped(const tile *t, lb_kval rows) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  uint32_t group = finish_group(t);
-  lb_kval zero = lb_k_i64(b, 0), n = lb_k_i64(b, t->rows);
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
   lb_kval width = lb_k_i64(b, t->vectors * e->lanes);
-  spill_sums(t);
-  if (t->loose) n = lb_k_min(b, n, lb_k_sub(b, e->dims[LB_DIM_ROWS], t->row));
-  lb_kval r = lb_k_loop(b, zero, n, lb_k_i64(b, 1));
+  lb_emit_all(e);
+  lb_kval r = lb_k_loop(b, zero, rows, one);
   lb_emit_row(e, lb_k_add(b, t->row, r));
-  lb_kval first = lb_k_loop(b, zero, width, lb_k_i64(b, group * e->lanes));
-  for (uint32_t v = 0; v < group; v++) {
-    lb_kval c = lb_emit_add(e, first, v * e->lanes);
-    lb_kval at = lb_k_add(b, lb_k_mul(b, r, width), c);
-    lb_kval col = lb_k_add(b, t->col, c);
-    finish_vector(t, col, t->masked ? tail_of(t, col) : LB_K_NONE,
-                  lb_k_load(b, lb_k_ptr(b, t->m->scratch, at, 0), e->lanes, 0));
-  }
+  lb_kval c = lb_k_loop(b, zero, width, lb_k_i64(b, e->lanes));
+  lb_kval at = lb_k_add(b, lb_k_mul(b, r, width), c);
+  lb_kval col = lb_k_add(b, t->col, c);
+  finish_vector(t, col, t->masked ? tail_of(t, col) : LB_K_NONE,
+                lb_k_load(b, lb_k_ptr(b, t->m->scratch, at, 0), e->lanes, 0));
   lb_k_end(b);
   lb_k_end(b);
 }
 
 // -- tiles -------------------------------------------------------------------
 
-static void emit_tile(tile *t) {
-  point_at_rows(t);
-  point_at_columns(t);
-  make_masks(t);
-  begin_sums(t);
-  if (t->m->e->spec->form == LB_FORM_CONV)
-    sum_pieces(t);
+// The sums of `rows` rows, made to outputs or put in memory.
+static void emit_tile(const tile *shape, uint32_t rows) {
+  tile t = *shape;
+  t.rows = rows;
+  point_at_rows(&t);
+  point_at_columns(&t);
+  make_masks(&t);
+  begin_sums(&t);
+  if (t.m->e->spec->form == LB_FORM_CONV)
+    sum_pieces(&t);
   else
-    sum_products(t);
-  lb_emit_all(t->m->e);  // here: no register is held while summing
-  if (t->m->scratch == LB_K_NONE)
-    finish_inline(t);
-  else
-    finish_looped(t);
+    sum_products(&t);
+  if (t.m->scratch != LB_K_NONE) {
+    spill_sums(&t);
+  } else {
+    lb_emit_all(t.m->e);  // here: no register is held while summing
+    finish_inline(&t);
+  }
 }
 
-// Tiles of t's shape, for rows from `begin` to `end`.
-static void emit_blocks(tile *t, lb_kval begin, lb_kval end) {
-  lb_kbuilder *b = &t->m->e->b;
-  t->row = lb_k_loop(b, begin, end, lb_k_i64(b, t->rows));
-  emit_tile(t);
-  lb_k_end(b);
-}
+// Heights of tiles, in the order in which they come, and how many there are up
+// to each.
+typedef struct heights {
+  uint32_t rows[4];
+  lb_kval until[4];
+  int n;
+} heights;
 
-// Full-width tiles: n = ceil(M / rows) blocks, as many of them full as leaves
-// one row less to each of the others. Those are loose, because M may be too
-// small for that.
-static void emit_even_blocks(tile *t) {
-  lb_emit *e = t->m->e;
+// As many tiles of `rows` as fit between *row and `end`.
+static void add_height(lb_emit *e, uint32_t rows, lb_kval end, lb_kval *row,
+                       heights *h) {
   lb_kbuilder *b = &e->b;
-  lb_kval m = e->dims[LB_DIM_ROWS], zero = lb_k_i64(b, 0);
-  int64_t rows = t->rows;
-  lb_kval n = lb_k_div(b, lb_emit_add(e, m, rows - 1), lb_k_i64(b, rows));
-  lb_kval full = lb_k_sub(b, m, lb_emit_mul(e, n, rows - 1));
+  lb_kval left = lb_k_sub(b, end, *row);
+  lb_kval n = lb_k_div(b, left, lb_k_i64(b, rows));
+  h->rows[h->n] = rows;
+  h->until[h->n] = h->n ? lb_k_add(b, h->until[h->n - 1], n) : n;
+  *row = lb_k_add(b, *row, lb_emit_mul(e, n, rows));
+  h->n++;
+}
+
+// ceil(M / rows) tiles, as many of them full as leaves one row less to each of
+// the others, if there are so many.
+static void find_heights(const matmul *m, heights *h) {
+  lb_emit *e = m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval all = e->dims[LB_DIM_ROWS], row = lb_k_i64(b, 0), zero = row;
+  uint32_t rows = m->rows;
+  if (lb_facts_divides(e->facts, LB_DIM_ROWS, (int)rows)) {
+    add_height(e, rows, all, &row, h);
+    return;
+  }
+  lb_kval n = lb_k_div(b, lb_emit_add(e, all, rows - 1), lb_k_i64(b, rows));
+  lb_kval full = lb_k_sub(b, all, lb_emit_mul(e, n, rows - 1));
   lb_kval split = lb_emit_mul(e, lb_k_max(b, full, zero), rows);
-  emit_blocks(t, zero, split);
-  t->rows--;
-  t->loose = true;
-  emit_blocks(t, split, m);
+  add_height(e, rows, split, &row, h);
+  add_height(e, rows - 1, all, &row, h);
+  if (rows - 1 > ROWS_A_POINTER) add_height(e, ROWS_A_POINTER, all, &row, h);
+  if (rows - 1 > 1) add_height(e, 1, all, &row, h);
+}
+
+// The i-th tile of a column of tiles; sets `rows` to its height.
+static void emit_one_of(const tile *t, const heights *h, int first, lb_kval i,
+                        lb_kval rows) {
+  lb_kbuilder *b = &t->m->e->b;
+  bool more = first + 1 < h->n;
+  if (more) lb_k_if(b, lb_k_lt(b, i, h->until[first]));
+  emit_tile(t, h->rows[first]);
+  lb_k_set(b, rows, lb_k_i64(b, h->rows[first]));
+  if (!more) return;
+  lb_k_else(b);
+  emit_one_of(t, h, first + 1, i, rows);
+  lb_k_end(b);
 }
 
 static void emit_rows(tile *t) {
   lb_emit *e = t->m->e;
-  lb_kval m = e->dims[LB_DIM_ROWS], zero = lb_k_i64(&e->b, 0);
-  bool divides = lb_facts_divides(e->facts, LB_DIM_ROWS, (int)t->rows);
-  if (!divides && t->panels == t->m->panels && !t->masked) {
-    emit_even_blocks(t);
-  } else {
-    t->loose = !divides;
-    emit_blocks(t, zero, m);
-  }
+  lb_kbuilder *b = &e->b;
+  heights h = {0};
+  find_heights(t->m, &h);
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
+  lb_kval row = lb_k_reg(b, zero), rows = lb_k_reg(b, zero);
+  lb_kval i = lb_k_loop(b, zero, h.until[h.n - 1], one);
+  t->row = lb_k_get(b, row);
+  emit_one_of(t, &h, 0, i, rows);
+  if (t->m->scratch != LB_K_NONE) finish_looped(t, lb_k_get(b, rows));
+  lb_k_set(b, row, lb_k_add(b, t->row, lb_k_get(b, rows)));
+  lb_k_end(b);
 }
 
-// Columns from panel `begin` to `end` in tiles of `panels`; where it ended.
+// Columns from `begin` on in tiles of `panels`; where they ended.
 static lb_kval emit_columns(const matmul *m, uint32_t panels, bool masked,
                             lb_kval begin) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
-  tile t = {.m = m, .rows = m->rows, .panels = panels, .masked = masked};
+  tile t = {.m = m, .panels = panels, .masked = masked};
   t.vectors = panels * LB_PACK_COLS / e->lanes;
   lb_kval cols = e->dims[LB_DIM_COLS];
   int64_t up = masked ? LB_PACK_COLS - 1 : 0, width = panels * LB_PACK_COLS;
@@ -348,14 +379,20 @@ static lb_kval emit_columns(const matmul *m, uint32_t panels, bool masked,
   return end;
 }
 
+// What is left after a tile of `panels`: one panel at a time, which makes
+// chains enough if there are some rows.
+static uint32_t narrower(const matmul *m, uint32_t panels) {
+  return m->rows > MIN_CHAINS / 2 ? panels > 1 : panels / 2;
+}
+
 static void emit_tiles(const matmul *m) {
   lb_emit *e = m->e;
   lb_kval col = lb_k_i64(&e->b, 0);
-  for (uint32_t panels = m->panels; panels; panels /= 2) {
-    bool divides =
-        lb_facts_divides(e->facts, LB_DIM_COLS, (int)(panels * LB_PACK_COLS));
-    bool last = panels == 1 && panels < m->panels && !divides;
-    col = emit_columns(m, panels, last, col);
+  for (uint32_t n = m->panels; n; n = narrower(m, n)) {
+    int width = (int)(n * LB_PACK_COLS);
+    bool divides = lb_facts_divides(e->facts, LB_DIM_COLS, width);
+    bool last = n == 1 && n < m->panels && !divides;
+    col = emit_columns(m, n, last, col);
     if (divides || last) return;
   }
   emit_columns(m, 1, true, col);

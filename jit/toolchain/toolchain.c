@@ -2,8 +2,10 @@
 //
 // The text holds vectors and loops as they should be, so few passes are run:
 // inlining the helpers and cleaning up. Longer lists cost two or three times
-// as much and make code that spills. The machine scheduler is off for the same
-// reason: it moves loads ahead until accumulators no longer fit.
+// as much and make code that spills. For the same reason instructions stay in
+// the order of the text: schedulers move loads ahead until accumulators no
+// longer fit, hoisted constants take their registers, and the reduction of loop
+// strength makes a chain of additions of the rows of a tile.
 #include "toolchain/toolchain.h"
 
 #include <llvm-c/Analysis.h>
@@ -25,6 +27,9 @@
 #define PASSES                                                        \
   "always-inline,function(early-cse,instcombine<no-verify-fixpoint>," \
   "simplifycfg)"
+#define OPTIONS                                                    \
+  "-enable-misched=false", "-pre-RA-sched=source", "-disable-lsr", \
+      "-disable-machine-licm"
 #define TRIPLE "x86_64-unknown-linux-gnu"
 
 struct lb_toolchain {
@@ -35,18 +40,18 @@ struct lb_toolchain {
 };
 
 const char *lb_toolchain_version(void) {
-  return "LLVM " LLVM_VERSION_STRING " O2 no-misched " PASSES;
+  return "LLVM " LLVM_VERSION_STRING " O2 source-order no-lsr no-licm " PASSES;
 }
 
 // -- making a toolchain ------------------------------------------------------
 
 static void init_llvm(void) {
-  static const char *const args[] = {"limber-jit", "-enable-misched=false"};
+  static const char *const args[] = {"limber-jit", OPTIONS};
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
   LLVMInitializeX86AsmPrinter();
-  LLVMParseCommandLineOptions(2, args, NULL);
+  LLVMParseCommandLineOptions(sizeof args / sizeof *args, args, NULL);
 }
 
 static void features_of(const lb_target *t, lb_strbuf *out) {

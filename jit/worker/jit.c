@@ -52,9 +52,9 @@ static lb_status get_toolchain(lb_jit *j, const lb_target *t) {
 }
 
 // The kernel, with the name that loaders look for.
-static lb_status lower(const lb_request *r, const lb_jit_target *t,
-                       lb_kernel *out) {
-  LB_TRY(lb_lower(&r->spec, &r->facts, t->lower, out));
+static lb_status lower(const lb_request *r, const lb_facts *f,
+                       const lb_jit_target *t, lb_kernel *out) {
+  LB_TRY(lb_lower(&r->spec, f, t->lower, out));
   memset(out->name, 0, sizeof out->name);
   memcpy(out->name, LB_JIT_ENTRY, sizeof LB_JIT_ENTRY);
   return LB_OK;
@@ -62,19 +62,22 @@ static lb_status lower(const lb_request *r, const lb_jit_target *t,
 
 // Products live by their accumulators, so there spills are worth the time to
 // count them.
-static lb_status make_object(lb_jit *j, const lb_request *r,
+static bool is_product(const lb_spec *s) {
+  return s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV;
+}
+
+static lb_status make_object(lb_jit *j, const lb_request *r, const lb_facts *f,
                              const lb_jit_target *t, lb_kernel *kernel,
                              lb_blob *out, lb_object_info *info) {
   lb_strbuf text = {0};
-  lb_compile_stats stats = {.check_spills = r->spec.form == LB_FORM_MATMUL ||
-                                            r->spec.form == LB_FORM_CONV};
+  lb_compile_stats stats = {.check_spills = is_product(&r->spec)};
   uint32_t start = cpu_us();
   lb_status st = get_toolchain(j, &t->render);
-  if (!lb_failed(st)) st = lower(r, t, kernel);
+  if (!lb_failed(st)) st = lower(r, f, t, kernel);
   if (!lb_failed(st)) st = lb_render_llvm(kernel, &t->render, &text);
   if (!lb_failed(st)) st = lb_strbuf_status(&text);
   if (lb_failed(st)) goto done;
-  info->compile_us = cpu_us() - start;
+  info->compile_us += cpu_us() - start;
   st = lb_toolchain_compile(j->toolchain, lb_strbuf_str(&text), out, &stats);
   info->compile_us += (uint32_t)(stats.ns / 1000);
   info->spills = stats.loop_spills;
@@ -82,6 +85,24 @@ static lb_status make_object(lb_jit *j, const lb_request *r,
 done:
   lb_strbuf_fini(&text);
   return st;
+}
+
+// A tile whose sums do not stay in registers is made anew with fewer rows: what
+// is chosen changes no result, and the same request always ends with the same.
+static lb_status make_without_spills(lb_jit *j, const lb_request *r,
+                                     const lb_jit_target *t, lb_kernel *kernel,
+                                     lb_blob *out, lb_object_info *info) {
+  lb_facts f = r->facts;
+  for (;;) {
+    LB_TRY(make_object(j, r, &f, t, kernel, out, info));
+    int rows =
+        lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, (int)t->lower->tile_rows);
+    if (info->spills == 0 || rows <= 1) return LB_OK;
+    lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS,
+                 (uint16_t)(rows - rows / 4 - 1));
+    lb_kernel_fini(kernel);
+    lb_blob_fini(out);
+  }
 }
 
 static lb_status check_object(lb_jit *j, const lb_request *r,
@@ -114,7 +135,7 @@ lb_status lb_jit_compile(lb_jit *j, const lb_request *r, lb_blob *out,
   *info = (lb_object_info){0};
   LB_TRY(lb_jit_target_parse(r->target, &target));
   describe(r, info);
-  lb_status st = make_object(j, r, &target, &kernel, out, info);
+  lb_status st = make_without_spills(j, r, &target, &kernel, out, info);
   if (lb_failed(st)) goto done;
   if (j->loader && lb_jit_target_runs(&target))
     st = check_object(j, r, &kernel, out, info);

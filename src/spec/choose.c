@@ -5,20 +5,24 @@
 // columns to whether they divide.
 #include "spec/spec.h"
 
-// A tile of `rows` has a second one of a row less beside it, so the table need
-// not name every number. Tiles fill the registers: 32 of 16 lanes, else 16.
+typedef struct shape {
+  uint16_t rows, cols;
+} shape;
+
+// Tiles fill the registers, 32 of 16 lanes or 16, and leave some for a row of b
+// and a broadcast of a. Fewest rows first.
 typedef struct tiling {
   uint32_t lanes;
-  uint16_t most;  // rows, when there are many
-  struct {
-    uint16_t rows, cols;
-  } few[5];  // the first whose rows suffice; {0}: none, take blocks of `most`
+  shape tiles[8];
+  shape narrow[3];  // for products of no more columns than these
 } tiling;
 
 static const tiling tilings[] = {
-    {16, 6, {{1, 128}, {2, 64}, {4, 64}, {6, 64}, {0, 64}}},
-    {8, 6, {{1, 64}, {2, 32}, {4, 16}, {6, 16}, {0, 16}}},
-    {4, 2, {{1, 32}, {2, 16}, {0, 16}}},
+    {16,
+     {{1, 128}, {2, 64}, {4, 64}, {6, 64}, {7, 48}, {8, 48}, {9, 48}},
+     {{4, 32}, {10, 32}}},
+    {8, {{1, 64}, {2, 32}, {4, 16}, {5, 16}, {6, 16}}, {{0}}},
+    {4, {{1, 32}, {2, 16}}, {{0}}},
 };
 
 static const tiling *tiling_of(uint32_t lanes) {
@@ -35,21 +39,42 @@ static uint32_t sum_lanes(const lb_spec *s, uint32_t lanes) {
   return lanes;
 }
 
-// As few blocks as there can be, evenly high.
-static uint16_t even_rows(int64_t rows, int64_t most) {
-  int64_t blocks = rows / most + (rows % most != 0);
-  return (uint16_t)(rows / blocks + (rows % blocks != 0));
+// Of how many tiles so high a column of tiles consists: there are tiles of one
+// row less as well, and where those do not come out even, of three and of one.
+static int64_t count_tiles(int64_t m, int64_t rows) {
+  int64_t n = m / rows + (m % rows != 0);
+  if (rows == 1 || m / (rows - 1) >= n) return n;
+  int64_t left = m % (rows - 1);
+  return m / (rows - 1) + left / 3 + left % 3;
+}
+
+static bool any_divides(const shape *list, int64_t cols) {
+  while (list->rows && cols % list->cols) list++;
+  return list->rows != 0;
+}
+
+// The fewest tiles: each reads all of b's columns again. Columns without a rest
+// come first.
+static shape best_shape(const shape *list, const int64_t *dims) {
+  bool divides = any_divides(list, dims[LB_DIM_COLS]);
+  shape best = {0};
+  int64_t least = INT64_MAX;
+  for (; list->rows; list++) {
+    int64_t n = count_tiles(dims[LB_DIM_ROWS], list->rows);
+    if ((divides && dims[LB_DIM_COLS] % list->cols) || n >= least) continue;
+    best = *list;
+    least = n;
+  }
+  return best;
 }
 
 static void choose_tile(const tiling *t, const int64_t *dims, lb_facts *out) {
-  int i = 0;
-  while (t->few[i].rows && t->few[i].rows < dims[LB_DIM_ROWS]) i++;
-  uint16_t rows = t->few[i].rows, cols = t->few[i].cols;
-  if (!rows) rows = even_rows(dims[LB_DIM_ROWS], t->most);
-  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
-  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_COLS, cols);
-  if (dims[LB_DIM_COLS] % cols == 0)
-    lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, cols);
+  bool narrow = dims[LB_DIM_COLS] <= t->narrow[0].cols;
+  shape s = best_shape(narrow ? t->narrow : t->tiles, dims);
+  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, s.rows);
+  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_COLS, s.cols);
+  if (!narrow && dims[LB_DIM_COLS] % s.cols == 0)
+    lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, s.cols);
 }
 
 // Tiles of attention: rows, smallest first. Of the two largest the one that
@@ -86,6 +111,8 @@ lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
     choose_tile(tiling_of(sum_lanes(s, lanes)), dims, &f);
   else if (s->form == LB_FORM_ATTENTION)
     choose_attention(sum_lanes(s, lanes), dims, &f);
+  else if (s->form == LB_FORM_WINDOW && dims[LB_DIM_ROWS] == 1)
+    lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 1);
   else if (dims[LB_DIM_COLS] % LB_SPEC_LANES == 0)
     lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, LB_SPEC_LANES);
   return f;
