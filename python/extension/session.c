@@ -133,6 +133,7 @@ typedef struct call {
   size_t n_in, n_out, n_kept;
   size_t cap_in;
   PyObject *steps;  // a list that takes the steps, or NULL; borrowed
+  bool planning;    // a tuple is the shape of an input without elements
 } call;
 
 static bool call_init(call *c, size_t n_in, size_t n_out) {
@@ -218,6 +219,31 @@ static bool add_input(call *c, const session *s, size_t place,
          name_input(info ? info->name : "by position");
 }
 
+static bool add_shape(call *c, const session *s, size_t place, PyObject *dims) {
+  limber_tensor *t = &c->in[c->n_in++];
+  Py_ssize_t rank = PyTuple_Size(dims);
+  t->name = s->inputs[place].name;
+  t->dtype = s->inputs[place].dtype;
+  if (rank > LIMBER_MAX_RANK) {
+    PyErr_Format(PyExc_ValueError, "more than %d dims", LIMBER_MAX_RANK);
+    return name_input(t->name);
+  }
+  for (; t->rank < rank; t->rank++) {
+    t->dims[t->rank] = PyLong_AsLongLong(PyTuple_GetItem(dims, t->rank));
+    if (PyErr_Occurred()) return name_input(t->name);
+  }
+  return true;
+}
+
+static bool add_named_input(call *c, const session *s, PyObject *name,
+                            PyObject *value) {
+  Py_ssize_t place = place_of(s->input_index, name);
+  if (place < 0) return add_foreign_input(c, name);
+  if (c->planning && PyTuple_Check(value))
+    return add_shape(c, s, (size_t)place, value);
+  return add_input(c, s, (size_t)place, value);
+}
+
 static bool add_named_inputs(call *c, const session *s, PyObject *feeds) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
@@ -226,10 +252,7 @@ static bool add_named_inputs(call *c, const session *s, PyObject *feeds) {
       PyErr_SetString(PyExc_RuntimeError, "input_feed grew while it was read");
       return false;
     }
-    Py_ssize_t place = place_of(s->input_index, name);
-    if (place < 0 ? !add_foreign_input(c, name)
-                  : !add_input(c, s, (size_t)place, value))
-      return false;
+    if (!add_named_input(c, s, name, value)) return false;
   }
   return true;
 }
@@ -460,6 +483,32 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
       (unsigned long long)t.kernels);
 }
 
+static PyObject *session_plan(PyObject *self, PyObject *feeds) {
+  const session *s = opened(self);
+  limber_plan_info info = {.size = sizeof info};
+  call c;
+  if (!s) return NULL;
+  if (!PyDict_Check(feeds)) {
+    PyErr_Format(PyExc_TypeError, "plan takes a dict, not %R", feeds);
+    return NULL;
+  }
+  if (!call_init(&c, (size_t)PyDict_Size(feeds), 0)) return NULL;
+  c.planning = true;
+  bool good = add_named_inputs(&c, s, feeds);
+  if (good) {
+    limber_status st;
+    Py_BEGIN_ALLOW_THREADS;
+    st = limber_session_plan(s->limber, c.in, c.n_in, &info);
+    Py_END_ALLOW_THREADS;
+    good = !st || lb_raise(lb_python.run_errors, st);
+  }
+  call_fini(&c);
+  if (!good) return NULL;
+  return Py_BuildValue("{s:K,s:K,s:K}", "steps", (unsigned long long)info.steps,
+                       "kernels", (unsigned long long)info.kernels,
+                       "nodes_left", (unsigned long long)info.nodes_left);
+}
+
 static PyObject *session_settle(PyObject *self, PyObject *seconds) {
   const session *s = opened(self);
   double limit = PyFloat_AsDouble(seconds);
@@ -499,6 +548,12 @@ static PyMethodDef methods[] = {
      "Runs the model and returns a list of its steps, a dict each: name, op,\n"
      "tier (host, pack, reusable, specialised or fused), kernel, rows, cols,\n"
      "k, len, outer, bytes, flops, start_ns and end_ns."},
+    {"plan", session_plan, METH_O,
+     "plan(input_feed)\n\n"
+     "Decides how inputs of these shapes would be run, and runs nothing. A\n"
+     "tuple of sizes stands for an input; where contents decide shapes, give\n"
+     "an array. Returns a dict: steps, how many of them are kernels, and the\n"
+     "nodes that are left because only data can tell how they go on."},
     {"settle", session_settle, METH_O,
      "settle(seconds)\n\n"
      "Compiles what the plans that exist still lack, and waits for it; run\n"

@@ -58,6 +58,14 @@ def source_of(path_or_bytes):
     return os.fsencode(path_or_bytes), False
 
 
+def warm(session, shapes, seconds=60):
+    """Plans the model at each of `shapes`, dicts as plan takes them, and
+    compiles what these plans need; waits at most `seconds` for that."""
+    for feeds in shapes:
+        session.plan(feeds)
+    session.settle(seconds)
+
+
 class Model(_limber.Session):
     """A loaded model. Any number of threads may run it at once."""
 
@@ -69,6 +77,8 @@ class Model(_limber.Session):
                          loop_limit=loop_limit, folder=folder)
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
+
+    warm = warm
 
     def stats(self):
         return Stats(**self._counters())

@@ -5,7 +5,7 @@ import warnings
 from typing import NamedTuple
 
 from limber import _limber
-from limber._model import Stats, source_of, value_infos
+from limber._model import Stats, source_of, value_infos, warm
 
 PROVIDERS = ["CPUExecutionProvider"]
 
@@ -119,6 +119,8 @@ def session_keywords(options):
 class InferenceSession(_limber.Session):
     """A loaded model behind ONNX Runtime's interface. Providers other than the
     CPU's are a warning; provider_options and the like are accepted."""
+
+    warm = warm
 
     def __init__(self, path_or_bytes, sess_options=None, providers=None,
                  provider_options=None, *, disabled_optimizers=None,

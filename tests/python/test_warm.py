@@ -5,8 +5,11 @@ import os
 import re
 import subprocess
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
+
+import limber
 
 from conftest import ROOT, add_model, make_model
 
@@ -140,3 +143,28 @@ def test_without_a_worker_warming_says_why(model):
     text = warm(model, "--dims", "n=5", code=BAD,
                 LIMBER_JIT_PATH="build/no-such-program")
     assert "no-such-program" in text
+
+
+@pytest.mark.parametrize("open_model", [limber.load, limber.InferenceSession])
+def test_python_warms_too(open_model):
+    session = open_model(add_model())
+    session.warm([{"a": (n, 3), "b": (n, 3)} for n in (1, 5)])
+    found = session.stats() if open_model is limber.load else None
+    assert found is None or (found.plans_built, found.runs) == (2, 0)
+    assert found is None or found.kernels == found.kernels_wanted > 0
+    ones = np.ones((5, 3), np.float32)
+    assert session.run(["twice"], {"a": ones, "b": ones})[0][4, 2] == 4
+
+
+def test_python_plans_tell_what_they_hold(reshape):
+    model = limber.load(reshape)
+    with pytest.raises(limber.Error, match="contents of input 'shape'"):
+        model.plan({"x": (4,), "shape": (2,)})
+    found = model.plan({"x": (4,), "shape": np.array([2, 2])})
+    assert found["steps"] >= 1 and found["nodes_left"] == 1
+    with pytest.raises(limber.Error, match="no input 'y'"):
+        model.plan({"y": (4,)})
+    with pytest.raises(TypeError, match="input 'x'"):
+        model.plan({"x": ("n",), "shape": (2,)})
+    with pytest.raises(TypeError):
+        model.plan([(4,)])
