@@ -261,6 +261,7 @@ typedef struct limber_stats {
   uint64_t kernels_by_tier[LIMBER_TIERS];  // those asked for, as they are now
   uint64_t kernels_refused;                // see limber_session_kernel
   uint64_t code_bytes;                     // of what was compiled
+  uint64_t packed_bytes;  // of this session: weights laid out for kernels
 } limber_stats;
 LIMBER_API limber_status limber_session_stats(limber_session *session,
                                               limber_stats *out);

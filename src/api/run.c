@@ -8,8 +8,11 @@
 #include "api/options.h"
 #include "api/session.h"
 
+#define SMALL 4096  // bytes of a request that need no allocation
+
 // One request: a tensor for each input and each output of the model.
 typedef struct request {
+  _Alignas(max_align_t) char small[SMALL];
   limber_session *s;
   lb_tensor *in;    // dtype LB_NONE: not given yet
   lb_output *out;   // one allocation with `in`
@@ -20,19 +23,25 @@ typedef struct request {
 static lb_status request_init(request *q, limber_session *s, size_t n_out) {
   size_t in = s->inputs.n * sizeof *q->in;
   size_t out = s->outputs.n * sizeof *q->out;
-  *q = (request){.s = s};
+  q->s = s;
+  q->in = NULL;
+  q->planning = false;
   if (n_out > s->outputs.n)
     return lb_error(LB_INVALID, "the model has %zu outputs, %zu were asked for",
                     s->outputs.n, n_out);
-  char *memory = calloc(1, in + out + n_out * sizeof *q->where + 1);
+  size_t size = in + out + n_out * sizeof *q->where;
+  char *memory = size <= SMALL ? q->small : malloc(size);
   if (!memory) return lb_oom();
+  memset(memory, 0, size);
   q->in = (lb_tensor *)(void *)memory;
   q->out = (lb_output *)(void *)(memory + in);
   q->where = (uint32_t *)(void *)(memory + in + out);
   return LB_OK;
 }
 
-static void request_fini(request *q) { free(q->in); }
+static void request_fini(request *q) {
+  if ((char *)q->in != q->small) free(q->in);
+}
 
 // -- finding the port --------------------------------------------------------
 

@@ -215,6 +215,7 @@ limber_status limber_session_stats(limber_session *session, limber_stats *out) {
       .kernels = k.compiled,
       .kernels_refused = k.refused,
       .code_bytes = k.code_bytes,
+      .packed_bytes = s.packed_bytes,
   };
   count_tiers(kernels->slots, stats.kernels_by_tier);
   return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),

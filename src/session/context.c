@@ -28,6 +28,11 @@ void lb_context_trim(lb_context *c) {
     c->operands = NULL;
     c->bases = NULL;
     c->n_operands = c->n_bases = 0;
+    lb_plan_release(c->last);
+    free(c->last_key);
+    c->last = NULL;
+    c->last_key = NULL;
+    c->last_size = c->last_cap = 0;
     lb_alloc_put(c->alloc, c->arena);
     c->arena = NULL;
     c->arena_cap = 0;
@@ -89,6 +94,21 @@ lb_status lb_context_owns(lb_context *c, uint32_t n) {
   c->own = own;
   c->n_own = n;
   return LB_OK;
+}
+
+void lb_context_remember(lb_context *c, const void *key, size_t size,
+                         lb_plan *plan) {
+  lb_plan_release(c->last);
+  c->last = NULL;
+  if (size > c->last_cap) {
+    free(c->last_key);
+    c->last_key = malloc(size);
+    c->last_cap = c->last_key ? size : 0;
+    if (!c->last_key) return;
+  }
+  memcpy(c->last_key, key, size);
+  c->last_size = size;
+  c->last = lb_plan_retain(plan);
 }
 
 lb_status lb_context_room(lb_context *c, size_t operands, size_t bases) {

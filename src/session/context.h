@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/tensor.h"
+#include "plan/plan.h"
 #include "session/watch.h"
 
 typedef struct lb_own {  // a buffer sized while running
@@ -25,7 +26,6 @@ typedef struct lb_budget {
 } lb_budget;
 
 typedef struct lb_context {
-  struct lb_context *next;   // in the free list
   struct lb_context *inner;  // owned; NULL until a body runs
   const lb_alloc *alloc;     // borrowed
   lb_budget *budget;         // the outermost context's
@@ -39,6 +39,11 @@ typedef struct lb_context {
   lb_tensor *operands;
   uintptr_t *bases;
   size_t n_operands, n_bases;
+  // The first plan of the last run and its signature, so that equal shapes in a
+  // row look nothing up. Retained; owned.
+  lb_plan *last;
+  char *last_key;
+  size_t last_size, last_cap;
   uint64_t seed;     // for random operators; grows with each step
   lb_arena scratch;  // emptied after each step
   lb_arena keys;     // signatures and facts; emptied after each run
@@ -56,6 +61,10 @@ lb_status lb_budget_check(const lb_budget *b, size_t bytes);
 lb_status lb_context_arena(lb_context *c, size_t bytes);
 // At least n own buffers.
 lb_status lb_context_owns(lb_context *c, uint32_t n);
+// Remembers the plan as the last one; without memory for it, forgets.
+void lb_context_remember(lb_context *c, const void *key, size_t size,
+                         lb_plan *plan);
+
 // At least that many operands and bases; what they hold is lost.
 lb_status lb_context_room(lb_context *c, size_t operands, size_t bases);
 // Memory for own buffer i with this dtype and dims; at least `spare` bytes more

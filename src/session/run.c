@@ -243,10 +243,18 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
   key k;
   *out = NULL;
   LB_TRY(first_key(s, c, r, in, wanted, &k));
+  if (c->last && c->last_size == k.size &&
+      !memcmp(c->last_key, k.data, k.size)) {
+    *out = lb_plan_retain(c->last);
+    return LB_OK;
+  }
   *out = lb_plans_get(&s->plans, k.data, k.size);
-  if (*out) return LB_OK;
-  LB_TRY(lb_plan_first(&s->program, r, in, wanted, out));
-  return lb_plans_put(&s->plans, k.data, k.size, out);
+  if (!*out) {
+    LB_TRY(lb_plan_first(&s->program, r, in, wanted, out));
+    LB_TRY(lb_plans_put(&s->plans, k.data, k.size, out));
+  }
+  lb_context_remember(c, k.data, k.size, *out);
+  return LB_OK;
 }
 
 static lb_status first_plan(const frame *f, const lb_region *r, lb_plan **out) {

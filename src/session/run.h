@@ -3,10 +3,14 @@
 #ifndef LB_SESSION_RUN_H
 #define LB_SESSION_RUN_H
 
+#include <stdatomic.h>
+
 #include "plan/plan.h"
 #include "session/context.h"
 #include "session/plans.h"
 #include "session/session.h"
+
+#define LB_IDLE_CONTEXTS 32  // more than these are freed after their run
 
 struct lb_session {
   lb_graph *graph;        // borrowed
@@ -14,9 +18,8 @@ struct lb_session {
   lb_program program;
   lb_plans plans;
   lb_session_options options;
-  lb_lock lock;  // of the fields below
-  lb_context *idle;
-  uint64_t runs;
+  _Atomic(lb_context *) idle[LB_IDLE_CONTEXTS];  // NULL: none here
+  atomic_ullong runs;
 };
 
 // Runs a region on dense inputs. Results land in `out` (one per result): in

@@ -36,14 +36,8 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
   s->options = *o;
   if (!s->options.plan_bytes) s->options.plan_bytes = DEFAULT_PLAN_BYTES;
   if (!s->options.loop_limit) s->options.loop_limit = DEFAULT_LOOP_LIMIT;
-  lb_status st = lb_lock_init(&s->lock);
+  lb_status st = lb_plans_init(&s->plans, s->options.plan_bytes);
   if (lb_failed(st)) {
-    free(s);
-    return st;
-  }
-  st = lb_plans_init(&s->plans, s->options.plan_bytes);
-  if (lb_failed(st)) {
-    lb_lock_fini(&s->lock);
     free(s);
     return st;
   }
@@ -58,26 +52,21 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
 
 void lb_session_free(lb_session *s) {
   if (!s) return;
-  while (s->idle) {
-    lb_context *next = s->idle->next;
-    lb_context_free(s->idle);
-    s->idle = next;
-  }
+  for (int i = 0; i < LB_IDLE_CONTEXTS; i++) lb_context_free(s->idle[i]);
   lb_plans_fini(&s->plans);
   lb_program_fini(&s->program);
   lb_partitioning_fini(&s->parts);
-  lb_lock_fini(&s->lock);
   free(s);
 }
 
 // For a run, or for planning alone.
 static lb_status take_context(lb_session *s, bool run, lb_context **out) {
-  lb_lock_take(&s->lock);
-  lb_context *c = *out = s->idle;
-  if (c) s->idle = c->next;
-  uint64_t seed = s->runs;
-  s->runs += run;
-  lb_lock_give(&s->lock);
+  lb_context *c = NULL;
+  for (int i = 0; !c && i < LB_IDLE_CONTEXTS; i++)
+    if (atomic_load_explicit(&s->idle[i], memory_order_relaxed))
+      c = atomic_exchange(&s->idle[i], NULL);
+  *out = c;
+  uint64_t seed = run ? atomic_fetch_add(&s->runs, 1) : 0;
   if (!c)
     LB_TRY(lb_context_new(s->options.alloc, s->options.memory_limit, out));
   (*out)->seed = seed << 32;
@@ -85,12 +74,17 @@ static lb_status take_context(lb_session *s, bool run, lb_context **out) {
   return LB_OK;
 }
 
+static void keep_context(lb_session *s, lb_context *c) {
+  for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
+    lb_context *none = NULL;
+    if (atomic_compare_exchange_strong(&s->idle[i], &none, c)) return;
+  }
+  lb_context_free(c);
+}
+
 static void give_context(lb_session *s, lb_context *c) {
   if (s->options.memory_limit) lb_context_trim(c);
-  lb_lock_take(&s->lock);
-  c->next = s->idle;
-  s->idle = c;
-  lb_lock_give(&s->lock);
+  keep_context(s, c);
 }
 
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
@@ -165,14 +159,15 @@ void lb_output_free(const lb_session *s, lb_output *o) {
 }
 
 void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
-  *out = (lb_session_stats){0};
-  lb_lock_take(&s->lock);
-  out->runs = s->runs;
-  for (const lb_context *c = s->idle; c; c = c->next) {
+  *out = (lb_session_stats){.packed_bytes = s->parts.packed_bytes};
+  out->runs = atomic_load(&s->runs);
+  for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
+    lb_context *c = atomic_exchange(&s->idle[i], NULL);  // nobody runs in it
+    if (!c) continue;
     out->contexts++;
     out->arena_bytes += c->budget->kept;
+    keep_context(s, c);
   }
-  lb_lock_give(&s->lock);
   lb_lock_take(&s->plans.lock);
   out->plans = s->plans.map.count;
   out->plan_bytes = s->plans.bytes;

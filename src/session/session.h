@@ -1,7 +1,7 @@
 // session/session.h -- a graph made ready to run, and the run itself.
 //
 // Any number of threads may run one session at once; each takes a run context
-// (arena, buffers) from a free list. Plans are shared and cached by signature
+// (arena, buffers) of those that are idle. Plans are shared and cached by signature
 // under a byte budget.
 #ifndef LB_SESSION_SESSION_H
 #define LB_SESSION_SESSION_H
@@ -70,6 +70,7 @@ typedef struct lb_session_stats {
   uint64_t runs, plans_built, plans_evicted;
   size_t plans, plan_bytes;      // in the cache now
   size_t contexts, arena_bytes;  // of idle run contexts
+  size_t packed_bytes;           // of weights, laid out for kernels
 } lb_session_stats;
 void lb_session_stats_get(lb_session *s, lb_session_stats *out);
 
