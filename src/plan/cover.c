@@ -36,6 +36,7 @@ static lb_status try_slot(lb_planner *p, const lb_partition *piece,
   lb_slots *slots = p->prog->slots;
   bool ok;
   *out = NULL;
+  if (!slots->pack) return LB_OK;
   LB_TRY(lb_partition_bind(piece, lb_planner_tensor, p, b, &ok));
   if (!ok) return LB_OK;
   lb_facts facts = lb_facts_of(&b->spec, slots->lanes, b->dims);
