@@ -183,12 +183,36 @@ static void a_run_survives_every_failed_allocation(void **state) {
   assert_true(tries > 20);
 }
 
+static void a_run_of_known_shapes_allocates_nothing(void **state) {
+  fixture *f = *state;
+  limber_session *s;
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  int64_t turns = 3;
+  limber_tensor in[] = {
+      {.dtype = LIMBER_F32, .rank = 2, .dims = {2, 4}, .data = x},
+      {.dtype = LIMBER_I64, .data = &turns}};
+  limber_tensor out = {.name = "turned"};
+  const long many = 1 << 20;
+  assert_int_equal(open_model(f->runtime, &f->model, &s), LIMBER_OK);
+  for (int i = 0; i < 3; i++) {
+    countdown = many;
+    assert_int_equal(limber_session_run(s, in, 2, &out, 1), LIMBER_OK);
+    long left = countdown;
+    countdown = -1;
+    if (i) assert_int_equal(left, many);
+    assert_true(((float *)out.data)[1] == 5);
+  }
+  limber_tensor_free(&out);
+  limber_session_close(s);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_load_survives_every_failed_allocation),
       TEST(a_run_survives_every_failed_allocation),
+      TEST(a_run_of_known_shapes_allocates_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

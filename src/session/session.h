@@ -1,8 +1,8 @@
 // session/session.h -- a graph made ready to run, and the run itself.
 //
 // Any number of threads may run one session at once; each takes a run context
-// (arena, buffers) of those that are idle. Plans are shared and cached by signature
-// under a byte budget.
+// (arena, buffers) of those that are idle. Plans are shared and cached by
+// signature under a byte budget.
 #ifndef LB_SESSION_SESSION_H
 #define LB_SESSION_SESSION_H
 
