@@ -2,7 +2,6 @@
 #include "toolchain/inspect.h"
 
 #include <elf.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/strbuf.h"
@@ -55,6 +54,18 @@ lb_status lb_inspect_object(lb_span object) {
                   lb_strbuf_str(&missing));
   lb_strbuf_fini(&missing);
   return st;
+}
+
+// VMOVUPS, VMOVAPS or VMOVDQU of a register to memory, whose address begins
+// with rsp and has no index. Other bytes that look the same by chance, and
+// locals, cost a look at the assembly.
+bool lb_inspect_may_spill(lb_span o) {
+  for (size_t i = 0; i + 2 < o.size; i++) {
+    uint8_t op = o.data[i], mode = o.data[i + 1], base = o.data[i + 2];
+    bool stores = op == 0x11 || op == 0x29 || op == 0x7f;
+    if (stores && (mode & 7) == 4 && mode < 0xc0 && base == 0x24) return true;
+  }
+  return false;
 }
 
 // -- assembly ----------------------------------------------------------------

@@ -212,7 +212,8 @@ lb_status lb_toolchain_compile(lb_toolchain *tc, const char *text, lb_blob *out,
   if (stats) stats->ns = cpu_ns() - start;
   st = lb_inspect_object(span_of(object));
   if (lb_failed(st)) goto done;
-  if (spills) st = count_spills(tc, copy, stats);
+  if (spills && lb_inspect_may_spill(span_of(object)))
+    st = count_spills(tc, copy, stats);
   if (lb_failed(st)) goto done;
   st = copy_out(span_of(object), out);
 

@@ -110,6 +110,33 @@ static void spills_are_counted_by_size_and_loop(void **state) {
   assert_int_equal(loops, 2);
 }
 
+// Loads n vectors, then stores them: all are alive at once.
+static uint32_t spills_of(int n) {
+  lb_toolchain *tc;
+  lb_strbuf text = {0};
+  lb_blob object;
+  lb_compile_stats stats = {.check_spills = true};
+  lb_strbuf_puts(&text, "define void @f(ptr %p) {\n");
+  for (int i = 0; i < n; i++)
+    lb_strbuf_printf(&text, "  %%x%d = load volatile <8 x float>, ptr %%p\n",
+                     i);
+  for (int i = 0; i < n; i++)
+    lb_strbuf_printf(&text, "  store volatile <8 x float> %%x%d, ptr %%p\n", i);
+  lb_strbuf_puts(&text, "  ret void\n}\n");
+  assert_ok(lb_toolchain_new(&v3, &tc));
+  assert_ok(lb_toolchain_compile(tc, lb_strbuf_str(&text), &object, &stats));
+  lb_blob_fini(&object);
+  lb_strbuf_fini(&text);
+  lb_toolchain_free(tc);
+  return stats.vector_spills;
+}
+
+static void vectors_beyond_the_registers_are_told(void **state) {
+  (void)state;
+  assert_int_equal(spills_of(16), 0);
+  assert_true(spills_of(20) >= 4);
+}
+
 static void what_is_no_object_is_refused(void **state) {
   (void)state;
   assert_error(lb_inspect_object(span_of("garbage")), LB_INTERNAL,
@@ -144,6 +171,7 @@ int main(void) {
       cmocka_unit_test(targets_below_v3_or_unknown_are_refused),
       cmocka_unit_test(levels_and_features_reach_the_code),
       cmocka_unit_test(spills_are_counted_by_size_and_loop),
+      cmocka_unit_test(vectors_beyond_the_registers_are_told),
       cmocka_unit_test(what_is_no_object_is_refused),
       cmocka_unit_test(toolchains_work_side_by_side),
   };

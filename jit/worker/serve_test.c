@@ -95,6 +95,22 @@ static void requests_of_every_form_get_objects(void **state) {
   assert_ok(close_line(&l));
 }
 
+// 12 x 64 sums are 48 vectors, and there are 32 registers.
+static void a_tile_that_spills_is_made_smaller(void **state) {
+  (void)state;
+  lb_request r = request_of(spec_of_matmul(), "x86-64-v4");
+  lb_facts_add(&r.facts, LB_CHOOSE_TILE, LB_DIM_ROWS, 12);
+  lb_facts_add(&r.facts, LB_CHOOSE_TILE, LB_DIM_COLS, 64);
+  lb_jit *jit;
+  lb_blob object;
+  lb_object_info info;
+  assert_ok(lb_jit_new(NULL, &jit));
+  assert_ok(lb_jit_compile(jit, &r, &object, &info));
+  assert_int_equal(info.spills, 0);
+  lb_blob_fini(&object);
+  lb_jit_free(jit);
+}
+
 static void unsound_requests_get_errors_and_the_line_stays(void **state) {
   (void)state;
   line l;
@@ -163,6 +179,7 @@ static void a_line_that_closes_inside_a_request_is_an_error(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(requests_of_every_form_get_objects),
+      cmocka_unit_test(a_tile_that_spills_is_made_smaller),
       cmocka_unit_test(unsound_requests_get_errors_and_the_line_stays),
       cmocka_unit_test(a_broken_body_is_answered_and_the_line_stays),
       cmocka_unit_test(bytes_that_are_no_message_end_the_line),
