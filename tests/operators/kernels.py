@@ -35,15 +35,24 @@ LIMITS = {"loop_limit": 1000, "memory_limit": 1 << 28}
 
 ULPS = 4
 
-# Formulas in which a difference cancels: op -> what the 4 ulp are of, from the
-# case and its result; and which difference.
+# What the 4 ulp are of where they are not of the result, from the case and its
+# result; and why: a formula in which a difference cancels, or sums behind it.
 OF = {
     "Gelu": (lambda case, y: case.inputs[0], "1 + erf, 1 + tanh near -1"),
     "HardSwish": (lambda case, y: case.inputs[0], "x / 6 + 1 / 2 near x = -3"),
     "HardSigmoid": (lambda case, y: np.float32(1), "alpha * x + beta near 0"),
     "Softplus": (lambda case, y: np.float32(1), "log of 1 + exp near 1"),
-    "LayerNormalization": (lambda case, y: of_layer_norm(case, y),
+    "ReduceProd": (lambda case, y: terms(case, y) * y, "n roundings"),
+    "Softmax": (lambda case, y: case.inputs[0].size * y, "a sum divides"),
+    "LogSoftmax": (lambda case, y: case.inputs[0].size + np.abs(y),
+                   "the logarithm of a sum"),
+    "LayerNormalization": (lambda case, y: of_norm(case, trailing(case)),
                            "x - mean, of means that are sums"),
+    "RMSNormalization": (lambda case, y: case.inputs[0].size * y,
+                         "the root of a sum divides"),
+    "InstanceNormalization": (lambda case, y: of_norm(case, spatial(case)),
+                              "as LayerNormalization"),
+    "Attention": (lambda case, y: of_attention(case), "sums in exponents"),
 }
 
 # Elements that are not compared: op -> where, from the first input; why not.
@@ -59,6 +68,7 @@ SUMS = {
     "Gemm": lambda case, y: gemm_depth(case) + 2,  # alpha, beta * c
     "ReduceSum": lambda case, y: terms(case, y),
     "ReduceMean": lambda case, y: terms(case, y) + 1,
+    "GlobalAveragePool": lambda case, y: terms(case, y) + 1,
     "ReduceL1": lambda case, y: terms(case, y),
     "ReduceSumSquare": lambda case, y: terms(case, y) + 1,
     "Conv": lambda case, y: np.prod(case.inputs[1].shape[1:]) + 1,
@@ -73,18 +83,38 @@ def terms(case, y):
     return case.inputs[0].size // max(1, y.size)
 
 
-def of_layer_norm(case, y):
+def trailing(case):
+    rank = case.inputs[0].ndim
+    return tuple(range(case.attrs.get("axis", -1) % rank, rank))
+
+
+def spatial(case):
+    return tuple(range(2, case.inputs[0].ndim))
+
+
+def of_norm(case, axes):
     """n * largest x / deviation * scale, and the bias: what rounding errors
     of the mean, the variance and the sum at the end are parts of."""
-    x, scale, bias = [*map(np.float64, case.inputs[:2]), 0]
-    if len(case.inputs) > 2 and case.inputs[2] is not None:
-        bias = np.abs(np.float64(case.inputs[2]))
-    axes = tuple(range(case.attrs.get("axis", -1) % x.ndim, x.ndim))
+    x = np.float64(case.inputs[0])
+    per_channel = case.op == "InstanceNormalization"
+    shape = (-1,) + (1,) * (x.ndim - 2) if per_channel else None
+    scale, bias = (0 if v is None else
+                   np.abs(np.float64(v)).reshape(shape or v.shape)
+                   for v in (case.inputs + [None])[1:3])
     n = np.prod([x.shape[a] for a in axes])
     deviation = np.sqrt(x.var(axes, keepdims=True)
                         + case.attrs.get("epsilon", 1e-5))
     largest = np.abs(x).max(axes, keepdims=True, initial=0)
-    return n * largest / deviation * np.abs(scale) + bias
+    return n * largest / deviation * scale + bias
+
+
+def of_attention(case):
+    """The largest value, for each term of a score and of the two sums."""
+    q, k, v = (np.abs(np.float64(x)).max(initial=0) for x in case.inputs[:3])
+    scale = case.attrs.get("scale", 1)
+    depth = case.inputs[0].shape[-1]
+    keys = case.inputs[1].size
+    return np.float64(v * (depth * q * k * scale + keys))
 
 
 # -- running ------------------------------------------------------------------
