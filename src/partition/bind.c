@@ -42,19 +42,30 @@ static const lb_node *anchor_of(const walker *w) {
 
 // -- operands ----------------------------------------------------------------
 
-// Strides of t along the space; its dims line up with the last of the axes.
-// False if it does not fit.
+// Whether axis i of v is 1 at every shape: v repeats along it.
+static bool is_one(const lb_value *v, const lb_tensor *t, int i) {
+  return v->info.rank != t->rank ||
+         (lb_dim_is_const(v->info.dims[i]) && v->info.dims[i].k == 1);
+}
+
+// Strides of t along the space; its dims line up with the last of the axes, and
+// axis `skip` is not walked. An axis that happens to be 1 has the stride of a
+// dense tensor, so that it is walked as at other shapes. False if t does not
+// fit.
 static bool add_strides(walker *w, const lb_value *v, const lb_tensor *t,
-                        const axes *a) {
+                        const axes *a, int skip) {
   int shift = a->n - t->rank;
   if (w->n == MAX_OPERANDS || shift < 0) return false;
-  int64_t *strides = w->strides[w->n];
+  int64_t *strides = w->strides[w->n], inner = 1;
   memset(strides, 0, (size_t)w->rank * sizeof *strides);
-  for (int i = 0; i < t->rank; i++) {
+  for (int i = t->rank - 1; i >= 0; inner *= t->dims[i--]) {
     int to = a->to[shift + i];
-    if (t->dims[i] == 1) continue;
-    if (to < 0 || t->dims[i] != w->dims[to]) return false;
-    strides[to] = t->strides[i];
+    if (i == skip || (to < 0 && t->dims[i] == 1)) continue;
+    if (to < 0 || (t->dims[i] != 1 && t->dims[i] != w->dims[to])) return false;
+    if (t->dims[i] != 1)
+      strides[to] = t->strides[i];
+    else if (w->dims[to] == 1 && !is_one(v, t, i))
+      strides[to] = inner;
   }
   w->out->operands[w->n++].value = v;
   return true;
@@ -96,7 +107,7 @@ static lb_status add_value(walker *w, uint32_t reader, uint32_t k, bool *ok) {
                   : lb_emit_is_channel(n, k) ? &channel
                                              : &w->before;
   if (w->n < MAX_OPERANDS) w->late[w->n] = late;
-  *ok = *ok && add_strides(w, v, &t, a);
+  *ok = *ok && add_strides(w, v, &t, a, -1);
   return LB_OK;
 }
 
@@ -174,7 +185,7 @@ static lb_status walk_rows(walker *w, bool *ok) {
   if (!*ok) return LB_OK;
   set_row_space(w, &x, along);
   set_result_axes(w, &y, along);
-  *ok = has_elements(w) && add_strides(w, result_of(w), &y, &w->after);
+  *ok = has_elements(w) && add_strides(w, result_of(w), &y, &w->after, -1);
   return LB_OK;
 }
 
@@ -182,7 +193,7 @@ static lb_status walk_map(walker *w, bool *ok) {
   lb_tensor y;
   LB_TRY(tensor_of(w, result_of(w), &y));
   set_space(w, &y);
-  *ok = has_elements(w) && add_strides(w, result_of(w), &y, &w->after);
+  *ok = has_elements(w) && add_strides(w, result_of(w), &y, &w->after, -1);
   return LB_OK;
 }
 
@@ -208,8 +219,7 @@ static lb_status add_factor(walker *w, int which, bool *ok) {
   lb_bind_operand *o = &w->out->operands[w->n];
   if (which == A) o->col = t.dims[k] == 1 ? 1 : t.strides[k];
   if (which == B) o->row = t.strides[k];
-  t.dims[k] = 1;
-  *ok = *ok && add_strides(w, v, &t, &w->before);
+  *ok = *ok && add_strides(w, v, &t, &w->before, k);
   return LB_OK;
 }
 
@@ -231,6 +241,12 @@ static lb_status walk_product(walker *w, bool *ok) {
 
 // -- loops -------------------------------------------------------------------
 
+static bool is_idle(const walker *w, int at) {
+  for (uint32_t k = 0; k < w->n; k++)
+    if (w->strides[k][at] != 0) return false;
+  return w->dims[at] == 1;
+}
+
 static void remove_dim(walker *w, int at) {
   w->rank--;
   for (int i = at; i < w->rank; i++) {
@@ -246,11 +262,11 @@ static bool joins(const walker *w, int outer, int inner) {
   return true;
 }
 
-// Joins what can be joined of the dims from `first` on, `n` of them; dims of 1
-// vanish. Returns how many are left.
+// Joins what can be joined of the dims from `first` on, `n` of them; those that
+// are always 1 vanish. Returns how many are left.
 static int join_dims(walker *w, int first, int n) {
   for (int i = first + n - 1; i >= first; i--)
-    if (w->dims[i] == 1) remove_dim(w, i), n--;
+    if (is_idle(w, i)) remove_dim(w, i), n--;
   for (int i = first + n - 2; i >= first; i--)
     if (joins(w, i, i + 1)) {
       w->dims[i + 1] *= w->dims[i];
@@ -279,14 +295,22 @@ static void make_rows(walker *w, int from) {
   for (uint32_t k = 0; k < w->n; k++) w->strides[k][w->rank - 2] = strides[k];
 }
 
-// Rows of a product are those for which b stays the same; else the longest dim
-// is best. There is always one dim of rows.
+// Whether the same operands repeat along both dims: then either gives the same
+// spec as rows.
+static bool are_alike(const walker *w, int i, int j) {
+  for (uint32_t k = 0; k < w->n; k++)
+    if ((w->strides[k][i] == 0) != (w->strides[k][j] == 0)) return false;
+  return true;
+}
+
+// Rows are the innermost dim, for a product of those along which b stays the
+// same; or a longer one like it. There is always one dim of rows.
 static void choose_rows(walker *w) {
   int best = -1;
   for (int i = w->rank - 2; i >= 0; i--) {
     if (w->form == LB_FORM_MATMUL && w->strides[B][i] != 0) continue;
-    if (best >= 0 && w->form == LB_FORM_MATMUL) break;
-    if (best < 0 || w->dims[i] > w->dims[best]) best = i;
+    if (best < 0 || (w->dims[i] > w->dims[best] && are_alike(w, i, best)))
+      best = i;
   }
   if (best >= 0)
     make_rows(w, best);
@@ -332,8 +356,8 @@ static bool is_down(const walker *w) {
   int kept = w->rank - w->n_row - 1;
   lb_acc kind;
   return w->form == LB_FORM_ROWS && w->part->anchor == 0 && w->n_row > 0 &&
-         kept >= 0 && x[kept] == 1 && w->dims[kept] >= 8 &&
-         x[w->rank - 1] != 1 && lb_emit_is_window(anchor_of(w), &kind);
+         kept >= 0 && x[kept] == 1 && x[w->rank - 1] != 1 &&
+         lb_emit_is_window(anchor_of(w), &kind);
 }
 
 // Takes the axes along a row out of the space: they are runs and steps.
@@ -353,24 +377,18 @@ static bool turn_into_window(walker *w) {
 
 // -- the spec ----------------------------------------------------------------
 
-// Whether all dims of v but the last are 1 at every shape.
-static bool is_one_row(const lb_value *v) {
-  for (int i = 0; i < v->info.rank - 1; i++)
-    if (!lb_dim_is_const(v->info.dims[i]) || v->info.dims[i].k != 1)
-      return false;
-  return v->info.rank >= 0;
+static lb_layout layout_of(const lb_bind_operand *o) {
+  if (o->col == 1) return o->row == 0 ? LB_LAYOUT_COLS : LB_LAYOUT_FULL;
+  if (o->col != 0) return LB_LAYOUT_STRIDED;
+  return o->row == 0 ? LB_LAYOUT_ONE : LB_LAYOUT_ROWS;
 }
 
-// Of one row, what repeats is told by the value: so that a bias lies the same
-// however many rows there are.
-static lb_layout layout_of(const lb_binding *b, const lb_bind_operand *o) {
-  bool one = b->dims[LB_DIM_ROWS] == 1;
-  bool repeats =
-      o->row == 0 &&
-      (!one || (is_one_row(o->value) && !is_one_row(b->operands[0].value)));
-  if (o->col == 1) return repeats ? LB_LAYOUT_COLS : LB_LAYOUT_FULL;
-  if (o->col != 0) return LB_LAYOUT_STRIDED;
-  return repeats ? LB_LAYOUT_ONE : LB_LAYOUT_ROWS;
+// Where there is one loop alone nothing repeats over rows.
+static lb_layout input_layout(const walker *w, uint32_t i) {
+  const lb_bind_operand *o = w->out->operands;
+  lb_layout layout = layout_of(&o[i]);
+  bool flat = o[RESULT].row == 0 && count_factors(w) == 0;
+  return flat && layout == LB_LAYOUT_COLS ? LB_LAYOUT_FULL : layout;
 }
 
 static lb_layout factor_layout(const walker *w, uint32_t i) {
@@ -387,11 +405,9 @@ static lb_dtype operand_dtype(const walker *w, uint32_t i) {
 }
 
 static void add_inputs(lb_emitter *e, const walker *w) {
-  const lb_binding *b = w->out;
   for (uint32_t i = 1; i < w->n; i++) {
     bool factor = i <= count_factors(w);
-    lb_layout layout =
-        factor ? factor_layout(w, i) : layout_of(b, &b->operands[i]);
+    lb_layout layout = factor ? factor_layout(w, i) : input_layout(w, i);
     lb_spec_input(&e->b, operand_dtype(w, i), layout);
   }
 }

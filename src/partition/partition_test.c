@@ -435,27 +435,38 @@ static void halves_are_computed_in_float32(void **state) {
   end(&f);
 }
 
-// As one row, a bias lies as it does for many; so does what has rows.
-static void one_row_has_the_spec_of_many(void **state) {
+// A bias, something of each row, of each matrix: at sizes of 1 as at others.
+static void sizes_of_one_have_the_spec_of_many(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
   lb_region *r = f.g->main;
-  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
+  lb_dim batch, seq;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, -1, 8));
   lb_value *c = param(r, "c", LB_F32, DIMS(8));
-  lb_value *y = NODE1(r, Softmax, "sm", NODE1(r, Add, "add", x, c));
+  lb_value *m = param(r, "m", LB_F32, DIMS(1, 1, 8));
+  lb_value *k = param(r, "k", LB_F32, DIMS(1, 1, 1));
+  batch = x->info.dims[0], seq = x->info.dims[1];
+  m->info.dims[1] = seq;
+  k->info.dims[0] = batch;
+  lb_value *a = NODE1(r, Add, "a", x, c), *d = NODE1(r, Add, "d", a, m);
+  lb_value *y = NODE1(r, Mul, "y", d, k);
   RESULTS(r, y);
   partition(&f);
-  char text[2][512];
-  for (int64_t rows = 1; rows <= 2; rows++) {
-    lb_binding b;
-    set(&f, x, DIMS(rows, 8));
-    set(&f, f.p.parts[0]->nodes[0]->out[0], DIMS(rows, 8));
-    set(&f, y, DIMS(rows, 8));
-    set(&f, c, DIMS(8));
-    bind_text(&f, 0, &b, text[rows - 1], sizeof text[0]);
-  }
-  assert_string_equal(text[0], text[1]);
+  assert_int_equal(f.p.n_parts, 1);
+  char text[16][512];
+  int n = 0;
+  for (int64_t i = 1; i < 5; i++)
+    for (int64_t j = 1; j < 5; j++, n++) {
+      lb_binding b;
+      set(&f, x, DIMS(i, j, 8));
+      set(&f, y, DIMS(i, j, 8));
+      set(&f, c, DIMS(8));
+      set(&f, m, DIMS(1, j, 8));
+      set(&f, k, DIMS(i, 1, 1));
+      bind_text(&f, 0, &b, text[n], sizeof text[0]);
+      assert_string_equal(text[n], text[0]);
+    }
   assert_string_not_equal(text[0], "none");
   end(&f);
 }
@@ -477,7 +488,7 @@ int main(void) {
       cmocka_unit_test(a_product_of_batches_loops_over_what_b_follows),
       cmocka_unit_test(a_gemm_packs_what_is_constant),
       cmocka_unit_test(halves_are_computed_in_float32),
-      cmocka_unit_test(one_row_has_the_spec_of_many),
+      cmocka_unit_test(sizes_of_one_have_the_spec_of_many),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
