@@ -473,14 +473,16 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
   if (!s) return NULL;
   limber_status st = limber_session_stats(s->limber, &t);
   if (st) return lb_raise(lb_python.run_errors, st);
-  return Py_BuildValue(
-      "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "runs", (unsigned long long)t.runs,
-      "plans_built", (unsigned long long)t.plans_built, "plans_evicted",
-      (unsigned long long)t.plans_evicted, "plans", (unsigned long long)t.plans,
-      "plan_bytes", (unsigned long long)t.plan_bytes, "arena_bytes",
-      (unsigned long long)t.arena_bytes, "kernels_wanted",
-      (unsigned long long)t.kernels_wanted, "kernels",
-      (unsigned long long)t.kernels);
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "runs",
+                       (unsigned long long)t.runs, "plans_built",
+                       (unsigned long long)t.plans_built, "plans_evicted",
+                       (unsigned long long)t.plans_evicted, "plans",
+                       (unsigned long long)t.plans, "plan_bytes",
+                       (unsigned long long)t.plan_bytes, "arena_bytes",
+                       (unsigned long long)t.arena_bytes, "kernels_wanted",
+                       (unsigned long long)t.kernels_wanted, "kernels",
+                       (unsigned long long)t.kernels, "packed_bytes",
+                       (unsigned long long)t.packed_bytes);
 }
 
 static PyObject *session_plan(PyObject *self, PyObject *feeds) {

@@ -35,6 +35,7 @@ class Stats(NamedTuple):
     arena_bytes: int
     kernels_wanted: int  # of all sessions of the runtime
     kernels: int
+    packed_bytes: int  # of weights, laid out for kernels
 
 
 def parse_dim(text):
