@@ -42,7 +42,7 @@ lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes);
 //   w v   a matrix, cols x cols, constant or not; u one like t
 //   h     heads of attention; m n their mask, over queries and keys, or keys
 //   a-1   axes, a constant
-//   .     what the operator before has made
+//   . $1  what the operator before has made, or the first, ...
 // A `b` before it makes it bool, `i` int64; else it is of dtype `t`.
 lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
                          uint32_t lanes);

@@ -8,7 +8,7 @@
 #include "pack/list.h"
 #include "partition/partition.h"
 
-enum { ROWS = 5, COLS = 21, MAX_TEXT = 256 };
+enum { ROWS = 5, COLS = 21, MAX_TEXT = 256, MAX_STEPS = 9 };
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -17,8 +17,9 @@ enum { ROWS = 5, COLS = 21, MAX_TEXT = 256 };
 typedef struct sample {
   lb_graph *g;
   lb_dtype dtype;
-  lb_value *x;     // NULL: not met yet
-  lb_value *last;  // what the operator before has made
+  lb_value *x;                // NULL: not met yet
+  lb_value *made[MAX_STEPS];  // by the operators, in order
+  int n_made;
   lb_partitioning parts;
 } sample;
 
@@ -76,11 +77,22 @@ static const struct {
     {'x', "x", 2, {ROWS, COLS}},
 };
 
+// ".": by the operator before; "$1": by the first one.
+static lb_status made_before(const sample *s, const char *text,
+                             lb_value **out) {
+  int i = *text == '.' ? s->n_made - 1 : text[1] - '1';
+  if (i < 0 || i >= s->n_made)
+    return lb_error(LB_INVALID, "'%s': nothing was made there", text);
+  *out = s->made[i];
+  return LB_OK;
+}
+
 static lb_status operand(sample *s, const char *text, lb_value **out) {
   lb_dtype t = s->dtype;
   lb_tensor *c;
   if (*text == 'b' || *text == 'i') t = *text++ == 'b' ? LB_BOOL : LB_I64;
-  *out = *text == '.' ? s->last : *text == 'x' ? s->x : NULL;
+  if (*text == '.' || *text == '$') return made_before(s, text, out);
+  *out = *text == 'x' ? s->x : NULL;
   if (*out) return LB_OK;
   for (size_t i = 0; i < COUNT(params); i++)
     if (params[i].letter == *text)
@@ -113,8 +125,9 @@ static lb_status add_node(sample *s, char *text) {
   char *attr = head ? strchr(head, '[') : NULL;
   if (attr) *attr++ = 0;
   lb_op op = head ? lb_op_find("", head) : LB_OP_COUNT;
-  if (op == LB_OP_COUNT)
-    return lb_error(LB_INVALID, "no operator '%s'", head ? head : "");
+  if (op == LB_OP_COUNT || s->n_made == MAX_STEPS)
+    return lb_error(LB_INVALID, "no operator '%s', or too many",
+                    head ? head : "");
   for (char *p; n_in < 8 && (p = strtok_r(NULL, " ", &rest)); n_in++)
     LB_TRY(operand(s, p, &in[n_in]));
   LB_TRY(lb_node_new(s->g->main, op, head, n_in, 1, &n));
@@ -122,7 +135,7 @@ static lb_status add_node(sample *s, char *text) {
   LB_TRY(lb_value_new(s->g, "v", &out));
   out->region = s->g->main;
   lb_node_set_out(n, 0, out);
-  s->last = out;
+  s->made[s->n_made++] = out;
   if (!attr) return LB_OK;
   attr[strcspn(attr, "]")] = 0;
   return set_attr(s, n, attr);
@@ -136,7 +149,7 @@ static lb_status build(sample *s, const char *text) {
   char *rest;
   for (char *p = strtok_r(copy, ";", &rest); p; p = strtok_r(NULL, ";", &rest))
     LB_TRY(add_node(s, p));
-  return lb_region_add_result(s->g->main, s->last);
+  return lb_region_add_result(s->g->main, s->made[s->n_made - 1]);
 }
 
 static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
@@ -232,6 +245,26 @@ static const char *const chains[] = {
     "Add x c; Softmax .",
     "Mul x 2; Add . f; Softmax .",
     "Mul x 2; Add . c; Softmax .",
+    "MatMul t v; Mul . 2",
+    "Add x 2; Sqrt .; Reciprocal .",
+    "Add r 2; Sqrt .; Reciprocal .",
+    "Add x 2; Sqrt .; Div 1 .",
+    "Add r 2; Sqrt .; Div 1 .",
+    "Sub x r; Exp .",
+    "Sub x r; Mul . r",
+    "Sub x r; Mul . r; Mul . c; Add . c",
+    "Mul r c; Sub x r; Mul . $1; Add . c",
+    "Mul c r; Sub x c; Mul . $1; Add . r",
+    "Sub x r; Div . r; Mul . c; Add . c",
+    "ReduceSum x a-1; Mul . 2",
+    "ReduceSum x a-1; Div . 2",
+    "ReduceMax x a-1; Max 2 .",
+    "Mul x x; ReduceSum . a-1",
+    "Mul x x; ReduceSum . a-1; Mul . 2",
+    "Mul x x; ReduceMean . a-1",
+    "Mul x x; ReduceMean . a-1; Add . 2; Sqrt .",
+    "Sub x r; Mul . $1; ReduceMean . a-1",
+    "Sub x r; Pow . 2; ReduceMean . a-1",
     "And br bc; Where . 1 2",
     "And bx bf; Where . 1 2",
     "Cast[to=1] ix; Sub 2 .; Mul . 2",
