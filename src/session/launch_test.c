@@ -1,0 +1,88 @@
+// session/launch_test.c -- however a launch is cut and whoever runs its parts,
+// each element is computed once.
+#include "session/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/build_test.h"
+
+#define SIZE 4096
+
+// out += in, over rows x cols: what runs twice is seen.
+static void add(const uint64_t *args) {
+  int64_t rows = (int64_t)args[2], cols = (int64_t)args[3];
+  float *out = (float *)(uintptr_t)args[0];
+  const float *in = (const float *)(uintptr_t)args[1];
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < cols; c++)
+      out[r * (int64_t)args[4] + c * (int64_t)args[5]] +=
+          in[r * (int64_t)args[6] + c * (int64_t)args[7]];
+}
+
+typedef struct shape {
+  int64_t loops[2], rows, cols;
+} shape;
+
+// `in` lies transposed in its rows and columns, and repeats over the first
+// loop.
+static void check(lb_pool *pool, const shape *s, int64_t row_band,
+                  int64_t col_band, int64_t grain) {
+  static float out[SIZE], in[SIZE];
+  int64_t turn = s->rows * s->cols, f = (int64_t)sizeof(float);
+  uint64_t args[8] = {
+      0, 0, (uint64_t)s->rows, (uint64_t)s->cols, (uint64_t)s->cols,
+      1, 1, (uint64_t)s->rows};
+  int64_t strides[] = {s->cols * f, f,       s->loops[1] * turn * f,
+                       turn * f,    f,       s->rows * f,
+                       0,           turn * f};
+  lb_spot spots[] = {{.base = LB_BASE_ARENA},
+                     {.base = LB_BASE_FIRST, .offset = 4 * f}};
+  lb_split cut = {.outer = s->loops[0] * s->loops[1],
+                  .row_band = row_band,
+                  .col_band = col_band,
+                  .row_bands = (s->rows + row_band - 1) / row_band,
+                  .col_bands = (s->cols + col_band - 1) / col_band,
+                  .grain = grain};
+  cut.parts = cut.outer * cut.row_bands * cut.col_bands;
+  if (cut.grain > cut.parts) cut.grain = cut.parts;
+  lb_launch l = {.split = cut,
+                 .n_operands = 2,
+                 .n_args = 8,
+                 .n_loops = 2,
+                 .spots = spots,
+                 .args = args,
+                 .strides = strides,
+                 .loops = s->loops};
+  for (int i = 0; i < SIZE; i++) in[i] = (float)i;
+  memset(out, 0, sizeof out);
+  uintptr_t bases[] = {0, (uintptr_t)out, (uintptr_t)in};
+  lb_launch_run(&l, add, pool, bases);
+  for (int64_t i = 0; i < cut.outer * turn; i++) {
+    int64_t r = i % turn / s->cols, c = i % s->cols;
+    int64_t from = i / turn % s->loops[1] * turn + c * s->rows + r;
+    assert_true(out[i] == (float)(from + 4));
+  }
+}
+
+static void every_element_is_computed_once(void **state) {
+  (void)state;
+  static const shape shapes[] = {
+      {{1, 1}, 1, 1}, {{1, 1}, 7, 96}, {{3, 1}, 5, 33}, {{2, 5}, 9, 11}};
+  lb_pool *pools[2] = {NULL};
+  ok(lb_pool_new(3, &pools[1]));
+  for (int p = 0; p < 2; p++)
+    for (int i = 0; i < 4; i++)
+      for (int64_t rows = 1; rows < 12; rows += 3)
+        for (int64_t cols = 1; cols < 100; cols *= 6)
+          for (int64_t grain = 1; grain < 60; grain *= 4)
+            check(pools[p], &shapes[i], rows, cols, grain);
+  lb_pool_free(pools[1]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_element_is_computed_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
