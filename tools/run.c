@@ -38,6 +38,7 @@ static const char help[] =
     "  --threads N       default: all that this process may use\n"
     "  --seed N          of the random numbers; default 1\n"
     "  --optimize on|off simplify the graph; default on\n"
+    "  --deterministic   the same bits whichever kernels compute them\n"
     "  --json            results as JSON\n"
     "\n"
     "In file names a '/' of a NAME is a '_'.\n";
@@ -49,7 +50,7 @@ typedef struct options {
   int threads, repeat;
   int settle;  // seconds
   uint64_t seed;
-  bool plain, profile, json, help;
+  bool plain, profile, deterministic, json, help;
 } options;
 
 // What one `limber run` holds.
@@ -91,6 +92,7 @@ static bool read_option(int letter, options *o, problem *p) {
       o->settle = (int)n;
       return true;
     case 'p': o->profile = true; return true;
+    case 'D': o->deterministic = true; return true;
     case 's':
       if (!read_number("seed", optarg, 0, INT64_MAX, &n, p)) return false;
       o->seed = (uint64_t)n;
@@ -116,6 +118,7 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
       {"profile", no_argument, NULL, 'p'},
       {"seed", required_argument, NULL, 's'},
       {"optimize", required_argument, NULL, 'O'},
+      {"deterministic", no_argument, NULL, 'D'},
       {"json", no_argument, NULL, 'j'},
       {"help", no_argument, NULL, 'h'},
       {0},
@@ -140,6 +143,7 @@ static bool open_model(job *j, problem *p) {
   limber_session_options how = LIMBER_SESSION_OPTIONS_INIT;
   threads.threads = j->o.threads;
   how.optimize = j->o.plain ? -1 : 0;
+  how.deterministic = j->o.deterministic;
   limber_status st = limber_runtime_create(&threads, &j->runtime);
   if (st) return fail_status(p, st, "threads");
   double start = now_ms();

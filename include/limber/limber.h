@@ -140,9 +140,11 @@ typedef struct limber_session_options {
                           // default 10 million
   const char *folder;     // open_memory: where external data lies; NULL: none
   int optimize;           // -1: leave the graph as it is; 0: simplify it
+  int deterministic;      // 1: the same bits whichever kernels compute them, at
+                          // some price; 0: as LIMBER_DETERMINISTIC=0|1 says
 } limber_session_options;
 #define LIMBER_SESSION_OPTIONS_INIT \
-  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0 }
+  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0 }
 
 // Loads a model. `options` may be NULL. The file stays mapped; it must not be
 // truncated meanwhile (copy_weights avoids that).

@@ -79,9 +79,10 @@ static bool open_source(session *s, PyObject *source, bool in_memory,
 }
 
 static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
-  static char *names[] = {
-      "source",       "in_memory",    "threads",    "log_level", "optimize",
-      "copy_weights", "memory_limit", "loop_limit", "folder",    NULL};
+  static char *names[] = {"source",        "in_memory",  "threads",
+                          "log_level",     "optimize",   "copy_weights",
+                          "memory_limit",  "loop_limit", "folder",
+                          "deterministic", NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
   PyObject *source;
@@ -92,9 +93,10 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
     PyErr_SetString(PyExc_RuntimeError, "the session is open already");
     return -1;
   }
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "Sp|iippKLz", names, &source,
-                                   &in_memory, &threads, &log_level, &optimize,
-                                   &o.copy_weights, &memory, &turns, &o.folder))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "Sp|iippKLzp", names,
+                                   &source, &in_memory, &threads, &log_level,
+                                   &optimize, &o.copy_weights, &memory, &turns,
+                                   &o.folder, &o.deterministic))
     return -1;
   o.optimize = optimize ? 0 : -1;
   o.memory_limit = memory;

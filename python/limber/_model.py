@@ -71,11 +71,13 @@ class Model(_limber.Session):
     """A loaded model. Any number of threads may run it at once."""
 
     def __init__(self, path_or_bytes, *, threads=0, optimize=True,
-                 copy_weights=False, memory_limit=0, loop_limit=0, folder=None):
+                 copy_weights=False, memory_limit=0, loop_limit=0, folder=None,
+                 deterministic=False):
         source, in_memory = source_of(path_or_bytes)
         super().__init__(source, in_memory, threads=threads, optimize=optimize,
                          copy_weights=copy_weights, memory_limit=memory_limit,
-                         loop_limit=loop_limit, folder=folder)
+                         loop_limit=loop_limit, folder=folder,
+                         deterministic=deterministic)
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
 
@@ -106,6 +108,8 @@ def load(path_or_bytes, **options):
     memory_limit: bytes of values in one run; loop_limit: turns of a Loop
     or Scan, with those of the loops inside it.
     folder: where external data of a model in bytes lies.
+    deterministic=True: the same bits whichever kernels compute a result; what
+    needs a compiler to be fast may stay slow.
 
     A model is called with its inputs, by position or by name, and returns an
     array, or a list of arrays if it has several outputs. model.run(names,

@@ -51,8 +51,9 @@ class SessionOptions(Options):
     """intra_op_num_threads: a pool of its own with that many threads; 0 shares
     one pool for the process. log_severity_level: 0 verbose to 4 fatal, -1 what
     LIMBER_LOG says. graph_optimization_level: ORT_DISABLE_ALL leaves the graph
-    as it is. memory_limit and loop_limit: as limber.load has them. The others
-    are accepted and change nothing."""
+    as it is. memory_limit, loop_limit: as limber.load has them;
+    use_deterministic_compute is its deterministic. The others are accepted and
+    change nothing."""
 
     known = {
         "intra_op_num_threads": 0,
@@ -113,6 +114,7 @@ def session_keywords(options):
         "optimize": int(options.graph_optimization_level) != 0,
         "memory_limit": options.memory_limit,
         "loop_limit": options.loop_limit,
+        "deterministic": bool(options.use_deterministic_compute),
     }
 
 

@@ -68,6 +68,17 @@ static int read_threads(const limber_runtime *r) {
   return 0;
 }
 
+static bool read_deterministic(const limber_runtime *r) {
+  static atomic_flag told = ATOMIC_FLAG_INIT;
+  const char *text = getenv("LIMBER_DETERMINISTIC");
+  if (!text || !*text || strcmp(text, "0") == 0) return false;
+  if (strcmp(text, "1") == 0) return true;
+  if (may_warn(&told))
+    lb_log_line(&r->log, LB_LOG_WARN,
+                "LIMBER_DETERMINISTIC=%s is ignored: it must be 0 or 1", text);
+  return false;
+}
+
 // -- making one --------------------------------------------------------------
 
 static lb_status check(const limber_runtime_options *o) {
@@ -114,6 +125,7 @@ static lb_status runtime_new(const limber_runtime_options *o,
     return st;
   }
   lb_kernels_open(&r->kernels, &r->log);
+  r->deterministic = read_deterministic(r);
   lb_log_line(&r->log, LB_LOG_INFO, "runtime with %d threads", threads);
   *out = r;
   return LB_OK;

@@ -15,6 +15,7 @@ struct limber_runtime {
   lb_alloc alloc;
   void (*user_log)(void *user, int level, const char *line);
   void *log_user;
+  bool deterministic;  // what sessions are that do not say
 };
 
 // `given`, or where that is NULL the default one, which lives for ever.

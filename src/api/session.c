@@ -70,6 +70,9 @@ static lb_status check_options(const limber_session_options *o) {
   if (o->optimize < -1 || o->optimize > 0)
     return lb_error(LB_INVALID, "optimize: %d is neither 0 nor -1",
                     o->optimize);
+  if (o->deterministic < 0 || o->deterministic > 1)
+    return lb_error(LB_INVALID, "deterministic: %d is neither 0 nor 1",
+                    o->deterministic);
   return LB_OK;
 }
 
@@ -87,6 +90,7 @@ static lb_status load(limber_session *s, const source *from,
       .loop_limit = o->loop_limit,
       .passes_off = o->optimize < 0 ? LB_PASS_ALL : 0,
       .slots = s->runtime->kernels.slots,
+      .deterministic = o->deterministic || s->runtime->deterministic,
   };
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
   // Weights that were packed are not read in the file any more.

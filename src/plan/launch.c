@@ -42,6 +42,22 @@ static lb_status drop_temporaries(lb_planner *p, const lb_partition *part,
                        &b->offset);
 }
 
+// Does the cover, which begins at step `first`, give the launch's bits? Pieces
+// do: a spec says every rounding. Host kernels round in their own order, and
+// so do the pieces of an attention, which goes over blocks of keys.
+static bool covers_exactly(const lb_plan *plan, uint32_t first, lb_form form) {
+  for (uint32_t i = first; i < plan->n_steps; i++)
+    if (plan->steps[i].kind == LB_STEP_CALL) return false;
+  return form != LB_FORM_ATTENTION;
+}
+
+// Leaves the cover alone.
+static void drop_launch(lb_plan *plan, uint32_t first) {
+  plan->n_steps--;
+  memmove(plan->steps + first, plan->steps + first + 1,
+          (plan->n_steps - first) * sizeof *plan->steps);
+}
+
 // Makes the steps from `first` on, a call each for the nodes, one launch and
 // its cover. A kernel of the pack stays, and needs none.
 static lb_status make_launch(lb_planner *p, const lb_partition *part,
@@ -58,6 +74,9 @@ static lb_status make_launch(lb_planner *p, const lb_partition *part,
   LB_TRY(lb_planner_add_launch(p, part, b, slot));
   if (!slot->in_pack) LB_TRY(lb_planner_cover(p, part, slot, calls));
   plan->steps[first].skip = plan->n_steps - first - 1;
+  if (p->prog->deterministic && !slot->in_pack &&
+      !covers_exactly(plan, first + 1, part->form))
+    drop_launch(plan, first);
   return LB_OK;
 }
 

@@ -25,6 +25,8 @@ typedef struct lb_program {
   // Both borrowed; NULL: every node runs by its host kernel.
   const lb_partitioning *parts;
   lb_slots *slots;
+  // Launches only where what covers them gives the same bits.
+  bool deterministic;
 } lb_program;
 
 lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit);

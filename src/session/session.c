@@ -24,6 +24,7 @@ static lb_status prepare(lb_session *s) {
   LB_TRY(lb_partitioning_init(&s->parts, s->graph));
   s->program.parts = &s->parts;
   s->program.slots = s->options.slots;
+  s->program.deterministic = s->options.deterministic;
   return LB_OK;
 }
 

@@ -26,6 +26,7 @@ typedef struct lb_session_options {
   // Where kernels of partitions are published; borrowed, outlives the session.
   // NULL: every node runs by its host kernel, and no weights are packed.
   lb_slots *slots;
+  bool deterministic;  // see plan/program.h
 } lb_session_options;
 
 // A result and where it goes. With data == NULL the run allocates (and owned is
