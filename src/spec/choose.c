@@ -77,17 +77,16 @@ static void choose_tile(const tiling *t, const int64_t *dims, lb_facts *out) {
     lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, s.cols);
 }
 
-// Tiles of attention: rows, smallest first. Of the two largest the one that
-// leaves fewer rows over.
+// Tiles of attention: rows, smallest first. The largest, unless it leaves over
+// more than one row in eight; then the one before it.
 static uint16_t attention_rows(uint32_t lanes, int64_t rows) {
   static const uint16_t tiles[][4] = {
-      {1, 4, 8, 12}, {1, 3, 4, 6}, {1, 1, 1, 2}};
+      {1, 4, 8, 10}, {1, 3, 4, 6}, {1, 1, 1, 2}};
   const uint16_t *t = tiles[lanes == 16 ? 0 : lanes == 8 ? 1 : 2];
   for (int i = 0; i < 3; i++)
     if (rows <= t[i]) return t[i];
-  int64_t over_less = (t[2] - rows % t[2]) % t[2];
-  int64_t over_most = (t[3] - rows % t[3]) % t[3];
-  return over_less < over_most ? t[2] : t[3];
+  int64_t over = (t[3] - rows % t[3]) % t[3];
+  return over > rows / 8 ? t[2] : t[3];
 }
 
 // Larger heads have no facts, and no kernel.
