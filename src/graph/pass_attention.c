@@ -3,9 +3,10 @@
 //   softmax(scale * Q K^T + mask) V    with Q, K, V: [batch, head, seq, dim]
 //
 // The scale may be multiplied to the scores, to Q, to K or to several of them.
-// A float mask is added. Transposes that make Q, K and V stay outside; the one
-// that makes K^T is undone. A row whose mask is -inf everywhere gives 0 in
-// Attention where Softmax gives NaN; nothing else differs but rounding.
+// A float mask is added; a bool mask chooses between scores and -inf.
+// Transposes that make Q, K and V stay outside; the one that makes K^T is
+// undone. A row whose mask is -inf everywhere gives 0 in Attention where
+// Softmax gives NaN; nothing else differs but rounding.
 //
 // Then heads that were split from the rows of a tensor and go back into rows,
 //
@@ -62,11 +63,10 @@ static bool is_scores(const lb_rewrite *rw, lb_value *s, attention *a) {
 
 // May the mask be added to scores without making them larger? The last dim
 // must be the number of keys: Attention takes a shorter one for padding.
-static bool fits(const lb_value *mask, const lb_value *scores,
+static bool fits(const lb_value *mask, lb_dtype dtype, const lb_value *scores,
                  const attention *a) {
   int rank = mask->info.rank;
-  if (rank < 2 || rank > 4 || mask->info.dtype != scores->info.dtype)
-    return false;
+  if (rank < 2 || rank > 4 || mask->info.dtype != dtype) return false;
   const lb_dim *d = mask->info.dims;
   if (!lb_dim_equal(d[rank - 1], a->keys)) return false;
   for (int i = 0; i < rank - 1; i++)
@@ -76,12 +76,26 @@ static bool fits(const lb_value *mask, const lb_value *scores,
   return true;
 }
 
+// Where(mask, scores, -inf)
+static bool is_chosen_scores(const lb_rewrite *rw, const lb_node *where,
+                             attention *a) {
+  double low;
+  a->mask = where->in[0];
+  return lb_match_scalar(where->in[2], where->in[1], &low) &&
+         low == -INFINITY && is_scores(rw, where->in[1], a) &&
+         fits(a->mask, LB_BOOL, where->in[1], a);
+}
+
 static bool is_masked_scores(const lb_rewrite *rw, lb_value *s, attention *a) {
+  const lb_node *where = lb_match_inner(rw, s, LB_OP_Where);
+  if (where) return is_chosen_scores(rw, where, a);
   const lb_node *add = lb_match_inner(rw, s, LB_OP_Add);
   for (int i = 0; add && i < 2; i++) {
     lb_value *scores = add->in[i];
     a->mask = add->in[1 - i];
-    if (is_scores(rw, scores, a) && fits(a->mask, scores, a)) return true;
+    if (is_scores(rw, scores, a) &&
+        fits(a->mask, scores->info.dtype, scores, a))
+      return true;
   }
   a->mask = NULL;
   return !add && is_scores(rw, s, a);

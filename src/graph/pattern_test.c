@@ -319,6 +319,25 @@ static void attention_with_mask_and_split_scale_is_found(void **state) {
           "out y\n");
 }
 
+static void attention_with_flags_is_found(void **state) {
+  (void)state;
+#define FLAGS(low)                           \
+  QKV "in m bool[b,1,s,t]\n"                 \
+      "kt = Transpose(k) {perm=[0,1,3,2]}\n" \
+      "a = MatMul(q, kt)\n"                  \
+      "c = Where(m, a, " low                 \
+      ")\n"                                  \
+      "p = Softmax(c)\n"                     \
+      "y = MatMul(p, v)\n"                   \
+      "out y\n"
+  becomes(FLAGS("-1.0e999"), NULL,
+          QKV_DUMP
+          "in m: bool[b,1,s,t]\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, m) {scale=1}\n"
+          "out y\n");
+  stays(FLAGS("-1000.0"));
+}
+
 static void the_transpose_of_keys_is_turned_back(void **state) {
   (void)state;
   becomes(
@@ -438,6 +457,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_a_layer_norm_stays),
       cmocka_unit_test(attention_is_found),
       cmocka_unit_test(attention_with_mask_and_split_scale_is_found),
+      cmocka_unit_test(attention_with_flags_is_found),
       cmocka_unit_test(the_transpose_of_keys_is_turned_back),
       cmocka_unit_test(heads_stay_in_rows),
       cmocka_unit_test(heads_that_go_elsewhere_stay),
