@@ -209,7 +209,7 @@ lb_status lb_attention_bind(const lb_partition *p, lb_tensor_fn *tensor,
   binder b = {
       .node = n, .tensor = tensor, .user = user, .out = out, .memo = p->memo};
   lb_bind_operand *mask;
-  *out = (lb_binding){0};
+  *out = (lb_binding){.zones = 1};
   LB_TRY(read_all(&b, ok));
   if (!*ok) return LB_OK;
   set_dims(&b);

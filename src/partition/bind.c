@@ -12,6 +12,7 @@
 
 #include "partition/attention.h"
 #include "partition/emit.h"
+#include "partition/window.h"
 
 #define MAX_OPERANDS (LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN)
 enum { RESULT, A, B };  // operands; factors of a product, A alone of a window
@@ -466,11 +467,22 @@ static lb_status walk(walker *w, bool *ok) {
   }
 }
 
+lb_status lb_partition_bind_zone(const lb_partition *p, int zone,
+                                 lb_tensor_fn *tensor, void *user,
+                                 lb_binding *out, bool *ok) {
+  if (p->form == LB_FORM_CONV || p->form == LB_FORM_WINDOW)
+    return lb_window_bind(p, zone, tensor, user, out, ok);
+  return lb_partition_bind(p, tensor, user, out, ok);
+}
+
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok) {
   if (p->form == LB_FORM_ATTENTION)
     return lb_attention_bind(p, tensor, user, out, ok);
+  if (p->form == LB_FORM_CONV || p->form == LB_FORM_WINDOW)
+    return lb_window_bind(p, 0, tensor, user, out, ok);
   memset(out, 0, sizeof *out);
+  out->zones = 1;
   walker w = {.form = p->form};
   w.part = p, w.tensor = tensor, w.user = user, w.out = out;
   LB_TRY(walk(&w, ok));

@@ -29,7 +29,8 @@ bool lb_emit_is_scalar(const lb_value *v) {
 uint8_t lb_emit_bits(lb_emitter *e, lb_dtype t, uint64_t bits) {
   for (uint8_t i = 0; i < e->b.spec.n_nodes; i++) {
     const lb_snode *n = &e->b.spec.nodes[i];
-    if (n->op == LB_S_SCALAR && n->dtype == t && e->scalars[n->arg] == bits)
+    if (n->op == LB_S_SCALAR && n->dtype == t && e->scalars[n->arg] == bits &&
+        !(e->own >> n->arg & 1))
       return i;
   }
   uint8_t number = e->b.spec.n_scalars;
@@ -170,16 +171,32 @@ static void read_inputs(emitting *s, uint32_t i, uint32_t first, uint8_t *src) {
   }
 }
 
+// A scalar of its own: bindings of one partition divide by different numbers.
+static uint8_t emit_average(emitting *s, uint8_t sum) {
+  uint8_t number = s->e->b.spec.n_scalars;
+  uint8_t by = lb_spec_scalar(&s->e->b, LB_F32);
+  if (by == LB_SPEC_NO_NODE) return by;
+  float count = (float)s->m->average;
+  uint32_t bits;
+  memcpy(&bits, &count, sizeof bits);
+  s->e->scalars[number] = bits;
+  s->e->own |= 1u << number;
+  return lb_emit_op2(s->e, LB_S_DIV, sum, by);
+}
+
 static uint8_t emit_product(emitting *s, uint32_t i) {
   const lb_node *n = s->m->nodes[i];
   uint8_t src[LB_EMIT_MAX_IN];
   lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
   if (s->m->count) return lb_emit_window_node(s->e, n, s->m->count);
-  uint8_t sum = lb_spec_acc(&s->e->b, LB_ACC_DOT, t);
-  if (n->op != LB_OP_Gemm) return sum;
+  uint8_t sum = lb_spec_acc(&s->e->b, s->m->acc, t);
+  if (n->op == LB_OP_AveragePool) return emit_average(s, sum);
   read_inputs(s, i, 2, src);
   src[0] = sum;
-  return lb_emit_gemm_node(s->e, n, src);
+  if (n->op == LB_OP_Gemm) return lb_emit_gemm_node(s->e, n, src);
+  bool conv = n->op == LB_OP_Conv || n->op == LB_OP_ConvTranspose;
+  bool biased = conv && src[2] != LB_SPEC_NO_NODE;
+  return biased ? lb_emit_op2(s->e, LB_S_ADD, sum, src[2]) : sum;
 }
 
 static uint8_t emit_one(emitting *s, uint32_t i) {

@@ -15,6 +15,7 @@
 typedef struct lb_emitter {
   lb_spec_builder b;
   uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits of the spec's scalars
+  uint32_t own;  // bit i: scalar i stays apart from equal ones
 } lb_emitter;
 
 // True if the node can stand in a partition as far as operator, dtypes and
@@ -54,7 +55,9 @@ typedef struct lb_emission {
   const lb_node *const *nodes;
   uint32_t n_nodes, anchor;
   bool product;
-  int64_t count;  // elements that a reduction made as a window has; else 0
+  int64_t count;   // elements that a reduction made as a window has; else 0
+  lb_acc acc;      // of another window
+  double average;  // what its sum is divided by
   lb_source_fn *source;
   void *user;
 } lb_emission;

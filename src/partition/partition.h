@@ -21,7 +21,8 @@ typedef struct lb_partition {
   const lb_node **nodes;  // in order; the last one's output 0 is the result
   uint32_t n_nodes;
   uint32_t anchor;     // its number; MAP: 0
-  const void *packed;  // MATMUL: the constant b as [N/16][K][16]; else NULL
+  const void *packed;  // constant weights as kernels read them: of MATMUL as
+                       // [N/16][K][16]; NULL: it has none
   lb_memo *memo;       // of its specs
 } lb_partition;
 
@@ -43,6 +44,7 @@ void lb_partitioning_fini(lb_partitioning *p);
 // An operand of a kernel: which value, and how to walk it.
 typedef struct lb_bind_operand {
   const lb_value *value;  // NULL: the packed weights
+  int64_t offset;         // of the first element, in elements
   int64_t row, col;       // the kernel's strides, in elements
   int64_t outer[LB_BIND_LOOPS];
 } lb_bind_operand;
@@ -57,6 +59,7 @@ typedef struct lb_binding {
   int64_t taps[4];  // strides of a run and of a step, of inputs 0 and 1
   int64_t outer[LB_BIND_LOOPS];
   int n_outer;
+  int zones;  // bindings that make all of it: 1, more at borders of images
   uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits
 } lb_binding;
 
@@ -67,5 +70,10 @@ typedef lb_status lb_tensor_fn(void *user, const lb_value *v, lb_tensor *out);
 // one by one.
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok);
+// Binding number `zone` of a partition that has several: the same spec, other
+// elements of the result. The first is that of lb_partition_bind.
+lb_status lb_partition_bind_zone(const lb_partition *p, int zone,
+                                 lb_tensor_fn *tensor, void *user,
+                                 lb_binding *out, bool *ok);
 
 #endif

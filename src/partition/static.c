@@ -10,6 +10,7 @@
 
 #include "partition/attention.h"
 #include "partition/emit.h"
+#include "partition/window.h"
 #include "spec/pack.h"
 
 typedef struct counter {
@@ -68,14 +69,21 @@ static bool fits(const growth *g) {
   lb_emitter e = {0};
   outside o = {.n = 0};
   lb_spec spec;
-  bool product = g->form == LB_FORM_MATMUL;
+  const lb_node *anchor = g->nodes[g->anchor];
+  bool window = g->form == LB_FORM_CONV || g->form == LB_FORM_WINDOW;
+  bool product = g->form == LB_FORM_MATMUL || window;
+  lb_acc acc = window ? lb_window_acc(anchor) : LB_ACC_DOT;
   lb_spec_begin(&e.b, g->form);
-  for (int i = 0; product && i < 2; i++)
-    lb_spec_input(&e.b, g->nodes[g->anchor]->in[i]->info.dtype, LB_LAYOUT_FULL);
+  for (int i = 0; product && i < (acc == LB_ACC_DOT ? 2 : 1); i++)
+    lb_spec_input(
+        &e.b, anchor->in[i]->info.dtype,
+        i && g->form == LB_FORM_CONV ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL);
   lb_emission m = {.nodes = g->nodes,
                    .n_nodes = g->n,
                    .anchor = g->anchor,
                    .product = product,
+                   .acc = acc,
+                   .average = 1,
                    .source = try_source,
                    .user = &o};
   lb_spec_output(&e.b, lb_emit_nodes(&e, &m), LB_LAYOUT_FULL);
@@ -180,6 +188,11 @@ static lb_status pack(lb_partitioning *p, lb_partition *part) {
   const lb_node *n = part->nodes[part->anchor];
   lb_matrix m;
   size_t bytes;
+  if (part->form == LB_FORM_CONV || part->form == LB_FORM_WINDOW) {
+    LB_TRY(lb_window_pack(n, part->form, &p->arena, &part->packed, &bytes));
+    p->packed_bytes += bytes;
+    return LB_OK;
+  }
   if (part->form != LB_FORM_MATMUL || !constant_b(n, &m)) return LB_OK;
   if (!lb_pack_size(&m, &bytes)) return lb_oom();
   void *to = lb_arena_alloc(&p->arena, bytes, 64);
@@ -213,6 +226,7 @@ static lb_status add_part(lb_partitioning *p, const counter *c,
 static lb_status partition_region(lb_partitioning *p, const counter *c,
                                   const lb_region *r, bool anchors) {
   uint32_t axes;
+  lb_form form;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     lb_node *n = r->nodes[i];
     for (uint32_t k = 0; k < n->n_regions; k++)
@@ -220,6 +234,8 @@ static lb_status partition_region(lb_partitioning *p, const counter *c,
     if (p->of_node[n->id]) continue;
     if (anchors && lb_emit_is_product(n))
       LB_TRY(add_part(p, c, n, LB_FORM_MATMUL));
+    else if (anchors && lb_window_is(n, &form))
+      LB_TRY(add_part(p, c, n, form));
     else if (anchors && lb_attention_is(n))
       LB_TRY(add_part(p, c, n, LB_FORM_ATTENTION));
     else if (anchors && lb_emit_is_rows(n, &axes))

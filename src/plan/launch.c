@@ -1,4 +1,5 @@
 // plan/launch.c -- a partition as one launch, with its cover behind it.
+#include <assert.h>
 #include <string.h>
 
 #include "plan/planner.h"
@@ -14,7 +15,17 @@ lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
                                 const lb_binding *b, lb_slot *slot) {
   lb_step *step;
   LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
-  return lb_planner_launch(p, part, b, slot, &step->launch);
+  LB_TRY(lb_planner_launch(p, part, b, slot, &step->launch));
+  lb_launch *last = step->launch;
+  for (int i = 1; i < b->zones; i++) {
+    lb_binding zone;
+    bool ok;
+    LB_TRY(lb_partition_bind_zone(part, i, lb_planner_tensor, p, &zone, &ok));
+    assert(ok && lb_spec_equal(&zone.spec, &b->spec));
+    LB_TRY(lb_planner_launch(p, part, &zone, slot, &last->next));
+    last = last->next;
+  }
+  return LB_OK;
 }
 
 // The buffer that a node's value was given in the arena, or NULL.

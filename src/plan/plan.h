@@ -69,7 +69,9 @@ enum {  // numbers of bases
 // outputs, then inputs; arguments begin with a pointer to each, then come rows
 // and columns (spec/spec.h).
 typedef struct lb_launch {
-  lb_slot *slot;  // borrowed from the table, which outlives plans
+  lb_slot *slot;           // borrowed from the table, which outlives plans
+  struct lb_launch *next;  // another zone of the partition, or NULL: the
+                           // same kernel at other places
   lb_split split;
   uint8_t n_operands, n_args, n_loops;
   const lb_spot *spots;    // by operand
@@ -84,8 +86,8 @@ typedef struct lb_step {
   const lb_node *node;   // borrowed from the graph; NULL for a copy
   lb_operand *in, *out;  // LAUNCH: none, the launch has them
   uint32_t n_in, n_out;
-  uint32_t skip;            // LAUNCH: steps of the cover that follow
-  const lb_launch *launch;  // LAUNCH: else NULL
+  uint32_t skip;      // LAUNCH: steps of the cover that follow
+  lb_launch *launch;  // LAUNCH: else NULL
 } lb_step;
 
 // What a finished stage tells about the next one, in this order.

@@ -76,7 +76,7 @@ lb_status lb_planner_partition(lb_planner *p, const lb_partition *part);
 // states.
 lb_status lb_planner_launch(lb_planner *p, const lb_partition *part,
                             const lb_binding *b, lb_slot *slot,
-                            const lb_launch **out);
+                            lb_launch **out);
 
 // Adds a step for it.
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,

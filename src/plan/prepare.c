@@ -12,7 +12,7 @@ static void fill_args(uint64_t *args, const lb_binding *b) {
     args[cells.dims + i] = (uint64_t)b->dims[i];
   for (uint32_t i = 0; i < b->n_operands; i++) {
     uint64_t *cell = &args[cells.out_strides + 2 * i];
-    bool packed = !b->operands[i].value;
+    bool packed = !b->operands[i].value && !lb_spec_has_taps(s);
     cell[0] = (uint64_t)(packed ? b->dims[LB_DIM_K] * LB_PACK_COLS
                                 : b->operands[i].row);
     cell[1] = (uint64_t)b->operands[i].col;
@@ -23,20 +23,25 @@ static void fill_args(uint64_t *args, const lb_binding *b) {
     args[cells.scalars + i] = b->scalars[i];
 }
 
+static int64_t size_of(const lb_spec *s, uint32_t i) {
+  const lb_soperand *o = i < s->n_out ? &s->out[i] : &s->in[i - s->n_out];
+  return (int64_t)lb_dtype_size((lb_dtype)o->dtype);
+}
+
 // Factors are not walked along both: a has no columns of the result, b no rows,
 // and of attention's inputs q alone has its rows. Windows have both.
 static void fill_strides(int64_t *to, const lb_binding *b, uint32_t i) {
   const lb_spec *s = &b->spec;
   const lb_bind_operand *o = &b->operands[i];
-  bool input = i >= s->n_out;
   uint32_t k = i - s->n_out;
-  lb_dtype t = (lb_dtype)(input ? s->in[k].dtype : s->out[i].dtype);
-  int64_t size = (int64_t)lb_dtype_size(t);
-  bool factor = input && k < (uint32_t)lb_spec_factors(s);
+  int64_t size = size_of(s, i);
+  bool factor = i >= s->n_out && k < (uint32_t)lb_spec_factors(s);
+  bool window = s->form == LB_FORM_WINDOW;
   // Panels are 16 columns wide: a step over one column counts on average.
-  int64_t col = o->value ? o->col : b->dims[LB_DIM_K];
+  bool own = o->value || lb_spec_has_taps(s);
+  int64_t col = own ? o->col : b->dims[LB_DIM_K];
   to[0] = factor && k > 0 ? 0 : o->row * size;
-  to[1] = factor && k == 0 && s->form != LB_FORM_WINDOW ? 0 : col * size;
+  to[1] = factor && k == 0 && !window ? 0 : col * size;
   for (int l = 0; l < b->n_outer; l++) to[2 + l] = o->outer[l] * size;
 }
 
@@ -54,23 +59,26 @@ static uint32_t base_of(const lb_planner *p, const lb_operand *o) {
 }
 
 static lb_status spot_of(lb_planner *p, const lb_partition *part,
-                         const lb_bind_operand *o, lb_spot *out) {
+                         const lb_binding *b, uint32_t i, lb_spot *out) {
+  const lb_bind_operand *o = &b->operands[i];
+  int64_t offset = o->offset * size_of(&b->spec, i);
   const lb_pvalue *s;
   if (!o->value) {
-    *out = (lb_spot){.offset = (int64_t)(intptr_t)part->packed};
+    *out = (lb_spot){.offset = (int64_t)(intptr_t)part->packed + offset};
     return LB_OK;
   }
   LB_TRY(lb_planner_state(p, o->value, &s));
   lb_operand at = lb_planner_operand(p, s);
   out->base = base_of(p, &at);
   out->offset =
-      out->base == LB_BASE_NONE ? (int64_t)(intptr_t)at.tensor->data : at.offset;
+      offset + (out->base == LB_BASE_NONE ? (int64_t)(intptr_t)at.tensor->data
+                                          : at.offset);
   return LB_OK;
 }
 
 lb_status lb_planner_launch(lb_planner *p, const lb_partition *part,
                             const lb_binding *b, lb_slot *slot,
-                            const lb_launch **out) {
+                            lb_launch **out) {
   uint8_t n_args = lb_spec_args(&b->spec).count;
   size_t each = 2 + (size_t)b->n_outer;
   lb_launch *l = lb_arena_new(p->arena, lb_launch, 1);
@@ -83,7 +91,7 @@ lb_status lb_planner_launch(lb_planner *p, const lb_partition *part,
   for (int i = 0; i < b->n_outer; i++) outer *= loops[i] = b->outer[i];
   fill_args(args, b);
   for (uint32_t i = 0; i < b->n_operands; i++) {
-    LB_TRY(spot_of(p, part, &b->operands[i], &spots[i]));
+    LB_TRY(spot_of(p, part, b, i, &spots[i]));
     fill_strides(strides + each * i, b, i);
   }
   *l = (lb_launch){

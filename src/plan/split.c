@@ -39,8 +39,11 @@ static double traffic_ns(const lb_spec *s, int first_in) {
 double lb_split_ns(const lb_spec *s, const int64_t dims[LB_SDIMS]) {
   double rows = (double)dims[LB_DIM_ROWS], cols = (double)dims[LB_DIM_COLS];
   double each = nodes_ns(s) + traffic_ns(s, lb_spec_factors(s));
-  if (s->form == LB_FORM_MATMUL) {
-    double k = (double)dims[LB_DIM_K];
+  double taps = 1;
+  if (lb_spec_has_taps(s))
+    taps = (double)dims[LB_DIM_LEN] * (double)dims[LB_DIM_STEPS];
+  if (s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV) {
+    double k = (double)dims[LB_DIM_K] * taps;
     double sums = 2 * rows * k * cols / FLOPS_PER_NS;
     double reads = k * cols * 4 / BYTES_PER_NS;
     return (sums > reads ? sums : reads) + rows * cols * each;
@@ -49,8 +52,7 @@ double lb_split_ns(const lb_spec *s, const int64_t dims[LB_SDIMS]) {
     double k = (double)dims[LB_DIM_K], len = (double)dims[LB_DIM_LEN];
     return rows * len * (2 * (k + cols) / FLOPS_PER_NS + 0.5 + each);
   }
-  if (s->form == LB_FORM_WINDOW)
-    each += 0.25 * (double)(dims[LB_DIM_LEN] * dims[LB_DIM_STEPS]);
+  if (s->form == LB_FORM_WINDOW) each += taps * 2 / FLOPS_PER_NS;
   return rows * cols * each;
 }
 
@@ -129,7 +131,7 @@ lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
                   .row_bands = 1,
                   .col_bands = 1};
   int64_t bands = ceil_div(want, outer);
-  if (s->form == LB_FORM_MATMUL)
+  if (s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV)
     cut_product(f, dims, bands, &out);
   else if (s->form == LB_FORM_ATTENTION)
     cut_queries(f, dims, bands, &out);

@@ -207,7 +207,8 @@ static lb_status run_stage(frame *f, const lb_plan *plan) {
     if (step->kind == LB_STEP_LAUNCH) {
       lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
       if (!kernel) continue;  // its cover comes next
-      lb_launch_run(step->launch, kernel, f->s->options.pool, f->c->bases);
+      for (const lb_launch *l = step->launch; l; l = l->next)
+        lb_launch_run(l, kernel, f->s->options.pool, f->c->bases);
       next += step->skip;
     } else {
       LB_TRY(run_step(f, step));

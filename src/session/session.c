@@ -14,7 +14,9 @@
 #define DEFAULT_LOOP_LIMIT 10000000
 
 static lb_status prepare(lb_session *s) {
-  lb_pass_options passes = {.eval = lb_eval_node, .off = s->options.passes_off};
+  lb_pass_options passes = {.eval = lb_eval_node,
+                            .images = s->options.slots != NULL,
+                            .off = s->options.passes_off};
   LB_TRY(lb_infer_graph(s->graph));
   LB_TRY(lb_graph_optimize(s->graph, &passes));
   LB_TRY(lb_infer_graph(s->graph));
