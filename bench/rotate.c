@@ -78,8 +78,10 @@ static lb_status measure(const lb_launch *l, int i, bench_operand *out) {
     if (walks[k].stride < 0) out->before += steps * (size_t)-walks[k].stride;
     if (walks[k].stride) out->touched *= (size_t)walks[k].n;
   }
-  // Copies begin at a line of their own, and not at the same set of the cache.
-  out->span = (out->before + after + 4095) / 4096 * 4096 + 64;
+  // Copies begin at a line of their own; large ones not all in the same set
+  // of the cache.
+  out->span = (out->before + 63) / 64 * 64 + (after + 63) / 64 * 64;
+  if (out->span >= 4096) out->span = (out->span + 4095) / 4096 * 4096 + 64;
   out->before = (out->before + 63) / 64 * 64;
   return LB_OK;
 }
@@ -96,7 +98,7 @@ static lb_status allocate(const lb_launch *l, int i, size_t set,
                           bench_operand *o) {
   const lb_spec *s = &l->slot->key.spec;
   int t = i < s->n_out ? s->out[i].dtype : s->in[i - s->n_out].dtype;
-  o->copies = set / o->touched + 1;
+  o->copies = set / (o->touched < 64 ? 64 : o->touched) + 1;
   size_t bytes = o->copies * o->span + o->before;
   o->data = bench_alloc(bytes);
   if (!o->data) return lb_oom();
