@@ -8,7 +8,7 @@ endif()
 option(LIMBER_JIT
   "Compile kernels: limber-jit, and those in the library (needs LLVM 19)" ${jit})
 option(LIMBER_BENCH "Build what scripts/bench measures with" ON)
-set(LIMBER_COMPILE_KERNELS_FOR_ARCH "NONE" CACHE STRING
+set(LIMBER_COMPILE_KERNELS_FOR_ARCH "x86-64-v3;x86-64-v4" CACHE STRING
   "Levels whose kernels the library contains: x86-64-v3;x86-64-v4, or NONE")
 set(LIMBER_PACK_DIR ${PROJECT_SOURCE_DIR}/build/pack CACHE PATH
   "Where these kernels are kept, for all builds")

@@ -35,13 +35,12 @@ foreach(level ${levels})
       "for x86-64-v3 and x86-64-v4, not for '${level}'; NONE leaves them out")
   endif()
   set(object ${folder}/pack-${level}.o)
-  set(made ${PROJECT_BINARY_DIR}/pack-${level})
-  add_custom_command(OUTPUT ${object} # whole or not at all: renamed at the end
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
-    COMMAND limber-pack ${level} ${made}
-    COMMAND ${CMAKE_C_COMPILER} -c ${made}.s -o ${object}.new
-    COMMAND ${CMAKE_COMMAND} -E rename ${object}.new ${object}
-    COMMENT "Compiling kernels for ${level}" VERBATIM)
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${CMAKE_COMMAND} -DMAKER=$<TARGET_FILE:limber-pack>
+      -DCC=${CMAKE_C_COMPILER} -DLEVEL=${level} -DOBJECT=${object}
+      -DMADE=${PROJECT_BINARY_DIR}/pack-${level}
+      -P ${PROJECT_SOURCE_DIR}/cmake/make_pack.cmake
+    COMMENT "Kernels for ${level}" VERBATIM)
   list(APPEND pack_objects ${object})
   string(REPLACE "x86-64-v" "LIMBER_PACK_V" name ${level})
   target_compile_definitions(room_api PRIVATE ${name})
