@@ -2,6 +2,10 @@
 //
 // Terms. A *job* is one call of lb_pool_for; its caller owns a *slot* while it
 // runs. A worker *helps* a job from the moment it is counted in slot.helpers.
+// The chunks of a job are dealt out in *lanes*, one for each thread: a thread
+// takes those of its own lane, then what is left of the others'. The same
+// thread thus gets the same chunks run after run, and finds its share of the
+// weights in its own cache.
 //
 // (1) Slots live as long as the pool. A worker counts itself in, then looks
 //     whether the slot is open; the caller closes the slot, then waits until
@@ -13,7 +17,9 @@
 //     for one to begin. With all slots taken it works alone.
 // (3) `epoch` moves after a slot opens. A worker reads it before it looks for
 //     work, and sleeps only while it has not moved: no job goes unseen.
-// (4) There is no lock on the way of a job, so none can be held by a thread
+// (4) With as many runs inside as there are threads every one has its caller:
+//     jobs then stay with theirs, and workers do not spin.
+// (5) There is no lock on the way of a job, so none can be held by a thread
 //     that a fork left behind. The child's copy is emptied inside fork.
 #include "base/pool.h"
 
@@ -24,6 +30,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +40,11 @@
 
 #define SLOTS 16          // jobs that can have helpers at the same time
 #define MAX_THREADS 1024  // a pool larger than this is a mistake
-#define IDLE_SPIN_US 200  // a worker without work, while a run is inside
-#define JOIN_SPIN_US 50   // a caller, for helpers in their last chunk
+#define LANES 16
+#define MAX_CHUNKS INT32_MAX  // of a job that is shared
+#define IDLE_SPIN_US 1000     // a worker without work, while a run is inside
+#define LINGER_US 50          // the same, after the last run has left
+#define JOIN_SPIN_US 50       // a caller, for helpers in their last chunk
 
 typedef struct work {
   lb_pool_fn *fn;
@@ -42,15 +52,25 @@ typedef struct work {
   int64_t n, grain;
 } work;
 
+typedef struct lane {
+  atomic_uint next;  // chunk to be claimed
+  atomic_uint end;
+} lane;
+
+// Two threads share one cache line, and find all of a job in it.
 typedef struct slot {
   _Alignas(64) atomic_bool taken;  // by a caller
   atomic_bool open;                // helpers may join
   atomic_bool joining;             // the caller may sleep on `helpers`
   atomic_uint helpers;
-  atomic_llong next;    // chunk to be claimed
-  atomic_llong chunks;  // in all
-  work work;            // read by the helpers of an open slot only
+  atomic_int n_lanes;
+  work work;  // read by the helpers of an open slot only
+  lane first[2];
+  struct {
+    _Alignas(64) lane lane;
+  } others[LANES - 2];
 } slot;
+_Static_assert(offsetof(slot, others) == 64, "one line");
 
 typedef struct worker {
   lb_pool *pool;  // borrowed
@@ -133,16 +153,34 @@ static void run_alone(const work *w, int id) {
   for (int64_t i = 0; i < chunks; i++) run_chunk(w, i, id);
 }
 
+static lane *lane_of(slot *s, int i) {
+  return i < 2 ? &s->first[i] : &s->others[i - 2].lane;
+}
+
+static bool is_left(const lane *l) {
+  return atomic_load_explicit(&l->next, memory_order_relaxed) <
+         atomic_load_explicit(&l->end, memory_order_relaxed);
+}
+
+static void run_lane(const work *w, lane *l, int id) {
+  unsigned end = atomic_load_explicit(&l->end, memory_order_relaxed), i;
+  while ((i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) <
+         end)
+    run_chunk(w, i, id);
+}
+
 // Claims and runs chunks until none is left.
 static void run_chunks(lb_pool *p, slot *s, int id) {
-  int64_t chunks = atomic_load_explicit(&s->chunks, memory_order_relaxed), i;
+  int n = atomic_load_explicit(&s->n_lanes, memory_order_relaxed);
   const lb_pool *outer_pool = task.pool;
   int outer_id = task.id;
   task.pool = p;
   task.id = id;
-  while ((i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed)) <
-         chunks)
-    run_chunk(&s->work, i, id);
+  run_lane(&s->work, lane_of(s, id % n), id);
+  for (int i = 1; i < n; i++) {
+    lane *l = lane_of(s, (id + i) % n);
+    if (is_left(l)) run_lane(&s->work, l, id);
+  }
   task.pool = outer_pool;
   task.id = outer_id;
 }
@@ -156,13 +194,26 @@ static slot *take_slot(lb_pool *p) {
   return NULL;
 }
 
+static void deal(const lb_pool *p, slot *s, int64_t chunks) {
+  int n = p->threads < LANES ? p->threads : LANES;
+  if (chunks < n) n = (int)chunks;
+  unsigned each = (unsigned)(chunks / n), more = (unsigned)(chunks % n);
+  unsigned at = 0;
+  for (int i = 0; i < n; i++) {
+    lane *l = lane_of(s, i);
+    atomic_store_explicit(&l->next, at, memory_order_relaxed);
+    at += each + ((unsigned)i < more);
+    atomic_store_explicit(&l->end, at, memory_order_relaxed);
+  }
+  atomic_store_explicit(&s->n_lanes, n, memory_order_relaxed);
+}
+
 // Opens the slot, and wakes as many workers as there are chunks for, less
 // those that are looking already.
 static void publish(lb_pool *p, slot *s, const work *w) {
   int64_t chunks = chunk_count(w);
   s->work = *w;
-  atomic_store_explicit(&s->next, 0, memory_order_relaxed);
-  atomic_store_explicit(&s->chunks, chunks, memory_order_relaxed);
+  deal(p, s, chunks);
   atomic_store(&s->open, true);
   atomic_fetch_add(&p->epoch, 1);
   int parked = atomic_load(&p->parked);
@@ -176,8 +227,11 @@ static void publish(lb_pool *p, slot *s, const work *w) {
 static void join(lb_pool *p, slot *s, unsigned forks) {
   unsigned seen;
   atomic_store(&s->open, false);
+  for (int i = 0; i < 16; i++, cpu_relax())
+    if (!atomic_load(&s->helpers)) return;
   spinner spinning = {.until_us = now_us() + JOIN_SPIN_US};
   while (atomic_load(&s->helpers) && spin(&spinning)) continue;
+  if (!atomic_load(&s->helpers)) return;
   atomic_store(&s->joining, true);
   while ((seen = atomic_load(&s->helpers)) && atomic_load(&p->forks) == forks)
     futex_wait(&s->helpers, seen);
@@ -194,10 +248,18 @@ static void run_shared(lb_pool *p, const work *w) {
   publish(p, s, w);
   run_chunks(p, s, 0);
   join(p, s, forks);
-  if (atomic_load(&p->forks) == forks) atomic_store(&s->taken, false);
+  if (atomic_load(&p->forks) == forks)
+    atomic_store_explicit(&s->taken, false, memory_order_release);
 }
 
 // -- workers ----------------------------------------------------------------
+
+static bool has_work(slot *s) {
+  int n = atomic_load_explicit(&s->n_lanes, memory_order_relaxed);
+  for (int i = 0; i < n; i++)
+    if (is_left(lane_of(s, i))) return true;
+  return false;
+}
 
 // The open job with the fewest helpers, so that callers share the workers.
 static slot *choose_slot(lb_pool *p) {
@@ -205,10 +267,7 @@ static slot *choose_slot(lb_pool *p) {
   unsigned fewest = UINT_MAX;
   for (int i = 0; i < SLOTS; i++) {
     slot *s = &p->slots[i];
-    if (!atomic_load(&s->open)) continue;
-    if (atomic_load_explicit(&s->next, memory_order_relaxed) >=
-        atomic_load_explicit(&s->chunks, memory_order_relaxed))
-      continue;
+    if (!atomic_load(&s->open) || !has_work(s)) continue;
     unsigned helpers = atomic_load_explicit(&s->helpers, memory_order_relaxed);
     if (helpers >= fewest) continue;
     fewest = helpers;
@@ -225,14 +284,33 @@ static void help(lb_pool *p, slot *s, int id, unsigned forks) {
     futex_wake(&s->helpers, 1);
 }
 
+// Runs are inside, and fewer than there are threads.
+static bool is_spare(const lb_pool *p) {
+  int inside = atomic_load(&p->inside);
+  return inside > 0 && inside < p->threads;
+}
+
+static void spin_idle(lb_pool *p, unsigned seen) {
+  spinner spinning = {.until_us = now_us() + IDLE_SPIN_US};
+  bool lingers = false;
+  while (atomic_load(&p->epoch) == seen && spin(&spinning)) {
+    if (is_spare(p)) {
+      if (lingers) spinning.until_us = now_us() + IDLE_SPIN_US;
+      lingers = false;
+    } else if (atomic_load(&p->inside) > 0 || atomic_load(&p->stop)) {
+      return;
+    } else if (!lingers) {
+      spinning.until_us = now_us() + LINGER_US;
+      lingers = true;
+    }
+  }
+}
+
 // Returns when the epoch has moved on from `seen`, or for no reason.
 static void idle(lb_pool *p, unsigned seen) {
-  if (atomic_load(&p->inside) > 0) {
+  if (is_spare(p)) {
     atomic_fetch_add(&p->spinning, 1);
-    spinner spinning = {.until_us = now_us() + IDLE_SPIN_US};
-    while (atomic_load(&p->epoch) == seen && atomic_load(&p->inside) > 0 &&
-           spin(&spinning))
-      continue;
+    spin_idle(p, seen);
     atomic_fetch_sub(&p->spinning, 1);
   }
   if (atomic_load(&p->epoch) != seen) return;
@@ -411,13 +489,18 @@ void lb_pool_leave(lb_pool *p) {
     continue;
 }
 
+static bool is_full(const lb_pool *p) {
+  return atomic_load_explicit(&p->inside, memory_order_relaxed) >= p->threads;
+}
+
 void lb_pool_for(lb_pool *p, int64_t n, int64_t grain, lb_pool_fn *fn,
                  void *user) {
   assert(grain > 0);
   if (n <= 0) return;
   work w = {.fn = fn, .user = user, .n = n, .grain = grain > 0 ? grain : 1};
   bool nested = p && task.pool == p;
-  if (nested || lb_pool_threads(p) == 1 || n <= w.grain) {
+  if (nested || lb_pool_threads(p) == 1 || n <= w.grain || is_full(p) ||
+      chunk_count(&w) > MAX_CHUNKS) {
     run_alone(&w, nested ? task.id : 0);
     return;
   }

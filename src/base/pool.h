@@ -1,10 +1,11 @@
 // base/pool.h -- one thread pool per runtime.
 //
 // A pool of n threads has n-1 workers; the caller is the n-th. Workers spin
-// only while some run is inside (enter/leave) and park when none is. No
-// affinity is set. A caller never runs another request's task: it helps with
-// its own job alone. After fork the child's pool starts its workers anew at
-// the next job.
+// only while some run is inside (enter/leave), and 50 us longer for the next
+// one, and park when none is. With n runs inside each has its caller's thread:
+// workers park, and jobs stay with their callers. No affinity is set. A caller
+// never runs another request's task: it helps with its own job alone. After
+// fork the child's pool starts its workers anew at the next job.
 #ifndef LB_BASE_POOL_H
 #define LB_BASE_POOL_H
 
@@ -27,7 +28,9 @@ void lb_pool_leave(lb_pool *p);
 
 // Calls fn over [0, n) in chunks of `grain` items and returns when all are
 // done. Chunk bounds depend on n and grain alone, never on the thread count.
-// A NULL pool, one thread or a single chunk runs on the caller.
+// A NULL pool, one thread or a single chunk runs on the caller. Of k chunks a
+// thread gets the same ones in each such job, unless another is done early and
+// takes them.
 void lb_pool_for(lb_pool *p, int64_t n, int64_t grain, lb_pool_fn *fn,
                  void *user);
 

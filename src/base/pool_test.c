@@ -232,6 +232,24 @@ static double cpu_ms(void) {
          (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e3;
 }
 
+static void note_worker(void *user, int64_t begin, int64_t end, int worker) {
+  (void)begin, (void)end;
+  if (worker) atomic_fetch_add((atomic_int *)user, 1);
+}
+
+static void a_full_pool_leaves_jobs_to_their_callers(void **state) {
+  (void)state;
+  lb_pool *p = pool_of(2);
+  atomic_int helped = 0;
+  lb_pool_enter(p);
+  lb_pool_enter(p);
+  for (int i = 0; i < 1000; i++) lb_pool_for(p, 100, 1, note_worker, &helped);
+  assert_int_equal(helped, 0);
+  lb_pool_leave(p);
+  lb_pool_leave(p);
+  lb_pool_free(p);
+}
+
 // Inside or outside of a run, a pool without jobs comes to rest.
 static void idle_workers_park(void **state) {
   (void)state;
@@ -346,6 +364,7 @@ int main(void) {
       cmocka_unit_test(many_callers_share_one_pool),
       cmocka_unit_test(a_caller_needs_no_worker),
       cmocka_unit_test(a_nested_job_runs_on_its_own_thread),
+      cmocka_unit_test(a_full_pool_leaves_jobs_to_their_callers),
       cmocka_unit_test(idle_workers_park),
 #ifndef UNDER_TSAN
       cmocka_unit_test(a_forked_child_starts_its_own_workers),
