@@ -49,7 +49,8 @@ static small_pack empty_pack(void) {
 
 // The plan of abs(neg(exp(x))) with this pack: a letter a step, L with what it
 // skips, and the arena it needs.
-static size_t plan_text(small_pack *pack, char *out, size_t cap) {
+static size_t plan_text_of(small_pack *pack, bool deterministic, char *out,
+                           size_t cap) {
   lb_graph *g;
   lb_program prog;
   lb_partitioning parts;
@@ -66,6 +67,7 @@ static size_t plan_text(small_pack *pack, char *out, size_t cap) {
   ok(lb_slots_init(&slots, 8, &pack->head));
   prog.parts = &parts;
   prog.slots = &slots;
+  prog.deterministic = deterministic;
   lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 5));
   ok(lb_plan_first(&prog, r, &in, &(bool){true}, &plan));
   size_t n = 0, arena = plan->arena_bytes;
@@ -81,6 +83,10 @@ static size_t plan_text(small_pack *pack, char *out, size_t cap) {
   lb_program_fini(&prog);
   lb_graph_free(g);
   return arena;
+}
+
+static size_t plan_text(small_pack *pack, char *out, size_t cap) {
+  return plan_text_of(pack, false, out, cap);
 }
 
 static void without_a_pack_every_node_is_called(void **state) {
@@ -116,11 +122,26 @@ static void the_longest_pieces_of_the_pack_cover_it(void **state) {
   assert_string_equal(text, "L2 L0 L0 ");
 }
 
+static void what_gives_other_bits_stays_alone_if_asked(void **state) {
+  (void)state;
+  small_pack p = empty_pack();
+  char text[64];
+  plan_text_of(&p, true, text, sizeof text);
+  assert_string_equal(text, "C C C ");
+  ADD_CHAIN(&p, LB_S_ABS);
+  plan_text_of(&p, true, text, sizeof text);
+  assert_string_equal(text, "C C L0 ");
+  ADD_CHAIN(&p, LB_S_EXP, LB_S_NEG);
+  plan_text_of(&p, true, text, sizeof text);
+  assert_string_equal(text, "L2 L0 L0 ");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_a_pack_every_node_is_called),
       cmocka_unit_test(a_kernel_of_the_pack_needs_no_cover),
       cmocka_unit_test(the_longest_pieces_of_the_pack_cover_it),
+      cmocka_unit_test(what_gives_other_bits_stays_alone_if_asked),
   };
   return cmocka_run_group_tests_name("cover", tests, NULL, NULL);
 }
