@@ -25,8 +25,13 @@ bool lb_emit_is_map(const lb_node *n);
 bool lb_emit_is_rows(const lb_node *n, uint32_t *axes);
 bool lb_emit_is_product(const lb_node *n);
 
-// Whether the row operator leaves one element of a row.
+// Whether the elementwise operator is no more than some instructions: it may be
+// computed again in each pass over a row.
+bool lb_emit_is_cheap(const lb_node *n);
+// Whether the row operator leaves one element of a row; whether it reads each
+// row once.
 bool lb_emit_reduces(const lb_node *n);
+bool lb_emit_reads_once(const lb_node *n);
 // Whether a window can do it: how, in floats. A mean is a sum to be divided.
 bool lb_emit_is_window(const lb_node *n, lb_acc *out);
 // Whether input i holds one element a channel, axis 1.

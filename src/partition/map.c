@@ -405,6 +405,23 @@ uint8_t lb_emit_map_node(lb_emitter *e, const lb_node *n, const uint8_t *src) {
                       : op2(e, (lb_sop)op->sop, src[0], src[1]);
 }
 
+bool lb_emit_is_cheap(const lb_node *n) {
+  switch (n->op) {
+    case LB_OP_Celu:
+    case LB_OP_Elu:
+    case LB_OP_Gelu:
+    case LB_OP_Mish:
+    case LB_OP_Mod:
+    case LB_OP_Pow:
+    case LB_OP_Selu:
+    case LB_OP_Sigmoid:
+    case LB_OP_Softplus:
+    case LB_OP_SwiGLU:
+    case LB_OP_Swish: return false;
+    default: return ops[n->op].sop < LB_S_EXP || ops[n->op].sop > LB_S_POW;
+  }
+}
+
 bool lb_emit_has(lb_op op) {
   return ops[op].kinds || lb_emit_rows_has(op) || op == LB_OP_MatMul ||
          op == LB_OP_Gemm;

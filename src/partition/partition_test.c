@@ -188,7 +188,7 @@ static void a_row_operation_takes_in_what_feeds_it(void **state) {
   lb_region *r = f.g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
   lb_value *z = param(r, "z", LB_F32, DIMS(8));
-  lb_value *a = NODE1(r, Exp, "exp", x), *sum = NODE1(r, Add, "add", a, z);
+  lb_value *a = NODE1(r, Abs, "abs", x), *sum = NODE1(r, Add, "add", a, z);
   lb_value *y = NODE1(r, Relu, "relu", layer_norm(&f, sum, 8));
   RESULTS(r, y);
   partition(&f);
@@ -209,13 +209,56 @@ static void a_row_operation_takes_in_what_feeds_it(void **state) {
   end(&f);
 }
 
+// Mathematics in each pass over a row would be slower than once before it.
+static void what_costs_much_feeds_single_passes_alone(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
+  lb_value *y = layer_norm(&f, NODE1(r, Exp, "exp", x), 8);
+  lb_value *z = NODE1(r, ReduceMax, "max", NODE1(r, Tanh, "tanh", x));
+  RESULTS(r, y, z);
+  partition(&f);
+  assert_int_equal(f.p.n_parts, 3);
+  assert_ptr_equal(f.p.of_node[z->producer->id]->nodes[0]->out[0]->producer,
+                   z->producer->in[0]->producer);
+  assert_int_equal(f.p.of_node[y->producer->id]->n_nodes, 1);
+  end(&f);
+}
+
+// norm(x*w + bias + x): the bias goes to the product, the residual to the norm.
+static void a_residual_goes_to_the_norm(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  static float w[8 * 8];
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8)), *cw;
+  lb_value *bias = param(r, "bias", LB_F32, DIMS(8));
+  lb_tensor wt = tensor(LB_F32, w, DIMS(8, 8));
+  ok(lb_const_new(f.g, "w", &wt, &cw));
+  lb_value *sum = NODE1(r, Add, "add", NODE1(r, MatMul, "mm", x, cw), bias);
+  lb_value *res = NODE1(r, Add, "res", sum, x);
+  lb_value *y = layer_norm(&f, res, 8);
+  RESULTS(r, y);
+  partition(&f);
+  assert_int_equal(f.p.n_parts, 2);
+  const lb_partition *product = f.p.of_node[sum->producer->id];
+  assert_int_equal(product->form, LB_FORM_MATMUL);
+  assert_ptr_equal(f.p.of_node[res->producer->id],
+                   f.p.of_node[y->producer->id]);
+  assert_ptr_not_equal(product, f.p.of_node[res->producer->id]);
+  end(&f);
+}
+
 static void what_others_read_feeds_nobody(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
   lb_region *r = f.g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
-  lb_value *a = NODE1(r, Exp, "exp", x);
+  lb_value *a = NODE1(r, Abs, "abs", x);
   RESULTS(r, layer_norm(&f, a, 8), a);
   partition(&f);
   assert_int_equal(f.p.n_parts, 2);
@@ -479,6 +522,8 @@ int main(void) {
       cmocka_unit_test(loops_are_joined_where_all_operands_allow),
       cmocka_unit_test(a_row_operation_keeps_its_last_dim),
       cmocka_unit_test(a_row_operation_takes_in_what_feeds_it),
+      cmocka_unit_test(what_costs_much_feeds_single_passes_alone),
+      cmocka_unit_test(a_residual_goes_to_the_norm),
       cmocka_unit_test(what_others_read_feeds_nobody),
       cmocka_unit_test(branches_of_a_chain_are_taken_in),
       cmocka_unit_test(a_partition_ends_where_a_spec_is_full),

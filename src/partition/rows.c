@@ -180,6 +180,10 @@ static const rows_op ops[LB_OP_COUNT] = {
 bool lb_emit_rows_has(lb_op op) { return ops[op].fn != NULL; }
 bool lb_emit_reduces(const lb_node *n) { return ops[n->op].reduces; }
 
+bool lb_emit_reads_once(const lb_node *n) {
+  return lb_emit_reduces(n) && n->op != LB_OP_ReduceLogSumExp;
+}
+
 bool lb_emit_is_channel(const lb_node *n, uint32_t i) {
   return n->op == LB_OP_InstanceNormalization && i > 0;
 }

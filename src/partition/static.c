@@ -38,6 +38,25 @@ static bool same_dims(const lb_value *a, const lb_value *b) {
   return true;
 }
 
+// Which nodes begin partitions first. Anchors before elementwise nodes, which
+// so go to one beside them; rows before products: a residual then goes to the
+// norm, and products have fewer specs.
+typedef enum turn { ROWS, PRODUCTS, MAPS, TURNS } turn;
+
+// And the form in which n begins one; TURNS: in none.
+static turn turn_of(const lb_node *n, lb_form *form) {
+  uint32_t axes;
+  if (lb_window_is(n, form)) return PRODUCTS;
+  *form = LB_FORM_MATMUL;
+  if (lb_emit_is_product(n)) return PRODUCTS;
+  *form = LB_FORM_ATTENTION;
+  if (lb_attention_is(n)) return PRODUCTS;
+  *form = LB_FORM_ROWS;
+  if (lb_emit_is_rows(n, &axes)) return ROWS;
+  *form = LB_FORM_MAP;
+  return lb_emit_is_map(n) ? MAPS : TURNS;
+}
+
 // -- growing -----------------------------------------------------------------
 
 typedef struct growth {
@@ -113,6 +132,23 @@ static bool is_free(const growth *g, const lb_node *n, const lb_value *like) {
   return lb_emit_is_map(n) && same_dims(n->out[0], like);
 }
 
+static bool reads_product(const lb_node *n) {
+  lb_form form;
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    const lb_node *from = n->in[i] ? n->in[i]->producer : NULL;
+    if (from && turn_of(from, &form) == PRODUCTS) return true;
+  }
+  return false;
+}
+
+// What stands right behind a product is made where the product is, while its
+// sums are in registers; and a row is read more than once.
+static bool may_feed(const growth *g, const lb_node *n) {
+  if (g->form != LB_FORM_ROWS) return true;
+  bool cheap = lb_emit_reads_once(g->nodes[g->anchor]) || lb_emit_is_cheap(n);
+  return cheap && !reads_product(n);
+}
+
 // The node at `at` takes in its feeders over the dims of `like`, and they
 // theirs. Returns how many there are.
 static uint32_t add_feeders(growth *g, uint32_t at, const lb_value *like) {
@@ -122,7 +158,7 @@ static uint32_t add_feeders(growth *g, uint32_t at, const lb_value *like) {
     const lb_value *v = n->in[k];
     lb_node *from = v ? v->producer : NULL;
     if (!from || !lb_emit_reads(n, k) || g->c->uses[v->id] != 1 ||
-        !is_free(g, from, like))
+        !is_free(g, from, like) || !may_feed(g, from))
       continue;
     uint32_t here = at + (g->n - before);
     put(g, here, from);
@@ -222,27 +258,22 @@ static lb_status add_part(lb_partitioning *p, const counter *c,
   return LB_OK;
 }
 
-// Anchors first, so that an elementwise node goes to an anchor beside it.
 static lb_status partition_region(lb_partitioning *p, const counter *c,
-                                  const lb_region *r, bool anchors) {
-  uint32_t axes;
+                                  const lb_region *r, turn of) {
   lb_form form;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     lb_node *n = r->nodes[i];
     for (uint32_t k = 0; k < n->n_regions; k++)
-      LB_TRY(partition_region(p, c, n->regions[k], anchors));
-    if (p->of_node[n->id]) continue;
-    if (anchors && lb_emit_is_product(n))
-      LB_TRY(add_part(p, c, n, LB_FORM_MATMUL));
-    else if (anchors && lb_window_is(n, &form))
+      LB_TRY(partition_region(p, c, n->regions[k], of));
+    if (!p->of_node[n->id] && turn_of(n, &form) == of)
       LB_TRY(add_part(p, c, n, form));
-    else if (anchors && lb_attention_is(n))
-      LB_TRY(add_part(p, c, n, LB_FORM_ATTENTION));
-    else if (anchors && lb_emit_is_rows(n, &axes))
-      LB_TRY(add_part(p, c, n, LB_FORM_ROWS));
-    else if (!anchors && lb_emit_is_map(n))
-      LB_TRY(add_part(p, c, n, LB_FORM_MAP));
   }
+  return LB_OK;
+}
+
+static lb_status partition_all(lb_partitioning *p, const counter *c,
+                               const lb_region *r) {
+  for (turn of = 0; of < TURNS; of++) LB_TRY(partition_region(p, c, r, of));
   return LB_OK;
 }
 
@@ -259,9 +290,8 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g) {
   if (!p->of_node || !p->parts || !c.uses || !c.reader) st = lb_oom();
   if (!lb_failed(st)) {
     count_region(&c, g->main);
-    st = partition_region(p, &c, g->main, true);
+    st = partition_all(p, &c, g->main);
   }
-  if (!lb_failed(st)) st = partition_region(p, &c, g->main, false);
   lb_arena_fini(&scratch);
   if (lb_failed(st)) lb_partitioning_fini(p);
   return st;
