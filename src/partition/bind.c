@@ -446,6 +446,7 @@ static uint8_t emit_all(lb_emitter *e, walker *w) {
 static lb_status build_spec(walker *w, bool *ok) {
   lb_binding *b = w->out;
   lb_emitter e;
+  e.own = 0;
   lb_spec_begin(&e.b, w->form);
   add_inputs(&e, w);
   lb_spec_output(&e.b, emit_all(&e, w), result_layout(w));

@@ -287,6 +287,23 @@ static void branches_of_a_chain_are_taken_in(void **state) {
   end(&f);
 }
 
+// x, of int64, is read again after values of another dtype: the try at a spec
+// must find it.
+static void values_that_are_read_again_are_found(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_I64, DIMS(-1)), *z;
+  lb_value *c = param(r, "c", LB_I64, DIMS(-1));
+  c->info.dims[0] = x->info.dims[0];
+  z = NODE1(r, Where, "where", NODE1(r, Less, "less", x, c), x, c);
+  RESULTS(r, NODE1(r, Add, "add", z, x));
+  partition(&f);
+  assert_int_equal(f.p.n_parts, 1);
+  end(&f);
+}
+
 // Twenty inputs are more than a spec has: two partitions, both of which bind.
 static void a_partition_ends_where_a_spec_is_full(void **state) {
   (void)state;
@@ -526,6 +543,7 @@ int main(void) {
       cmocka_unit_test(a_residual_goes_to_the_norm),
       cmocka_unit_test(what_others_read_feeds_nobody),
       cmocka_unit_test(branches_of_a_chain_are_taken_in),
+      cmocka_unit_test(values_that_are_read_again_are_found),
       cmocka_unit_test(a_partition_ends_where_a_spec_is_full),
       cmocka_unit_test(reductions_leave_an_element_of_each_row),
       cmocka_unit_test(axes_before_the_last_are_walked_with_strides),

@@ -69,6 +69,7 @@ typedef struct growth {
 
 typedef struct outside {  // values that a spec being tried reads
   const lb_value *values[LB_SPEC_MAX_IN];
+  uint8_t nodes[LB_SPEC_MAX_IN];
   uint32_t n;
 } outside;
 
@@ -76,11 +77,14 @@ static uint8_t try_source(void *user, lb_emitter *e, uint32_t reader,
                           const lb_value *v) {
   outside *o = user;
   (void)reader;
-  uint32_t first = e->b.spec.n_in - o->n;  // factors of a product are apart
   for (uint32_t i = 0; i < o->n; i++)
-    if (o->values[i] == v) return (uint8_t)(first + i);
-  if (o->n < LB_SPEC_MAX_IN) o->values[o->n++] = v;
-  return lb_spec_input(&e->b, v->info.dtype, LB_LAYOUT_FULL);
+    if (o->values[i] == v) return o->nodes[i];
+  uint8_t node = lb_spec_input(&e->b, v->info.dtype, LB_LAYOUT_FULL);
+  if (o->n < LB_SPEC_MAX_IN) {
+    o->values[o->n] = v;
+    o->nodes[o->n++] = node;
+  }
+  return node;
 }
 
 // Whether one spec has room for all of it.
