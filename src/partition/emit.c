@@ -39,19 +39,28 @@ uint8_t lb_emit_bits(lb_emitter *e, lb_dtype t, uint64_t bits) {
   return node;
 }
 
-uint8_t lb_emit_num(lb_emitter *e, lb_dtype t, double v) {
+static uint64_t bits_of(lb_dtype t, double v) {
   float f = (float)v;
   uint32_t narrow;
   uint64_t bits;
   switch (t) {
-    case LB_F32:
-      memcpy(&narrow, &f, sizeof narrow);
-      return lb_emit_bits(e, t, narrow);
-    case LB_F64:
-      memcpy(&bits, &v, sizeof bits);
-      return lb_emit_bits(e, t, bits);
-    default: return lb_emit_bits(e, t, (uint64_t)(int64_t)v);
+    case LB_F32: memcpy(&narrow, &f, sizeof narrow); return narrow;
+    case LB_F64: memcpy(&bits, &v, sizeof bits); return bits;
+    default: return (uint64_t)(int64_t)v;
   }
+}
+
+uint8_t lb_emit_num(lb_emitter *e, lb_dtype t, double v) {
+  return lb_emit_bits(e, t, bits_of(t, v));
+}
+
+uint8_t lb_emit_own(lb_emitter *e, lb_dtype t, double v) {
+  uint8_t number = e->b.spec.n_scalars;
+  uint8_t node = lb_spec_scalar(&e->b, t);
+  if (node == LB_SPEC_NO_NODE) return node;
+  e->scalars[number] = bits_of(t, v);
+  e->own |= 1u << number;
+  return node;
 }
 
 uint8_t lb_emit_const(lb_emitter *e, const lb_value *v) {
@@ -171,26 +180,15 @@ static void read_inputs(emitting *s, uint32_t i, uint32_t first, uint8_t *src) {
   }
 }
 
-// A scalar of its own: bindings of one partition divide by different numbers.
-static uint8_t emit_average(emitting *s, uint8_t sum) {
-  uint8_t number = s->e->b.spec.n_scalars;
-  uint8_t by = lb_spec_scalar(&s->e->b, LB_F32);
-  if (by == LB_SPEC_NO_NODE) return by;
-  float count = (float)s->m->average;
-  uint32_t bits;
-  memcpy(&bits, &count, sizeof bits);
-  s->e->scalars[number] = bits;
-  s->e->own |= 1u << number;
-  return lb_emit_op2(s->e, LB_S_DIV, sum, by);
-}
-
 static uint8_t emit_product(emitting *s, uint32_t i) {
   const lb_node *n = s->m->nodes[i];
   uint8_t src[LB_EMIT_MAX_IN];
   lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
   if (s->m->count) return lb_emit_window_node(s->e, n, s->m->count);
   uint8_t sum = lb_spec_acc(&s->e->b, s->m->acc, t);
-  if (n->op == LB_OP_AveragePool) return emit_average(s, sum);
+  if (n->op == LB_OP_AveragePool)
+    return lb_emit_op2(s->e, LB_S_DIV, sum,
+                       lb_emit_own(s->e, t, s->m->average));
   read_inputs(s, i, 2, src);
   src[0] = sum;
   if (n->op == LB_OP_Gemm) return lb_emit_gemm_node(s->e, n, src);

@@ -105,7 +105,7 @@ uint8_t lb_emit_window_node(lb_emitter *e, const lb_node *n, int64_t count) {
   lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
   uint8_t acc = lb_spec_acc(&e->b, kind, t);
   if (n->op != LB_OP_ReduceMean && n->op != LB_OP_GlobalAveragePool) return acc;
-  return op2(e, LB_S_DIV, acc, lb_emit_num(e, t, (double)count));
+  return op2(e, LB_S_DIV, acc, lb_emit_own(e, t, (double)count));
 }
 
 // -- axes --------------------------------------------------------------------
