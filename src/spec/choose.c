@@ -69,7 +69,7 @@ static shape best_shape(const shape *list, const int64_t *dims) {
 }
 
 static void choose_tile(const tiling *t, const int64_t *dims, lb_facts *out) {
-  bool narrow = dims[LB_DIM_COLS] <= t->narrow[0].cols;
+  bool narrow = t->narrow[0].rows && dims[LB_DIM_COLS] <= t->narrow[0].cols;
   shape s = best_shape(narrow ? t->narrow : t->tiles, dims);
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, s.rows);
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_COLS, s.cols);
