@@ -61,11 +61,20 @@ def run_case(case):
     session = limber.InferenceSession(case.model.SerializeToString())
     run_data_sets(session, case)
     if os.environ["LIMBER_JIT"] == "process":
-        session.settle(SECONDS)
-        stats = session.stats()
-        check(stats.kernels == stats.kernels_wanted, "%d kernels of %d",
-              stats.kernels, stats.kernels_wanted)
+        settle(session)
         run_data_sets(session, case)
+
+
+left_out = 0  # kernels, in this process so far
+
+
+def settle(session):
+    """All kernels that the session wants must be there in the end."""
+    global left_out
+    session.settle(SECONDS)
+    stats = session.stats()
+    before, left_out = left_out, stats.kernels_wanted - stats.kernels
+    check(left_out <= before, "%d kernels are left out", left_out - before)
 
 
 def run_data_sets(session, case):
