@@ -468,12 +468,10 @@ static lb_status walk(walker *w, bool *ok) {
   }
 }
 
-lb_status lb_partition_bind_zone(const lb_partition *p, int zone,
-                                 lb_tensor_fn *tensor, void *user,
-                                 lb_binding *out, bool *ok) {
-  if (p->form == LB_FORM_CONV || p->form == LB_FORM_WINDOW)
-    return lb_window_bind(p, zone, tensor, user, out, ok);
-  return lb_partition_bind(p, tensor, user, out, ok);
+lb_status lb_partition_bind_zone(const lb_partition *p, int number,
+                                 const lb_binding *first, lb_tensor_fn *tensor,
+                                 void *user, lb_binding *out) {
+  return lb_window_bind_zone(p, number, first, tensor, user, out);
 }
 
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
@@ -481,7 +479,7 @@ lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
   if (p->form == LB_FORM_ATTENTION)
     return lb_attention_bind(p, tensor, user, out, ok);
   if (p->form == LB_FORM_CONV || p->form == LB_FORM_WINDOW)
-    return lb_window_bind(p, 0, tensor, user, out, ok);
+    return lb_window_bind(p, tensor, user, out, ok);
   memset(out, 0, sizeof *out);
   out->zones = 1;
   walker w = {.form = p->form};

@@ -70,10 +70,10 @@ typedef lb_status lb_tensor_fn(void *user, const lb_value *v, lb_tensor *out);
 // one by one.
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok);
-// Binding number `zone` of a partition that has several: the same spec, other
-// elements of the result. The first is that of lb_partition_bind.
-lb_status lb_partition_bind_zone(const lb_partition *p, int zone,
-                                 lb_tensor_fn *tensor, void *user,
-                                 lb_binding *out, bool *ok);
+// Binding number `number` of a partition that has several, of which `first` is
+// number 0: the same spec, other elements of the result.
+lb_status lb_partition_bind_zone(const lb_partition *p, int number,
+                                 const lb_binding *first, lb_tensor_fn *tensor,
+                                 void *user, lb_binding *out);
 
 #endif

@@ -251,15 +251,24 @@ static bool follows(const zone *a, const zone *b) {
          (a->taps == 0 || a->in + a->n * a->in_step == b->in);
 }
 
+// Positions from o on that have all taps of a plain window.
+static int64_t whole_from(const axis *a, int64_t o) {
+  int64_t room = a->in - 1 + a->before - (a->kernel - 1) * a->dilation;
+  int64_t last = room < 0 ? -1 : room / a->stride;
+  return (last < a->out ? last + 1 : a->out) - o;
+}
+
 // Adds positions from o on, a step apart.
 static bool add_zones(axis *a, int64_t o, int64_t step, bool turned,
                       bool with_pads) {
   int first = a->n_zones;
-  for (; o < a->out; o += step) {
+  for (; o < a->out;) {
     zone z = turned ? turned_zone_at(a, o) : zone_at(a, o, with_pads);
+    if (!turned && z.taps == a->kernel) z.n = whole_from(a, o);
+    o += z.n * step;
     zone *last = a->n_zones > first ? &a->zones[a->n_zones - 1] : NULL;
     if (last && follows(last, &z)) {
-      last->n++;
+      last->n += z.n;
       continue;
     }
     if (a->n_zones == MAX_ZONES) return false;
@@ -533,6 +542,7 @@ static lb_layout layout_of(const binder *b, const int64_t *strides) {
   return varies ? LB_LAYOUT_ROWS : LB_LAYOUT_ONE;
 }
 
+// What the epilogue reads; `e` gets an input of the spec for each.
 static lb_status add_values(binder *b, lb_emitter *e, bool *ok) {
   const lb_partition *p = b->part;
   for (uint32_t i = 0; *ok && i < p->n_nodes; i++) {
@@ -548,10 +558,20 @@ static lb_status add_values(binder *b, lb_emitter *e, bool *ok) {
       *ok = b->out->n_operands < LB_SPEC_MAX_IN && strides_of(b, &t, strides);
       if (!*ok) return LB_OK;
       add_result_like(b, v, strides);
-      lb_spec_input(&e->b, v->info.dtype, layout_of(b, strides));
+      if (e) lb_spec_input(&e->b, v->info.dtype, layout_of(b, strides));
     }
   }
   return LB_OK;
+}
+
+static lb_status add_operands(binder *b, lb_emitter *e, bool *ok) {
+  const lb_partition *p = b->part;
+  set_dims(b);
+  add_result_like(b, p->nodes[p->n_nodes - 1]->out[0], b->y.strides);
+  b->out->operands[0].col = 1;
+  add_image(b);
+  if (lb_window_acc(b->node) == LB_ACC_DOT) add_weights(b);
+  return add_values(b, e, ok);
 }
 
 static uint8_t source_of(void *user, lb_emitter *e, uint32_t reader,
@@ -566,21 +586,8 @@ static double averaged(const binder *b) {
   return count;
 }
 
-static lb_status build_spec(binder *b, bool *ok) {
+static lb_status finish_spec(binder *b, lb_emitter *e, bool *ok) {
   const lb_partition *p = b->part;
-  bool dot = lb_window_acc(b->node) == LB_ACC_DOT;
-  lb_emitter e = {0};
-  lb_spec_begin(&e.b, p->form);
-  lb_spec_input(&e.b, LB_F32, LB_LAYOUT_FULL);
-  if (dot)
-    lb_spec_input(&e.b, LB_F32,
-                  p->form == LB_FORM_CONV ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL);
-  add_result_like(b, p->nodes[p->n_nodes - 1]->out[0], b->y.strides);
-  b->out->operands[0].col = 1;
-  add_image(b);
-  if (dot) add_weights(b);
-  LB_TRY(add_values(b, &e, ok));
-  if (!*ok) return LB_OK;
   lb_emission m = {.nodes = p->nodes,
                    .n_nodes = p->n_nodes,
                    .anchor = p->anchor,
@@ -589,30 +596,55 @@ static lb_status build_spec(binder *b, bool *ok) {
                    .average = averaged(b),
                    .source = source_of,
                    .user = b};
-  lb_spec_output(&e.b, lb_emit_nodes(&e, &m), LB_LAYOUT_FULL);
-  lb_status st = lb_memo_finish(p->memo, &e.b, &b->out->spec);
+  lb_spec_output(&e->b, lb_emit_nodes(e, &m), LB_LAYOUT_FULL);
+  lb_status st = lb_memo_finish(p->memo, &e->b, &b->out->spec);
   *ok = !lb_failed(st);
   if (lb_status_code(st) == LB_UNSUPPORTED) {
     lb_status_drop(st);
     return LB_OK;
   }
-  memcpy(b->out->scalars, e.scalars, sizeof e.scalars);
+  memcpy(b->out->scalars, e->scalars, sizeof e->scalars);
   return st;
 }
 
-lb_status lb_window_bind(const lb_partition *p, int number,
-                         lb_tensor_fn *tensor, void *user, lb_binding *out,
-                         bool *ok) {
-  binder b = {.part = p,
-              .node = p->nodes[p->anchor],
-              .tensor = tensor,
-              .user = user,
-              .out = out};
+static lb_status begin(binder *b, int number, bool *ok) {
+  b->node = b->part->nodes[b->part->anchor];
+  LB_TRY(read(b, ok));
+  *ok = *ok && choose_zone(b, number);
+  if (*ok) choose_axes(b);
+  return LB_OK;
+}
+
+lb_status lb_window_bind(const lb_partition *p, lb_tensor_fn *tensor,
+                         void *user, lb_binding *out, bool *ok) {
+  binder b = {.part = p, .tensor = tensor, .user = user, .out = out};
+  lb_emitter e = {0};
   memset(out, 0, sizeof *out);
-  LB_TRY(read(&b, ok));
-  *ok = *ok && choose_zone(&b, number);
+  LB_TRY(begin(&b, 0, ok));
   if (!*ok) return LB_OK;
-  choose_axes(&b);
-  set_dims(&b);
-  return build_spec(&b, ok);
+  lb_spec_begin(&e.b, p->form);
+  lb_spec_input(&e.b, LB_F32, LB_LAYOUT_FULL);
+  if (lb_window_acc(b.node) == LB_ACC_DOT)
+    lb_spec_input(&e.b, LB_F32,
+                  p->form == LB_FORM_CONV ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL);
+  LB_TRY(add_operands(&b, &e, ok));
+  return *ok ? finish_spec(&b, &e, ok) : LB_OK;
+}
+
+// The only scalar that differs is the first one of an average.
+lb_status lb_window_bind_zone(const lb_partition *p, int number,
+                              const lb_binding *first, lb_tensor_fn *tensor,
+                              void *user, lb_binding *out) {
+  binder b = {.part = p, .tensor = tensor, .user = user, .out = out};
+  bool ok;
+  *out = *first;
+  out->n_operands = 0;
+  LB_TRY(begin(&b, number, &ok));
+  if (ok) LB_TRY(add_operands(&b, NULL, &ok));
+  if (!ok) return lb_error(LB_INTERNAL, "a window has no zone %d", number);
+  float by = (float)averaged(&b);
+  uint32_t bits;
+  memcpy(&bits, &by, sizeof bits);
+  if (b.node->op == LB_OP_AveragePool) out->scalars[0] = bits;
+  return LB_OK;
 }

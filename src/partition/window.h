@@ -22,9 +22,12 @@ lb_acc lb_window_acc(const lb_node *n);
 lb_status lb_window_pack(const lb_node *n, lb_form form, lb_arena *arena,
                          const void **out, size_t *bytes);
 
-// As lb_partition_bind, for one of its zones.
-lb_status lb_window_bind(const lb_partition *p, int number,
-                         lb_tensor_fn *tensor, void *user, lb_binding *out,
-                         bool *ok);
+// As lb_partition_bind: the first zone.
+lb_status lb_window_bind(const lb_partition *p, lb_tensor_fn *tensor,
+                         void *user, lb_binding *out, bool *ok);
+// As lb_partition_bind_zone.
+lb_status lb_window_bind_zone(const lb_partition *p, int number,
+                              const lb_binding *first, lb_tensor_fn *tensor,
+                              void *user, lb_binding *out);
 
 #endif

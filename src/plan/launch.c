@@ -1,5 +1,4 @@
 // plan/launch.c -- a partition as one launch, with its cover behind it.
-#include <assert.h>
 #include <string.h>
 
 #include "plan/planner.h"
@@ -19,9 +18,7 @@ lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
   lb_launch *last = step->launch;
   for (int i = 1; i < b->zones; i++) {
     lb_binding zone;
-    bool ok;
-    LB_TRY(lb_partition_bind_zone(part, i, lb_planner_tensor, p, &zone, &ok));
-    assert(ok && lb_spec_equal(&zone.spec, &b->spec));
+    LB_TRY(lb_partition_bind_zone(part, i, b, lb_planner_tensor, p, &zone));
     LB_TRY(lb_planner_launch(p, part, &zone, slot, &last->next));
     last = last->next;
   }
