@@ -6,7 +6,8 @@
 // the inner one: tiles of all rows and of one row less, as many of each as make
 // them come out even, which they do where the facts were chosen for the size;
 // else three rows and single ones follow. A is read in place, k is not blocked,
-// b is prefetched.
+// b is prefetched. Around both, rows are cut into *bands* whose part of a stays
+// in the second cache while all columns go by.
 //
 // A sum begins with -0.0, so that its first product comes out as it is, and
 // with 0.0 if there is none.
@@ -22,10 +23,20 @@ enum {
   MAX_PANELS = 8,
   ROWS_A_POINTER = 3,
   MAX_POINTERS = (MAX_ROWS + 2) / ROWS_A_POINTER,
-  PREFETCH_BYTES = 1024,  // ahead in b
-  MIN_CHAINS = 8,         // of sums, below which k is unrolled
-  MAX_INLINE = 4,         // nodes of an epilogue that each sum has a copy of
+  PREFETCH_BYTES = 1024,    // ahead in b
+  BAND_ELEMENTS = 1 << 17,  // of a in a band, about
+  MIN_BAND = 8,             // tiles
+  MIN_CHAINS = 8,           // of sums, below which k is unrolled
+  MAX_INLINE = 4,           // nodes of an epilogue that each sum has a copy of
 };
+
+// Heights of tiles, in the order in which they come, and how many there are up
+// to each.
+typedef struct heights {
+  uint32_t rows[4];
+  lb_kval until[4];
+  int n;
+} heights;
 
 typedef struct matmul {
   lb_emit *e;
@@ -34,6 +45,9 @@ typedef struct matmul {
   uint32_t rows, panels;  // of the largest tile
   lb_kval first;          // what sums begin with, a scalar
   lb_kval scratch;        // a tile in memory, or LB_K_NONE
+  heights heights;
+  lb_kval begin, end;     // the present band, in tiles
+  lb_kval row, next_row;  // registers: where it begins, and the next one
 } matmul;
 
 typedef struct tile {
@@ -293,14 +307,6 @@ static void emit_tile(const tile *shape, uint32_t rows) {
   }
 }
 
-// Heights of tiles, in the order in which they come, and how many there are up
-// to each.
-typedef struct heights {
-  uint32_t rows[4];
-  lb_kval until[4];
-  int n;
-} heights;
-
 // As many tiles of `rows` as fit between *row and `end`.
 static void add_height(lb_emit *e, uint32_t rows, lb_kval end, lb_kval *row,
                        heights *h) {
@@ -348,18 +354,17 @@ static void emit_one_of(const tile *t, const heights *h, int first, lb_kval i,
 }
 
 static void emit_rows(tile *t) {
-  lb_emit *e = t->m->e;
-  lb_kbuilder *b = &e->b;
-  heights h = {0};
-  find_heights(t->m, &h);
-  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
-  lb_kval row = lb_k_reg(b, zero), rows = lb_k_reg(b, zero);
-  lb_kval i = lb_k_loop(b, zero, h.until[h.n - 1], one);
+  const matmul *m = t->m;
+  lb_kbuilder *b = &m->e->b;
+  lb_kval row = lb_k_reg(b, lb_k_get(b, m->row));
+  lb_kval rows = lb_k_reg(b, lb_k_i64(b, 0));
+  lb_kval i = lb_k_loop(b, m->begin, m->end, lb_k_i64(b, 1));
   t->row = lb_k_get(b, row);
-  emit_one_of(t, &h, 0, i, rows);
-  if (t->m->scratch != LB_K_NONE) finish_looped(t, lb_k_get(b, rows));
+  emit_one_of(t, &m->heights, 0, i, rows);
+  if (m->scratch != LB_K_NONE) finish_looped(t, lb_k_get(b, rows));
   lb_k_set(b, row, lb_k_add(b, t->row, lb_k_get(b, rows)));
   lb_k_end(b);
+  lb_k_set(b, m->next_row, lb_k_get(b, row));
 }
 
 // Columns from `begin` on in tiles of `panels`; where they ended.
@@ -385,7 +390,7 @@ static uint32_t narrower(const matmul *m, uint32_t panels) {
   return m->rows > MIN_CHAINS / 2 ? panels > 1 : panels / 2;
 }
 
-static void emit_tiles(const matmul *m) {
+static void emit_band(const matmul *m) {
   lb_emit *e = m->e;
   lb_kval col = lb_k_i64(&e->b, 0);
   for (uint32_t n = m->panels; n; n = narrower(m, n)) {
@@ -396,6 +401,28 @@ static void emit_tiles(const matmul *m) {
     if (divides || last) return;
   }
   emit_columns(m, 1, true, col);
+}
+
+static lb_kval tiles_a_band(const matmul *m) {
+  lb_emit *e = m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval one = lb_k_i64(b, 1), k = lb_k_max(b, e->dims[LB_DIM_K], one);
+  lb_kval n = lb_k_div(b, lb_k_i64(b, BAND_ELEMENTS / m->rows), k);
+  return lb_k_max(b, n, lb_k_i64(b, MIN_BAND));
+}
+
+static void emit_bands(matmul *m) {
+  lb_kbuilder *b = &m->e->b;
+  lb_kval zero = lb_k_i64(b, 0), size = tiles_a_band(m);
+  find_heights(m, &m->heights);
+  lb_kval all = m->heights.until[m->heights.n - 1];
+  m->row = lb_k_reg(b, zero);
+  m->next_row = lb_k_reg(b, zero);
+  m->begin = lb_k_loop(b, zero, all, size);
+  m->end = lb_k_min(b, lb_k_add(b, m->begin, size), all);
+  emit_band(m);
+  lb_k_set(b, m->row, lb_k_get(b, m->next_row));
+  lb_k_end(b);
 }
 
 // -- choices -----------------------------------------------------------------
@@ -445,5 +472,5 @@ void lb_emit_matmul(lb_emit *e) {
   m.first = lb_k_select(b, none, lb_k_num(b, t, 0), lb_k_num(b, t, -0.0));
   if (is_long(e))
     m.scratch = lb_k_local(b, m.acc_dtype, m.rows * m.panels * LB_PACK_COLS);
-  emit_tiles(&m);
+  emit_bands(&m);
 }
