@@ -1,12 +1,22 @@
 // base/alloc.c -- tensor memory, from the caller's allocator or the C library.
 #include "base/alloc.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
+#define HUGE_PAGE ((size_t)2 << 20)
+
+// Large pages where the system has them for the asking: a matrix is walked in
+// many places at once, more than there are entries for small ones.
 static void *c_alloc(size_t size) {
   void *p = NULL;
-  return posix_memalign(&p, LB_TENSOR_ALIGN, size) == 0 ? p : NULL;
+  bool large = size >= 2 * HUGE_PAGE;
+  if (posix_memalign(&p, large ? HUGE_PAGE : LB_TENSOR_ALIGN, size) != 0)
+    return NULL;
+  if (large) madvise(p, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+  return p;
 }
 
 void *lb_alloc_get(const lb_alloc *a, size_t size) {

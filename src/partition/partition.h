@@ -27,10 +27,11 @@ typedef struct lb_partition {
 } lb_partition;
 
 typedef struct lb_partitioning {
-  lb_arena arena;        // owns all of it, packed weights included
+  lb_arena arena;        // owns all of it but `packed`
   lb_partition **parts;  // in order of making
   uint32_t n_parts;
   lb_partition **of_node;  // by node id; NULL: runs alone
+  void *packed;            // owned: weights of all partitions
   size_t packed_bytes;
 } lb_partitioning;
 

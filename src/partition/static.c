@@ -8,6 +8,7 @@
 // it: a *feeder*.
 #include <string.h>
 
+#include "base/alloc.h"
 #include "partition/attention.h"
 #include "partition/emit.h"
 #include "partition/window.h"
@@ -224,22 +225,45 @@ static bool constant_b(const lb_node *n, lb_matrix *out) {
   return true;
 }
 
-static lb_status pack(lb_partitioning *p, lb_partition *part) {
+static bool is_window(const lb_partition *part) {
+  return part->form == LB_FORM_CONV || part->form == LB_FORM_WINDOW;
+}
+
+// Bytes of weights as its kernels read them; 0: it has none.
+static bool packed_size(const lb_partition *part, size_t *bytes) {
   const lb_node *n = part->nodes[part->anchor];
   lb_matrix m;
-  size_t bytes;
-  if (part->form == LB_FORM_CONV || part->form == LB_FORM_WINDOW) {
-    LB_TRY(lb_window_pack(n, part->form, &p->arena, &part->packed, &bytes));
-    p->packed_bytes += bytes;
-    return LB_OK;
-  }
-  if (part->form != LB_FORM_MATMUL || !constant_b(n, &m)) return LB_OK;
-  if (!lb_pack_size(&m, &bytes)) return lb_oom();
-  void *to = lb_arena_alloc(&p->arena, bytes, 64);
-  if (!to) return lb_oom();
-  lb_pack_b(&m, to);
+  *bytes = 0;
+  if (is_window(part)) return lb_window_pack_size(n, part->form, bytes);
+  if (part->form != LB_FORM_MATMUL || !constant_b(n, &m)) return true;
+  return lb_pack_size(&m, bytes);
+}
+
+static lb_status pack(lb_partition *part, void *to) {
+  const lb_node *n = part->nodes[part->anchor];
+  lb_matrix m;
   part->packed = to;
-  p->packed_bytes += bytes;
+  if (is_window(part)) return lb_window_pack(n, part->form, to);
+  if (constant_b(n, &m)) lb_pack_b(&m, to);
+  return LB_OK;
+}
+
+// All weights side by side: in few pages, if they are large.
+static lb_status pack_all(lb_partitioning *p) {
+  size_t total = 0, bytes, at = 0;
+  for (uint32_t i = 0; i < p->n_parts; i++) {
+    if (!packed_size(p->parts[i], &bytes) || bytes > SIZE_MAX / 2 - total)
+      return lb_oom();
+    total += (bytes + LB_TENSOR_ALIGN - 1) / LB_TENSOR_ALIGN * LB_TENSOR_ALIGN;
+  }
+  p->packed_bytes = total;
+  p->packed = total ? lb_alloc_get(NULL, total) : NULL;
+  if (total && !p->packed) return lb_oom();
+  for (uint32_t i = 0; i < p->n_parts; i++) {
+    packed_size(p->parts[i], &bytes);
+    if (bytes) LB_TRY(pack(p->parts[i], (char *)p->packed + at));
+    at += (bytes + LB_TENSOR_ALIGN - 1) / LB_TENSOR_ALIGN * LB_TENSOR_ALIGN;
+  }
   return LB_OK;
 }
 
@@ -256,7 +280,6 @@ static lb_status add_part(lb_partitioning *p, const counter *c,
   part->nodes = lb_arena_memdup(&p->arena, g.nodes, g.n * sizeof *g.nodes,
                                 _Alignof(lb_node *));
   if (!part->nodes || !part->memo) return lb_oom();
-  LB_TRY(pack(p, part));
   for (uint32_t i = 0; i < g.n; i++) p->of_node[g.nodes[i]->id] = part;
   p->parts[p->n_parts++] = part;
   return LB_OK;
@@ -296,6 +319,7 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g) {
     count_region(&c, g->main);
     st = partition_all(p, &c, g->main);
   }
+  if (!lb_failed(st)) st = pack_all(p);
   lb_arena_fini(&scratch);
   if (lb_failed(st)) lb_partitioning_fini(p);
   return st;
@@ -303,6 +327,7 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g) {
 
 void lb_partitioning_fini(lb_partitioning *p) {
   for (uint32_t i = 0; i < p->n_parts; i++) lb_memo_fini(p->parts[i]->memo);
+  lb_alloc_put(NULL, p->packed);
   lb_arena_fini(&p->arena);
   *p = (lb_partitioning){0};
 }

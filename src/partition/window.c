@@ -12,6 +12,7 @@
 // see every stride-th tap, in reverse.
 #include "partition/window.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "partition/emit.h"
@@ -134,49 +135,56 @@ static lb_tensor in_order(const lb_node *n, int64_t g, channels c) {
   return t;
 }
 
+// One group as a matrix whose elements are still to come.
+static lb_matrix group_matrix(const lb_node *n) {
+  channels c = channels_of(n);
+  int64_t k = lb_tensor_count(weights_of(n)) / groups_of(n) / c.out;
+  return (lb_matrix){NULL, k, c.out, c.out, 1, sizeof(float)};
+}
+
+bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes) {
+  *bytes = 0;
+  if (!weights_of(n)) return true;
+  lb_matrix m = group_matrix(n);
+  size_t each;
+  if (form == LB_FORM_WINDOW) {
+    *bytes = lb_tensor_bytes(weights_of(n));
+    return true;
+  }
+  return lb_pack_size(&m, &each) &&
+         !__builtin_mul_overflow(each, (size_t)groups_of(n), bytes);
+}
+
 // A group's weights lie in `dense` for the time of packing.
-static lb_status pack_groups(const lb_node *node, lb_arena *arena,
-                             const void **out, size_t *bytes) {
-  channels c = channels_of(node);
-  int64_t groups = groups_of(node);
-  int64_t k = lb_tensor_count(weights_of(node)) / groups / c.out;
-  lb_arena scratch;
-  lb_arena_init(&scratch, 64 << 10);
-  float *dense =
-      lb_arena_alloc(&scratch, (size_t)(c.out * k) * sizeof(float), 64);
-  lb_matrix m = {dense, k, c.out, c.out, 1, sizeof(float)};
-  size_t each = 0;
-  char *to = NULL;
-  if (dense && lb_pack_size(&m, &each) &&
-      !__builtin_mul_overflow(each, (size_t)groups, bytes))
-    to = lb_arena_alloc(arena, *bytes, 64);
-  for (int64_t g = 0; to && g < groups; g++) {
-    lb_tensor from = in_order(node, g, c), lined = from;
+static lb_status pack_groups(const lb_node *n, char *to) {
+  lb_matrix m = group_matrix(n);
+  size_t each;
+  float *dense = malloc((size_t)(m.rows * m.cols) * sizeof *dense);
+  if (!dense || !lb_pack_size(&m, &each)) {
+    free(dense);
+    return lb_oom();
+  }
+  m.data = dense;
+  for (int64_t g = 0; g < groups_of(n); g++) {
+    lb_tensor from = in_order(n, g, channels_of(n)), lined = from;
     lb_tensor_dense(&lined);
     lined.data = dense;
     lb_tensor_copy(&from, &lined);
     lb_pack_b(&m, to + (size_t)g * each);
   }
-  lb_arena_fini(&scratch);
-  *out = to;
-  return to ? LB_OK : lb_oom();
+  free(dense);
+  return LB_OK;
 }
 
-lb_status lb_window_pack(const lb_node *n, lb_form form, lb_arena *arena,
-                         const void **out, size_t *bytes) {
+lb_status lb_window_pack(const lb_node *n, lb_form form, void *to) {
   const lb_tensor *w = weights_of(n);
-  *out = NULL;
-  *bytes = 0;
   if (!w) return LB_OK;
-  if (form == LB_FORM_CONV) return pack_groups(n, arena, out, bytes);
-  channels c = {1, w->dims[0], 1, 0};
-  lb_tensor from = in_order(n, 0, c), to = from;
-  lb_tensor_dense(&to);
-  *bytes = lb_tensor_bytes(&to);
-  to.data = lb_arena_alloc(arena, *bytes, 64);
-  if (!to.data) return lb_oom();
-  lb_tensor_copy(&from, &to);
-  *out = to.data;
+  if (form == LB_FORM_CONV) return pack_groups(n, to);
+  lb_tensor from = in_order(n, 0, (channels){1, w->dims[0], 1, 0});
+  lb_tensor lined = from;
+  lb_tensor_dense(&lined);
+  lined.data = to;
+  lb_tensor_copy(&from, &lined);
   return LB_OK;
 }
 

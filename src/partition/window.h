@@ -8,7 +8,6 @@
 #ifndef LB_PARTITION_WINDOW_H
 #define LB_PARTITION_WINDOW_H
 
-#include "base/arena.h"
 #include "partition/partition.h"
 
 // True if the node can be an anchor, as far as attributes and constants say;
@@ -18,9 +17,10 @@ bool lb_window_is(const lb_node *n, lb_form *form);
 lb_acc lb_window_acc(const lb_node *n);
 
 // The weights as kernels read them: of CONV a matrix [taps * in][out] in panels
-// for each group, of WINDOW [taps][channels]. NULL if it has none.
-lb_status lb_window_pack(const lb_node *n, lb_form form, lb_arena *arena,
-                         const void **out, size_t *bytes);
+// for each group, of WINDOW [taps][channels]. Bytes of it, 0 if it has none;
+// false if they cannot be counted.
+bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes);
+lb_status lb_window_pack(const lb_node *n, lb_form form, void *to);
 
 // As lb_partition_bind: the first zone.
 lb_status lb_window_bind(const lb_partition *p, lb_tensor_fn *tensor,
