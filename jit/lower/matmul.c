@@ -2,12 +2,13 @@
 //
 // A *tile* is some rows times some panels of 16 columns, its sums in registers,
 // one for each row and vector. Columns are the outer loop: tiles of the full
-// width, then narrower ones; what is left of the last panel is masked. Rows are
-// the inner one: tiles of all rows and of one row less, as many of each as make
-// them come out even, which they do where the facts were chosen for the size;
-// else three rows and single ones follow. A is read in place, k is not blocked,
-// b is prefetched. Around both, rows are cut into *bands* whose part of a stays
-// in the second cache while all columns go by.
+// width, then narrower ones; what is left of the last panel is masked. Where
+// all columns fit into one tile, it is that one, masked. Rows are the inner
+// one: tiles of all rows and of one row less, as many of each as make them come
+// out even, which they do where the facts were chosen for the size; else three
+// rows and single ones follow. A is read in place, k is not blocked, b is
+// prefetched. Around both, rows are cut into *bands* whose part of a stays in
+// the second cache while all columns go by.
 //
 // A sum begins with -0.0, so that its first product comes out as it is, and
 // with 0.0 if there is none.
@@ -15,6 +16,8 @@
 // There are more rows than registers for pointers to them: a pointer stands for
 // three rows, which are one and two strides apart, and x86 adds a stride or two
 // of them where it reads.
+#include <limits.h>
+
 #include "lower/emit.h"
 
 enum {
@@ -73,6 +76,13 @@ static void point_at_rows(tile *t) {
   }
 }
 
+// Of b's panels, which are read past the last column and not past the last of
+// them.
+static lb_kval last_panel(lb_emit *e) {
+  lb_kval last = lb_emit_add(e, e->dims[LB_DIM_COLS], -1);
+  return lb_k_div(&e->b, last, lb_k_i64(&e->b, LB_PACK_COLS));
+}
+
 static void point_at_columns(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
@@ -80,7 +90,9 @@ static void point_at_columns(tile *t) {
   if (e->spec->in[1].layout == LB_LAYOUT_PACKED) {
     lb_kval panel = lb_k_div(b, t->col, lb_k_i64(b, LB_PACK_COLS));
     for (uint32_t p = 0; p < t->panels; p++) {
-      lb_kval at = lb_k_mul(b, lb_emit_add(e, panel, p), stride.row);
+      lb_kval at = lb_emit_add(e, panel, p);
+      if (t->masked && p > 0) at = lb_k_min(b, at, last_panel(e));
+      at = lb_k_mul(b, at, stride.row);
       t->b[p] = lb_k_ptr(b, e->in[1], at, 0);
     }
   } else if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
@@ -222,8 +234,9 @@ static void sum_pieces(tile *t) {
   lb_kval run = lb_k_loop(b, zero, e->dims[LB_DIM_LEN], one);
   lb_kval step = lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], one);
   lb_kval of_a = piece_of(e, 0, run, step), of_b = piece_of(e, 1, run, step);
-  for (uint32_t r = 0; r < t->rows; r++)
-    t->a[r] = lb_k_ptr(b, first.a[r], of_a, 0);
+  for (uint32_t r = 0; r < t->rows; r += ROWS_A_POINTER)
+    t->a[r / ROWS_A_POINTER] =
+        lb_k_ptr(b, first.a[r / ROWS_A_POINTER], of_a, 0);
   for (uint32_t p = 0; p < t->panels; p++)
     t->b[p] = lb_k_ptr(b, first.b[p], of_b, 0);
   sum_products(t);
@@ -375,7 +388,7 @@ static lb_kval emit_columns(const matmul *m, uint32_t panels, bool masked,
   tile t = {.m = m, .panels = panels, .masked = masked};
   t.vectors = panels * LB_PACK_COLS / e->lanes;
   lb_kval cols = e->dims[LB_DIM_COLS];
-  int64_t up = masked ? LB_PACK_COLS - 1 : 0, width = panels * LB_PACK_COLS;
+  int64_t width = panels * LB_PACK_COLS, up = masked ? width - 1 : 0;
   lb_kval left = lb_k_sub(b, lb_emit_add(e, cols, up), begin);
   lb_kval end = lb_k_add(b, begin, lb_emit_down(e, left, width));
   t.col = lb_k_loop(b, begin, end, lb_k_i64(b, width));
@@ -393,6 +406,12 @@ static uint32_t narrower(const matmul *m, uint32_t panels) {
 static void emit_band(const matmul *m) {
   lb_emit *e = m->e;
   lb_kval col = lb_k_i64(&e->b, 0);
+  int widest = (int)(m->panels * LB_PACK_COLS);
+  if (lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_COLS, INT_MAX) <=
+      widest) {
+    emit_columns(m, m->panels, true, col);
+    return;
+  }
   for (uint32_t n = m->panels; n; n = narrower(m, n)) {
     int width = (int)(n * LB_PACK_COLS);
     bool divides = lb_facts_divides(e->facts, LB_DIM_COLS, width);

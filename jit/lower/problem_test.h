@@ -363,9 +363,11 @@ static inline void draw_facts(problem *p) {
       lb_facts_add(&p->facts, LB_ASSUME_MULTIPLE, d, unit);
   }
   if (draw(2)) return;
-  uint16_t rows = (uint16_t)(1 + draw(8));
+  uint16_t rows = (uint16_t)(1 + draw(8)), cols = PICK(tiles);
   lb_facts_add(&p->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
-  lb_facts_add(&p->facts, LB_CHOOSE_TILE, LB_DIM_COLS, PICK(tiles));
+  lb_facts_add(&p->facts, LB_CHOOSE_TILE, LB_DIM_COLS, cols);
+  if (p->dims[LB_DIM_COLS] <= cols && draw(2))
+    lb_facts_add(&p->facts, LB_ASSUME_AT_MOST, LB_DIM_COLS, cols);
   if (p->dims[0] % rows == 0 && draw(2))
     lb_facts_add(&p->facts, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, rows);
 }

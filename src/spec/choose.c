@@ -14,15 +14,18 @@ typedef struct shape {
 typedef struct tiling {
   uint32_t lanes;
   shape tiles[8];
-  shape narrow[3];  // for products of no more columns than these
+  shape narrow[5][4];  // of as many columns, or less: narrowest first
 } tiling;
 
 static const tiling tilings[] = {
     {16,
      {{1, 128}, {2, 64}, {4, 64}, {6, 64}, {7, 48}, {8, 48}, {9, 48}},
-     {{4, 32}, {10, 32}}},
-    {8, {{1, 64}, {2, 32}, {4, 16}, {5, 16}, {6, 16}}, {{0}}},
-    {4, {{1, 32}, {2, 16}}, {{0}}},
+     {{{4, 16}, {8, 16}, {16, 16}},
+      {{4, 32}, {8, 32}, {13, 32}},
+      {{4, 48}, {9, 48}},
+      {{6, 64}}}},
+    {8, {{1, 64}, {2, 32}, {4, 16}, {5, 16}, {6, 16}}, {{{0}}}},
+    {4, {{1, 32}, {2, 16}}, {{{0}}}},
 };
 
 static const tiling *tiling_of(uint32_t lanes) {
@@ -68,13 +71,24 @@ static shape best_shape(const shape *list, const int64_t *dims) {
   return best;
 }
 
+// The tiles for so many columns.
+static const shape *shapes_for(const tiling *t, int64_t cols) {
+  if (any_divides(t->tiles, cols)) return t->tiles;
+  for (int i = 0; t->narrow[i][0].rows; i++)
+    if (cols <= t->narrow[i][0].cols) return t->narrow[i];
+  return t->tiles;
+}
+
 static void choose_tile(const tiling *t, const int64_t *dims, lb_facts *out) {
-  bool narrow = t->narrow[0].rows && dims[LB_DIM_COLS] <= t->narrow[0].cols;
-  shape s = best_shape(narrow ? t->narrow : t->tiles, dims);
+  int64_t cols = dims[LB_DIM_COLS];
+  const shape *list = shapes_for(t, cols);
+  shape s = best_shape(list, dims);
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, s.rows);
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_COLS, s.cols);
-  if (!narrow && dims[LB_DIM_COLS] % s.cols == 0)
+  if (cols % s.cols == 0)
     lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, s.cols);
+  else if (list != t->tiles)
+    lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_COLS, s.cols);
 }
 
 // Tiles of attention: rows, smallest first. The largest, unless it leaves over
