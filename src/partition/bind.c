@@ -22,6 +22,12 @@ typedef struct axes {  // of a tensor: which axis of the space each is
   int8_t to[LB_MAX_RANK];  // -1: none, its dim is 1
 } axes;
 
+typedef enum manner {  // in which an operand is walked
+  PLAIN,
+  LATE,   // as `after` says
+  SMALL,  // each element of a Resize's input stands for several
+} manner;
+
 typedef struct walker {
   const lb_partition *part;
   lb_tensor_fn *tensor;
@@ -33,8 +39,9 @@ typedef struct walker {
   int n_row;  // ROWS: axes along a row, the last ones
   int64_t dims[LB_MAX_RANK];
   int64_t strides[MAX_OPERANDS][LB_MAX_RANK];
-  bool late[MAX_OPERANDS];  // walked as `after` says
-  uint32_t n;               // operands so far; the first is the result
+  int64_t repeats[LB_MAX_RANK];  // MAP: elements for one of a SMALL operand
+  manner manners[MAX_OPERANDS];
+  uint32_t n;  // operands so far; the first is the result
 } walker;
 
 static const lb_node *anchor_of(const walker *w) {
@@ -58,33 +65,38 @@ static bool add_strides(walker *w, const lb_value *v, const lb_tensor *t,
   int shift = a->n - t->rank;
   if (w->n == MAX_OPERANDS || shift < 0) return false;
   int64_t *strides = w->strides[w->n], inner = 1;
+  bool small = w->manners[w->n] == SMALL;
   memset(strides, 0, (size_t)w->rank * sizeof *strides);
   for (int i = t->rank - 1; i >= 0; inner *= t->dims[i--]) {
     int to = a->to[shift + i];
     if (i == skip || (to < 0 && t->dims[i] == 1)) continue;
-    if (to < 0 || (t->dims[i] != 1 && t->dims[i] != w->dims[to])) return false;
+    if (to < 0) return false;
+    int64_t dim = small ? w->dims[to] / w->repeats[to] : w->dims[to];
+    if (t->dims[i] != 1 && t->dims[i] != dim) return false;
     if (t->dims[i] != 1)
       strides[to] = t->strides[i];
-    else if (w->dims[to] == 1 && !is_one(v, t, i))
+    else if (dim == 1 && !is_one(v, t, i))
       strides[to] = inner;
   }
   w->out->operands[w->n++].value = v;
   return true;
 }
 
-// Whether node `reader` reads what lies over the result of a reduction.
-static bool is_late(const walker *w, uint32_t reader) {
-  return w->form == LB_FORM_ROWS && reader > w->part->anchor;
+// How node `reader` reads: late what lies over the result of a reduction.
+static manner manner_of(const walker *w, uint32_t reader) {
+  if (w->part->nodes[reader]->op == LB_OP_Resize) return SMALL;
+  bool late = w->form == LB_FORM_ROWS && reader > w->part->anchor;
+  return late ? LATE : PLAIN;
 }
 
 static uint32_t count_factors(const walker *w) {
   return w->form == LB_FORM_MATMUL ? 2 : w->form == LB_FORM_WINDOW ? 1 : 0;
 }
 
-static int find(const walker *w, const lb_value *v, bool late) {
+static int find(const walker *w, const lb_value *v, manner how) {
   uint32_t first = RESULT + 1 + count_factors(w);
   for (uint32_t i = first; i < w->n; i++)
-    if (w->out->operands[i].value == v && w->late[i] == late) return (int)i;
+    if (w->out->operands[i].value == v && w->manners[i] == how) return (int)i;
   return -1;
 }
 
@@ -97,17 +109,17 @@ static bool is_inner(const walker *w, uint32_t reader, const lb_value *v) {
 static lb_status add_value(walker *w, uint32_t reader, uint32_t k, bool *ok) {
   const lb_node *n = w->part->nodes[reader];
   const lb_value *v = n->in[k];
-  bool late = is_late(w, reader);
+  manner how = manner_of(w, reader);
   lb_tensor t;
-  if (lb_emit_is_scalar(v) || is_inner(w, reader, v) || find(w, v, late) >= 0)
+  if (lb_emit_is_scalar(v) || is_inner(w, reader, v) || find(w, v, how) >= 0)
     return LB_OK;
   LB_TRY(w->tensor(w->user, v, &t));
   if (n->op == LB_OP_Clip && k > 0) *ok = lb_tensor_count(&t) == 1;
   axes channel = {.n = 1, .to = {w->before.to[1]}};
-  const axes *a = late                       ? &w->after
+  const axes *a = how == LATE                ? &w->after
                   : lb_emit_is_channel(n, k) ? &channel
                                              : &w->before;
-  if (w->n < MAX_OPERANDS) w->late[w->n] = late;
+  if (w->n < MAX_OPERANDS) w->manners[w->n] = how;
   *ok = *ok && add_strides(w, v, &t, a, -1);
   return LB_OK;
 }
@@ -190,11 +202,25 @@ static lb_status walk_rows(walker *w, bool *ok) {
   return LB_OK;
 }
 
+// The Resize among the nodes, or NULL: there is at most one.
+static const lb_node *resize_of(const walker *w) {
+  for (uint32_t i = 0; i < w->part->n_nodes; i++)
+    if (w->part->nodes[i]->op == LB_OP_Resize) return w->part->nodes[i];
+  return NULL;
+}
+
 static lb_status walk_map(walker *w, bool *ok) {
-  lb_tensor y;
+  const lb_node *resize = resize_of(w);
+  lb_tensor y, x;
   LB_TRY(tensor_of(w, result_of(w), &y));
   set_space(w, &y);
-  *ok = has_elements(w) && add_strides(w, result_of(w), &y, &w->after, -1);
+  *ok = true;
+  if (resize) {
+    LB_TRY(tensor_of(w, resize->in[0], &x));
+    *ok = lb_emit_repeats(resize, &x, &y, w->repeats);
+  }
+  *ok =
+      *ok && has_elements(w) && add_strides(w, result_of(w), &y, &w->after, -1);
   return LB_OK;
 }
 
@@ -286,6 +312,32 @@ static void insert_one(walker *w, int at) {
   for (uint32_t k = 0; k < w->n; k++) w->strides[k][at] = 0;
 }
 
+// An axis along which something repeats becomes two. That of the repeats stands
+// before the last two of the space, where it is a loop around the kernel.
+static void split_axis(walker *w, int i, int64_t repeats) {
+  int at = w->rank - 2;
+  insert_one(w, at);
+  if (i >= at) i++;
+  w->dims[at] = repeats;
+  w->dims[i] /= repeats;
+  for (uint32_t k = 0; k < w->n; k++) {
+    if (w->manners[k] == SMALL) continue;
+    w->strides[k][at] = w->strides[k][i];
+    w->strides[k][i] *= repeats;
+  }
+}
+
+// The last axis repeats nothing, so the one before is the last that may.
+static bool split_repeats(walker *w) {
+  int rank = w->rank;
+  for (int i = 0; resize_of(w) && i < rank; i++) {
+    if (w->repeats[i] == 1) continue;
+    if (w->rank == LB_MAX_RANK) return false;
+    split_axis(w, i < rank - 2 ? i : w->rank - 2, w->repeats[i]);
+  }
+  return true;
+}
+
 // Makes `from` the dim before the last.
 static void make_rows(walker *w, int from) {
   int64_t dim = w->dims[from], strides[MAX_OPERANDS];
@@ -371,7 +423,7 @@ static bool turn_into_window(walker *w) {
   dims[LB_DIM_STEPS] = w->dims[kept + n - 1];
   w->out->taps[1] = w->strides[A][kept + n - 1];
   while (n > 0) remove_dim(w, kept + --n);
-  memset(w->late, 0, sizeof w->late);
+  memset(w->manners, 0, sizeof w->manners);
   w->form = LB_FORM_WINDOW;
   return true;
 }
@@ -418,7 +470,7 @@ static uint8_t source_of(void *user, lb_emitter *e, uint32_t reader,
                          const lb_value *v) {
   const walker *w = user;
   (void)e;
-  return (uint8_t)(find(w, v, is_late(w, reader)) - 1);
+  return (uint8_t)(find(w, v, manner_of(w, reader)) - 1);
 }
 
 static lb_layout result_layout(const walker *w) {
@@ -487,7 +539,7 @@ lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
   LB_TRY(walk(&w, ok));
   if (*ok) LB_TRY(add_values(&w, ok));
   if (*ok && is_down(&w)) *ok = turn_into_window(&w);
-  *ok = *ok && order_dims(&w);
+  *ok = *ok && split_repeats(&w) && order_dims(&w);
   if (!*ok) return LB_OK;
   set_loops(&w);
   return build_spec(&w, ok);

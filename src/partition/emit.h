@@ -28,6 +28,13 @@ bool lb_emit_is_product(const lb_node *n);
 // Whether the elementwise operator is no more than some instructions: it may be
 // computed again in each pass over a row.
 bool lb_emit_is_cheap(const lb_node *n);
+// A Resize to the nearest, as far as attributes and constants say; a map, too.
+bool lb_emit_is_repeat(const lb_node *n);
+// How often it repeats x along each axis of y. False if y is not made so, or
+// if elements of a row are repeated.
+bool lb_emit_repeats(const lb_node *n, const lb_tensor *x, const lb_tensor *y,
+                     int64_t *out);
+
 // Whether the row operator leaves one element of a row; whether it reads each
 // row once.
 bool lb_emit_reduces(const lb_node *n);

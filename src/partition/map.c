@@ -296,6 +296,10 @@ FN(Where) {
 }
 
 FN(Cast) { return lb_emit_cast(e, X, n->out[0]->info.dtype); }
+FN(Resize) {
+  (void)e, (void)n;
+  return X;
+}
 FN(CastLike) { return emit_Cast(e, n, src); }
 
 FN(IsNaN) {
@@ -369,7 +373,7 @@ static const map_op ops[LB_OP_COUNT] = {
     MADE(LeakyRelu, F), MADE(Less, F | S | U), MADE(LessOrEqual, F | S | U),
     MADE(Max, F | S | U), MADE(Mean, F), MADE(Min, F | S | U), MADE(Mish, F),
     MADE(Mod, F | S | U), MADE(PRelu, F | S), MADE(Pow, F),
-    MADE(Reciprocal, F), MADE(Relu, F | S), MADE(Selu, F), MADE(Shrink, F),
+    MADE(Reciprocal, F), MADE(Relu, F | S), MADE(Resize, F), MADE(Selu, F), MADE(Shrink, F),
     MADE(Sigmoid, F), MADE(Sign, F | S | U), MADE(Softplus, F),
     MADE(Softsign, F), MADE(Sum, F), MADE(SwiGLU, F), MADE(Swish, F),
     MADE(ThresholdedRelu, F), MADE(Where, F | S | U | B),
@@ -391,6 +395,7 @@ bool lb_emit_is_map(const lb_node *n) {
   if (!(lb_emit_kind(t) & op->kinds)) return false;
   if (n->op == LB_OP_IsInf && !finds_infinity(n)) return false;
   if (n->op == LB_OP_Pow && !is_exponent(n)) return false;
+  if (n->op == LB_OP_Resize && !lb_emit_is_repeat(n)) return false;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (lb_emit_reads(n, i) &&
         n->in[i]->info.dtype != (i < first ? LB_BOOL : t))

@@ -26,6 +26,10 @@ typedef struct lb_partition {
   lb_memo *memo;       // of its specs
 } lb_partition;
 
+static inline const lb_value *lb_partition_result(const lb_partition *p) {
+  return p->nodes[p->n_nodes - 1]->out[0];
+}
+
 typedef struct lb_partitioning {
   lb_arena arena;        // owns all of it but `packed`
   lb_partition **parts;  // in order of making

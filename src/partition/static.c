@@ -130,10 +130,21 @@ static void take(growth *g, uint32_t at) {
   if (at < g->anchor) g->anchor--;
 }
 
+static bool has_op(const growth *g, lb_op op) {
+  for (uint32_t i = 0; i < g->n; i++)
+    if (g->nodes[i]->op == op) return true;
+  return false;
+}
+
+// A Resize is read in its own way, which is found for maps, and for one at a
+// time.
 static bool is_free(const growth *g, const lb_node *n, const lb_value *like) {
   if (g->p->of_node[n->id] || n->region != like->region) return false;
   for (uint32_t i = 0; i < g->n; i++)
     if (g->nodes[i] == n) return false;
+  if (n->op == LB_OP_Resize &&
+      (g->form != LB_FORM_MAP || has_op(g, LB_OP_Resize)))
+    return false;
   return lb_emit_is_map(n) && same_dims(n->out[0], like);
 }
 
@@ -175,11 +186,15 @@ static uint32_t add_feeders(growth *g, uint32_t at, const lb_value *like) {
   return g->n - before;
 }
 
-// The node that may follow, or NULL.
+// The node that may follow, or NULL. What reads a Resize is as large as it, as
+// a rule, even where expressions do not show it; else binding will tell.
 static lb_node *next_of(const growth *g) {
   const lb_value *v = g->nodes[g->n - 1]->out[0];
   lb_node *n = g->c->reader[v->id];
-  return g->c->uses[v->id] == 1 && n && is_free(g, n, v) ? n : NULL;
+  if (g->c->uses[v->id] != 1 || !n || n->n_out == 0 || !n->out[0]) return NULL;
+  bool resized = v->producer->op == LB_OP_Resize &&
+                 v->info.rank == n->out[0]->info.rank;
+  return is_free(g, n, resized ? n->out[0] : v) ? n : NULL;
 }
 
 // A reduction down columns is made as a window, whose elements are read as they

@@ -85,6 +85,19 @@ static lb_status put_piece(lb_planner *p, const lb_partition *part,
   return LB_OK;
 }
 
+// A host kernel's result is dense. Where it should lie otherwise, it is copied.
+static lb_status put_in_place(lb_planner *p, const lb_partition *part) {
+  const lb_pvalue *result = p->states[lb_partition_result(part)->id];
+  const lb_step *last = &p->plan->steps[p->plan->n_steps - 1];
+  lb_operand from = last->out[0];
+  lb_step *copy;
+  if (last->kind != LB_STEP_CALL || from.tensor == result->tensor) return LB_OK;
+  LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
+  copy->in[0] = from;
+  copy->out[0] = lb_planner_operand(p, result);
+  return LB_OK;
+}
+
 _Static_assert(LB_SPEC_MAX_NODES <= 64, "a bit for each node");
 
 lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
@@ -98,5 +111,5 @@ lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
     for (to = from + 1; to < part->n_nodes && !(cuts >> to & 1);) to++;
     LB_TRY(put_piece(p, part, calls, from, to));
   }
-  return LB_OK;
+  return put_in_place(p, part);
 }

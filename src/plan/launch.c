@@ -33,19 +33,18 @@ static lb_pbuf *buffer_of(const lb_planner *p, const lb_node *n) {
 }
 
 // Gives back the memory of all but the result, as if it had never been taken:
-// nothing will be written there.
+// nothing will be written there. The result goes, too, if it lies elsewhere.
 static lb_status drop_temporaries(lb_planner *p, const lb_partition *part,
-                                  size_t peak) {
-  const lb_pvalue *result =
-      p->states[part->nodes[part->n_nodes - 1]->out[0]->id];
+                                  bool roomy, size_t peak) {
+  const lb_pvalue *result = p->states[lb_partition_result(part)->id];
   lb_pbuf *b = NULL;
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     b = buffer_of(p, part->nodes[i]);
     if (b) lb_memory_put(&p->memory, b->offset);
-    if (b && i + 1 < part->n_nodes) b->place = LB_PLACE_NONE;
+    if (b && (roomy || i + 1 < part->n_nodes)) b->place = LB_PLACE_NONE;
   }
   p->memory.peak = peak;
-  if (!b) return LB_OK;
+  if (!b || roomy) return LB_OK;
   return lb_memory_get(&p->memory, p->state, lb_tensor_bytes(result->tensor),
                        &b->offset);
 }
@@ -66,10 +65,19 @@ static void drop_launch(lb_plan *plan, uint32_t first) {
           (plan->n_steps - first) * sizeof *plan->steps);
 }
 
-// Makes the steps from `first` on, a call each for the nodes, one launch and
-// its cover. A kernel of the pack stays, and needs none.
+typedef struct attempt {
+  uint32_t first;  // step of the calls of the nodes, one each
+  size_t peak;     // of memory before them
+  bool roomy;      // the result is to lie inside that of a Concat
+} attempt;
+
+// Makes the calls of the nodes one launch and its cover. A kernel of the pack
+// stays, and needs none.
 static lb_status make_launch(lb_planner *p, const lb_partition *part,
-                             const lb_binding *b, uint32_t first, size_t peak) {
+                             const lb_binding *b, const attempt *a) {
+  const lb_value *result = lb_partition_result(part);
+  lb_pvalue dense = *p->states[result->id];
+  uint32_t first = a->first;
   lb_slots *slots = p->prog->slots;
   lb_plan *plan = p->plan;
   lb_step calls[LB_SPEC_MAX_NODES];
@@ -78,9 +86,11 @@ static lb_status make_launch(lb_planner *p, const lb_partition *part,
   LB_TRY(lb_slots_intern(slots, &b->spec, &facts, &slot));
   memcpy(calls, plan->steps + first, part->n_nodes * sizeof *calls);
   plan->n_steps = first;
-  if (slot->in_pack) LB_TRY(drop_temporaries(p, part, peak));
+  if (slot->in_pack) LB_TRY(drop_temporaries(p, part, a->roomy, a->peak));
+  if (a->roomy) LB_TRY(lb_planner_enter_room(p, result, dense.tensor));
   LB_TRY(lb_planner_add_launch(p, part, b, slot));
   if (!slot->in_pack) LB_TRY(lb_planner_cover(p, part, slot, calls));
+  if (a->roomy && !slot->in_pack) lb_planner_leave(p, dense.buffer);
   plan->steps[first].skip = plan->n_steps - first - 1;
   if (p->prog->deterministic && !slot->in_pack &&
       !covers_exactly(plan, first + 1, part->form))
@@ -94,9 +104,37 @@ static bool all_calls(const lb_step *steps, uint32_t n) {
   return true;
 }
 
+static lb_status bind_as(lb_planner *p, const lb_partition *part,
+                         const lb_tensor *result, lb_binding *b, bool *ok) {
+  const lb_pvalue **state = &p->states[lb_partition_result(part)->id];
+  const lb_pvalue *is = *state, seen = {result, is->buffer, is->offset};
+  *state = &seen;
+  lb_status st = lb_partition_bind(part, lb_planner_tensor, p, b, ok);
+  *state = is;
+  return st;
+}
+
+// With its result where it will be joined to others, or else dense.
+static lb_status try_launch(lb_planner *p, const lb_partition *part,
+                            attempt *a) {
+  const lb_value *result = lb_partition_result(part);
+  const lb_tensor *dense = p->states[result->id]->tensor;
+  lb_binding b;
+  lb_tensor view;
+  bool ok = false;
+  if (buffer_of(p, result->producer))
+    LB_TRY(lb_planner_find_room(p, result, dense, &view, &a->roomy));
+  if (a->roomy) LB_TRY(bind_as(p, part, &view, &b, &ok));
+  if (!ok) {
+    a->roomy = false;
+    LB_TRY(bind_as(p, part, dense, &b, &ok));
+  }
+  return ok ? make_launch(p, part, &b, a) : LB_OK;
+}
+
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
-  uint32_t first = p->plan->n_steps, done = 0;
-  size_t peak = p->memory.peak;
+  attempt a = {.first = p->plan->n_steps, .peak = p->memory.peak};
+  uint32_t done = 0;
   bool mine[LB_SPEC_MAX_NODES] = {false};  // planned by this very call
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     const lb_node *n = part->nodes[i];
@@ -107,14 +145,10 @@ lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
     done += !deferred;
     lb_arena_reset(&p->scratch);
   }
-  uint32_t steps = p->plan->n_steps - first;
+  uint32_t steps = p->plan->n_steps - a.first;
   if (done == part->n_nodes && steps == done &&
-      all_calls(p->plan->steps + first, steps)) {
-    lb_binding b;
-    bool ok;
-    LB_TRY(lb_partition_bind(part, lb_planner_tensor, p, &b, &ok));
-    if (ok) LB_TRY(make_launch(p, part, &b, first, peak));
-  }
+      all_calls(p->plan->steps + a.first, steps))
+    LB_TRY(try_launch(p, part, &a));
   for (uint32_t i = 0; i < part->n_nodes; i++)
     if (mine[i]) lb_planner_unuse_inputs(p, part->nodes[i]);
   return LB_OK;

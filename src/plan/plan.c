@@ -86,12 +86,14 @@ static lb_status allocate(lb_planner *p, const lb_region *r) {
   p->alias = lb_arena_new(a, uint32_t, n);
   p->uses = lb_arena_new(a, uint32_t, n);
   p->lands = lb_arena_new(a, uint32_t, n);
+  p->homes = lb_arena_new(a, lb_home, n);
+  p->rooms = lb_arena_new(a, const lb_pvalue *, n);
   p->needed = lb_arena_new(a, bool, p->prog->graph->n_nodes);
   p->planned = lb_arena_new(a, bool, p->prog->graph->n_nodes);
   p->claimed = lb_arena_new(a, bool, r->n_results);
   p->delivered = lb_arena_new(a, bool, r->n_results);
-  bool ok = p->states && p->alias && p->uses && p->lands && p->needed &&
-            p->planned && p->claimed && p->delivered;
+  bool ok = p->states && p->alias && p->uses && p->lands && p->homes &&
+            p->rooms && p->needed && p->planned && p->claimed && p->delivered;
   return ok ? LB_OK : lb_oom();
 }
 
@@ -173,6 +175,7 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
   p->cap_bufs = from->cap_bufs;
   bool ok = CLONE(p, from, states, values) && CLONE(p, from, alias, values) &&
             CLONE(p, from, uses, values) && CLONE(p, from, lands, values) &&
+            CLONE(p, from, homes, values) && CLONE(p, from, rooms, values) &&
             CLONE(p, from, needed, nodes) && CLONE(p, from, planned, nodes) &&
             CLONE(p, from, claimed, results) &&
             CLONE(p, from, delivered, results) &&
@@ -192,9 +195,7 @@ static lb_status learn(lb_planner *p, const lb_fact *fact, uint32_t value,
   copy.data = lb_arena_memdup(p->arena, t->data, lb_tensor_bytes(t), 64);
   if (!copy.data) return lb_oom();
   // The elements are the plan's now; the buffer has one reader less.
-  lb_pbuf *b = &p->bufs[p->states[value]->buffer];
-  if (--b->refs == 0 && b->place == LB_PLACE_ARENA)
-    lb_memory_put(&p->memory, b->offset);
+  lb_planner_leave(p, p->states[value]->buffer);
   return lb_planner_set_const(p, v, &copy);
 }
 

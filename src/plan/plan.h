@@ -16,8 +16,8 @@
 // (4) A partition's launch is followed by its cover, unless the pack has its
 //     kernel: pieces of it as launches of the pack's, and calls (cover.c). What
 //     the partition reads stays alive until all of it has run.
-// (5) Values share buffers where one is a view of the other. User inputs and
-//     constants are never written.
+// (5) Values share buffers where one is a view of the other, or part of a
+//     Concat's result. User inputs and constants are never written.
 // (6) Building is pure: no threads, no clocks, no state but the result.
 #ifndef LB_PLAN_PLAN_H
 #define LB_PLAN_PLAN_H

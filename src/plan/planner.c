@@ -28,6 +28,7 @@ void lb_planner_count(lb_planner *p, const lb_region *r) {
     if (!needed) continue;
     for (uint32_t k = 0; k < n->n_in; k++)
       if (n->in[k]) p->uses[n->in[k]->id]++;
+    lb_planner_note_homes(p, n);
     if (!is_dense_view(n->op) || !n->in[0]->producer) continue;
     uint32_t *from = &p->lands[n->in[0]->id];
     if (!*from) *from = p->lands[n->out[0]->id];
@@ -234,14 +235,32 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
+static lb_status place_of(lb_planner *p, const lb_value *v, const lb_tensor *t,
+                          lb_place *place, uint32_t *index) {
+  uint32_t result = p->lands[v->id];
+  *place = LB_PLACE_ARENA;
+  *index = 0;
+  if (!result || p->claimed[result - 1]) return LB_OK;
+  p->claimed[result - 1] = true;
+  *place = LB_PLACE_OUTPUT;
+  *index = result - 1;
+  return lb_planner_bind(p, result - 1, t);
+}
+
+lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,
+                            const lb_tensor *t, uint32_t *out) {
+  lb_place place;
+  uint32_t index;
+  LB_TRY(place_of(p, v, t, &place, &index));
+  return lb_planner_add_buffer(p, t, place, index, out);
+}
+
 static lb_status place_output(lb_planner *p, const lb_value *v,
                               const lb_tensor *t) {
-  uint32_t result = p->lands[v->id];
-  if (!result || p->claimed[result - 1])
-    return lb_planner_set_dense(p, v, t, LB_PLACE_ARENA, 0);
-  p->claimed[result - 1] = true;
-  LB_TRY(lb_planner_bind(p, result - 1, t));
-  return lb_planner_set_dense(p, v, t, LB_PLACE_OUTPUT, result - 1);
+  lb_place place;
+  uint32_t index;
+  LB_TRY(place_of(p, v, t, &place, &index));
+  return lb_planner_set_dense(p, v, t, place, index);
 }
 
 static lb_status emit_call(lb_planner *p, const lb_node *n,
@@ -302,6 +321,7 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
   if (is_computable(n, in, out)) return compute_now(p, n, in, out);
   bool done;
   LB_TRY(try_view(p, n, in, in_info, out, &done));
+  if (n->op == LB_OP_Concat) LB_TRY(lb_planner_join(p, n, in, out, &done));
   return done ? LB_OK : emit_call(p, n, in, out);
 }
 

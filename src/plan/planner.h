@@ -27,6 +27,13 @@ typedef struct lb_pbuf {
   uint32_t refs;   // values that live in it
 } lb_pbuf;
 
+// Where a value is joined to others (join.c).
+typedef struct lb_home {
+  const lb_node *join;  // a Concat, or NULL
+  uint32_t at;          // which of its inputs the value is, or begins with
+  bool barred;          // some reader would not have it in strides
+} lb_home;
+
 typedef struct lb_planner {
   const lb_program *prog;
   const lb_region *region;
@@ -39,6 +46,8 @@ typedef struct lb_planner {
   uint32_t *alias;           // 0: itself; else id + 1
   uint32_t *uses;            // reads still to be planned
   uint32_t *lands;           // 0: nowhere; else result + 1 it may be written to
+  lb_home *homes;            // by value id
+  const lb_pvalue **rooms;   // by value id: memory that a Concat was promised
   bool *needed;              // by node id
   bool *planned;             // by node id: done as a member of a partition
   bool *claimed;             // by result: some value is written there
@@ -66,6 +75,9 @@ lb_status lb_planner_deliver(lb_planner *p);
 // Plans one node; what it reads is still counted as read.
 lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred);
 void lb_planner_unuse_inputs(lb_planner *p, const lb_node *n);
+// Memory for all of v, like t: the caller's if v may be written there.
+lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,
+                            const lb_tensor *t, uint32_t *out);
 
 // -- launch.c and prepare.c: partitions --------------------------------------
 
@@ -85,6 +97,25 @@ lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
 // A lb_tensor_fn: what the planner, `user`, knows of a value.
 lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out);
 
+// -- join.c ------------------------------------------------------------------
+
+// Notes where the inputs of a needed node are to lie. Readers come first.
+void lb_planner_note_homes(lb_planner *p, const lb_node *n);
+
+// How v, like t when it is dense, would lie inside the result of a Concat. A
+// launch can write it so.
+lb_status lb_planner_find_room(lb_planner *p, const lb_value *v,
+                               const lb_tensor *t, lb_tensor *out, bool *found);
+// Moves v there, which has been found.
+lb_status lb_planner_enter_room(lb_planner *p, const lb_value *v,
+                                const lb_tensor *t);
+
+// Plans a Concat some of whose inputs may lie in place; *done is false if none
+// can.
+lb_status lb_planner_join(lb_planner *p, const lb_node *n,
+                          const lb_pvalue *const *in, const lb_tensor *out,
+                          bool *done);
+
 // -- cover.c -----------------------------------------------------------------
 
 // Adds the steps that stand for the partition while `slot`, which is its own,
@@ -103,6 +134,10 @@ lb_status lb_planner_set(lb_planner *p, const lb_value *v, lb_pvalue s);
 // Contents known: t->data lies in the plan's arena or outlives it.
 lb_status lb_planner_set_const(lb_planner *p, const lb_value *v,
                                const lb_tensor *t);
+lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
+                                lb_place place, uint32_t index, uint32_t *out);
+// One value less lives in a buffer; without any its memory is given back.
+void lb_planner_leave(lb_planner *p, uint32_t buffer);
 // A dense value in a buffer of its own kind.
 lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_place place,

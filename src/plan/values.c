@@ -68,20 +68,35 @@ lb_status lb_planner_state(lb_planner *p, const lb_value *v,
   return LB_OK;
 }
 
+lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
+                                lb_place place, uint32_t index, uint32_t *out) {
+  GROW(p->state, p->bufs, p->n_bufs, p->cap_bufs);
+  lb_pbuf *b = &p->bufs[p->n_bufs];
+  *b = (lb_pbuf){.place = place, .index = index};
+  *out = p->n_bufs;
+  if (place == LB_PLACE_ARENA)
+    LB_TRY(lb_memory_get(&p->memory, p->state, lb_tensor_bytes(t), &b->offset));
+  p->n_bufs++;
+  return LB_OK;
+}
+
 lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_place place,
                                uint32_t index) {
   lb_tensor *kept;
-  GROW(p->state, p->bufs, p->n_bufs, p->cap_bufs);
-  lb_pbuf *b = &p->bufs[p->n_bufs];
-  *b = (lb_pbuf){.place = place, .index = index};
-  if (place == LB_PLACE_ARENA)
-    LB_TRY(lb_memory_get(&p->memory, p->state, lb_tensor_bytes(t), &b->offset));
+  uint32_t buffer;
+  LB_TRY(lb_planner_add_buffer(p, t, place, index, &buffer));
   LB_TRY(lb_planner_keep(p, t, &kept));
   lb_tensor_dense(kept);
   kept->data = NULL;
-  return lb_planner_set(p, v,
-                        (lb_pvalue){.tensor = kept, .buffer = p->n_bufs++});
+  return lb_planner_set(p, v, (lb_pvalue){.tensor = kept, .buffer = buffer});
+}
+
+void lb_planner_leave(lb_planner *p, uint32_t buffer) {
+  lb_pbuf *b = &p->bufs[buffer];
+  if (--b->refs || b->place != LB_PLACE_ARENA) return;
+  lb_memory_put(&p->memory, b->offset);
+  b->place = LB_PLACE_NONE;
 }
 
 void lb_planner_unuse(lb_planner *p, const lb_value *v) {
@@ -90,10 +105,7 @@ void lb_planner_unuse(lb_planner *p, const lb_value *v) {
   assert(p->uses[id] > 0);
   if (--p->uses[id] || !p->states[id]) return;
   const lb_pvalue *s = p->states[id];
-  if (s->buffer == LB_NO_BUFFER) return;
-  lb_pbuf *b = &p->bufs[s->buffer];
-  if (--b->refs == 0 && b->place == LB_PLACE_ARENA)
-    lb_memory_put(&p->memory, b->offset);
+  if (s->buffer != LB_NO_BUFFER) lb_planner_leave(p, s->buffer);
 }
 
 lb_operand lb_planner_operand(const lb_planner *p, const lb_pvalue *s) {

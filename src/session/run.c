@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "device/host/host.h"
+#include "device/host/move.h"
 #include "session/launch.h"
 
 // -- signatures --------------------------------------------------------------
@@ -127,7 +127,9 @@ static lb_status run_step(frame *f, const lb_step *step) {
   switch (step->kind) {
     case LB_STEP_CALL: st = run_call(f, in, out); break;
     case LB_STEP_LOOP: st = lb_run_loop(f->s, f->c, step, in); break;
-    case LB_STEP_COPY: lb_tensor_copy(&in[0], &out[0]); return LB_OK;
+    case LB_STEP_COPY:
+      lb_move(f->s->options.pool, &in[0], &out[0]);
+      return LB_OK;
     case LB_STEP_LAUNCH: return LB_OK;  // run_stage takes those
   }
   lb_arena_reset(&f->c->scratch);

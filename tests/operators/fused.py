@@ -333,7 +333,75 @@ def split_heads(c, b, n, h, d, perm):
     return c.exact(name, x.array.reshape(b, n, h, d).transpose(perm))
 
 
-FAMILIES = (maps, rows, products, products, gemms, common_input, attention)
+def along(c, values, axis=-1):
+    """A Concat."""
+    return Value(c.emit("Concat", values, axis=axis),
+                 np.concatenate([v.array for v in values], axis),
+                 np.concatenate([v.error for v in values], axis))
+
+
+def halves(c, x):
+    """The parts of a Split."""
+    at = c.d.int(0, x.shape[-1])
+    names = [f"v{next(c.names)}" for _ in range(2)]
+    sizes = c.index([at, x.shape[-1] - at])
+    c.nodes.append(helper.make_node("Split", [x.name, sizes], names, axis=-1))
+    return [Value(name, *parts) for name, *parts in
+            zip(names, np.split(x.array, [at], -1), np.split(x.error, [at], -1))]
+
+
+def joined(c):
+    """Trees of Concat: of products, of what follows them, of their parts, of
+    inputs; some are read by others, too."""
+    m, k = c.dim(33), c.dim(33)
+    x = c.operand((2, m, k), constant=False)
+
+    def branch():
+        if c.d.chance(0.1):
+            return c.operand((2, m, c.dim(33)))
+        y = c.product(x, c.operand((k, c.dim(65)), constant=True))
+        return elementwise(c, y, 0, 2)
+
+    def tree(depth):
+        parts = [tree(depth - 1) if depth and c.d.chance(0.4) else branch()
+                 for _ in range(c.d.int(2, 3))]
+        seen.extend(parts)
+        if c.d.chance(0.4):
+            parts[:1] = halves(c, parts[0])
+        if c.d.chance(0.1):
+            parts.append(parts[0])
+        return along(c, parts)
+
+    seen = []
+    y = tree(2)
+    outputs = [y if c.d.chance(0.3) else elementwise(c, y, 1, 2)]
+    if c.d.chance(0.5):
+        outputs.append(elementwise(c, c.d.pick(seen), 0, 2))
+    if c.d.chance(0.2):
+        outputs.append(along(c, [c.d.pick(seen) for _ in range(1)] * 2, 0))
+    return outputs
+
+
+def resized(c):
+    """An image, each pixel several times, and what reads it."""
+    shape = [max(1, n) for n in (c.dim(3), c.dim(9), c.dim(9), c.dim(65))]
+    by = [1, c.d.int(1, 4), c.d.int(1, 4), 1]
+    x = elementwise(c, c.operand(tuple(shape), constant=False), 0, 2)
+    scales = f"x{next(c.names)}"
+    c.initializers.append(
+        numpy_helper.from_array(np.array(by, np.float32), scales))
+    where, mode = c.d.pick([("asymmetric", "floor"),
+                            ("half_pixel", "round_prefer_floor"),
+                            ("pytorch_half_pixel", "round_prefer_ceil")])
+    y = Value(c.emit("Resize", [x, "", scales], mode="nearest",
+                     coordinate_transformation_mode=where, nearest_mode=mode),
+              *(v.repeat(by[1], 1).repeat(by[2], 2)
+                for v in (x.array, x.error)))
+    return [elementwise(c, y, 0, 3)]
+
+
+FAMILIES = (maps, rows, products, products, gemms, common_input, attention,
+            joined, resized)
 
 
 class FusedCase:

@@ -1,0 +1,166 @@
+// plan/join_test.c -- what a Concat joins lies in place, or is copied there.
+#include "graph/build_test.h"
+#include "graph/infer.h"
+#include "plan/plan.h"
+
+typedef struct fixture {
+  lb_graph *g;
+  lb_program prog;
+  lb_partitioning parts;
+  lb_slots slots;
+  lb_plan *plan;
+} fixture;
+
+static fixture begin(void) {
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  return f;
+}
+
+static lb_value *join2(fixture *f, const char *name, int axis, lb_value *a,
+                       lb_value *b) {
+  lb_node *n = node(f->g->main, LB_OP_Concat, name, 2, (lb_value *[]){a, b}, 1);
+  ok(lb_node_set_int(f->g, n, "axis", axis));
+  return n->out[0];
+}
+
+static void build(fixture *f, const lb_tensor *in) {
+  bool wanted[] = {true, true};
+  ok(lb_infer_graph(f->g));
+  ok(lb_program_init(&f->prog, f->g, 0));
+  ok(lb_partitioning_init(&f->parts, f->g));
+  ok(lb_slots_init(&f->slots, 8, NULL));
+  f->prog.parts = &f->parts;
+  f->prog.slots = &f->slots;
+  ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &f->plan));
+}
+
+// The plan, a letter a step: of a launch its cover's, too.
+static void has_steps(const fixture *f, const char *want) {
+  char text[64] = "";
+  for (uint32_t i = 0; i < f->plan->n_steps; i++)
+    text[i] = "CcOL"[f->plan->steps[i].kind];
+  assert_string_equal(text, want);
+}
+
+// Where launch number `i` writes: from which byte on, rows how far apart.
+static void writes(const fixture *f, uint32_t i, int64_t offset, int64_t row) {
+  for (uint32_t k = 0; k < f->plan->n_steps; k++) {
+    const lb_launch *l = f->plan->steps[k].launch;
+    if (!l || i-- > 0) continue;
+    assert_int_equal(l->spots[0].offset, offset);
+    assert_int_equal(l->strides[0], row);
+    return;
+  }
+  fail_msg("there are fewer launches");
+}
+
+static void end(fixture *f) {
+  lb_plan_release(f->plan);
+  lb_slots_fini(&f->slots);
+  lb_partitioning_fini(&f->parts);
+  lb_program_fini(&f->prog);
+  lb_graph_free(f->g);
+}
+
+static void launches_write_into_the_result(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4));
+  lb_value *y = param(r, "y", LB_F32, DIMS(-1, 3));
+  lb_value *a = NODE1(r, Exp, "a", x), *b = NODE1(r, Abs, "b", y);
+  RESULTS(r, join2(&f, "j", 1, a, b));
+  lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(5, 4)),
+                    tensor(LB_F32, NULL, DIMS(5, 3))};
+  build(&f, in);
+  has_steps(&f, "LCcLCc");  // the host's results are copied
+  writes(&f, 0, 0, 28);
+  writes(&f, 1, 16, 28);
+  assert_int_equal(f.plan->steps[0].launch->spots[0].base,
+                   LB_BASE_FIRST + r->n_params);
+  assert_int_equal(f.plan->steps[0].skip, 2);
+  end(&f);
+}
+
+static void a_tree_of_them_is_one_buffer(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4));
+  lb_value *inner = join2(&f, "i", 1, NODE1(r, Exp, "a", x), x);
+  lb_value *outer = join2(&f, "o", 1, NODE1(r, Neg, "b", x), inner);
+  RESULTS(r, outer);
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(5, 4));
+  build(&f, &in);
+  has_steps(&f, "LCccLCc");
+  writes(&f, 0, 16, 48);
+  writes(&f, 1, 0, 48);
+  const lb_step *copy = &f.plan->steps[3];  // of x, which lies elsewhere
+  assert_int_equal(copy->kind, LB_STEP_COPY);
+  assert_int_equal(copy->out[0].offset, 32);
+  assert_int_equal(copy->out[0].tensor->strides[0], 12);
+  end(&f);
+}
+
+static void parts_of_a_split_stay_where_they_are(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4)), *sizes;
+  ok(lb_const_ints(f.g, "sizes", (int64_t[]){1, 3}, 2, &sizes));
+  lb_value *a = NODE1(r, Exp, "a", x);
+  lb_node *s = node(r, LB_OP_Split, "s", 2, (lb_value *[]){a, sizes}, 2);
+  ok(lb_node_set_int(f.g, s, "axis", 1));
+  lb_value *b = NODE1(r, Abs, "b", s->out[1]);
+  lb_node *j =
+      node(r, LB_OP_Concat, "j", 3, (lb_value *[]){s->out[0], s->out[1], b}, 1);
+  ok(lb_node_set_int(f.g, j, "axis", 1));
+  RESULTS(r, j->out[0]);
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(5, 4));
+  build(&f, &in);
+  has_steps(&f, "LCcLCc");
+  writes(&f, 0, 0, 28);
+  writes(&f, 1, 16, 28);
+  end(&f);
+}
+
+// Reshape would have to copy what lies in strides: the value stays dense.
+static void who_cannot_read_strides_is_spared_them(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4)), *flat;
+  ok(lb_const_ints(f.g, "flat", (int64_t[]){-1}, 1, &flat));
+  lb_value *a = NODE1(r, Exp, "a", x);
+  lb_value *re = NODE1(r, Reshape, "re", a, flat);
+  RESULTS(r, join2(&f, "j", 1, a, x), NODE1(r, Neg, "neg", re));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(5, 4));
+  build(&f, &in);
+  has_steps(&f, "LCCLC");
+  end(&f);
+}
+
+// A length that only the shape tells: nothing is known when `a` is made.
+static void lengths_that_vary_are_joined_by_a_call(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4));
+  RESULTS(r, join2(&f, "j", 0, NODE1(r, Exp, "a", x), x));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(5, 4));
+  build(&f, &in);
+  has_steps(&f, "LCC");
+  end(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(launches_write_into_the_result),
+      cmocka_unit_test(a_tree_of_them_is_one_buffer),
+      cmocka_unit_test(parts_of_a_split_stay_where_they_are),
+      cmocka_unit_test(who_cannot_read_strides_is_spared_them),
+      cmocka_unit_test(lengths_that_vary_are_joined_by_a_call),
+  };
+  return cmocka_run_group_tests_name("join", tests, NULL, NULL);
+}
