@@ -150,6 +150,34 @@ static void a_transpose_that_keeps_the_last_axis_stays(void **state) {
       "out y\n");
 }
 
+static void a_transpose_sinks_through_reshapes_that_keep_axes(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,h,w,6]\n"
+      "t = Transpose(x) {perm=[0,3,1,2]}\n"
+      "r = Reshape(t, [0,6,-1])\n"
+      "u = Reshape(r, [0,2,3,-1])\n"
+      "y = Softmax(u) {axis=2}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,6]\n"
+      "r.Reshape: float32[b,h*w,6] = Reshape(x, [0,-1,6])\n"
+      "u.Reshape: float32[b,h*w,2,3] = Reshape(r.Reshape, [0,0,2,3])\n"
+      "y.Softmax: float32[b,h*w,2,3] = Softmax(u.Reshape) {axis=3}\n"
+      "y: float32[b,2,3,h*w] = Transpose(y.Softmax) {perm=[0,2,3,1]}\n"
+      "out y\n");
+}
+
+// Columns of one image are not columns of all.
+static void a_transpose_stays_before_reshapes_across_it(void **state) {
+  (void)state;
+  stays(
+      "in x float32[b,9,4]\n"
+      "t = Transpose(x) {perm=[0,2,1]}\n"
+      "y = Reshape(t, [0,36])\n"
+      "out y\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_of_one_hot_rows_is_a_gather),
@@ -159,6 +187,8 @@ int main(void) {
       cmocka_unit_test(a_convolution_of_channels_first_stays),
       cmocka_unit_test(channels_stay_last_from_image_to_image),
       cmocka_unit_test(a_transpose_sinks_through_all_that_follows),
+      cmocka_unit_test(a_transpose_sinks_through_reshapes_that_keep_axes),
+      cmocka_unit_test(a_transpose_stays_before_reshapes_across_it),
       cmocka_unit_test(a_transpose_that_keeps_the_last_axis_stays),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

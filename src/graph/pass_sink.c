@@ -2,7 +2,8 @@
 // axes, until they meet another one or something that needs them.
 //
 //   f(Transpose(x)) = Transpose(f(x)) for elementwise f, reductions, Squeeze,
-//   and for what can be told another axis: Concat, Split, Resize, pools
+//   for what can be told another axis: Concat, Split, Resize, Softmax, pools,
+//   and for a Reshape that joins or cuts axes as they lie in x
 //
 // Only those sink that take the last axis of x elsewhere: what walks their
 // output walks memory in strides. What sinks is a pattern no more, so this runs
@@ -222,6 +223,16 @@ static lb_status visit_resize(lb_rewrite *rw, lb_node *n) {
   return finish(rw, n, moved, &t);
 }
 
+static lb_status visit_softmax(lb_rewrite *rw, lb_node *n) {
+  turn t;
+  lb_node *moved;
+  if (lb_attr_int(n, "flatten", 0) != 0 || !sinks(n->in[0], &t)) return LB_OK;
+  LB_TRY(sink_node(rw, n, &t.source, &moved));
+  LB_TRY(lb_node_set_int(rw->graph, moved, "axis",
+                         turned_axis(&t, lb_attr_int(n, "axis", -1))));
+  return finish(rw, n, moved, &t);
+}
+
 // Is it a turn from channels last to channels first?
 static bool is_to_first(const turn *t) {
   if (t->rank < 3 || t->perm[0] != 0 || t->perm[1] != t->rank - 1) return false;
@@ -258,6 +269,92 @@ static lb_status visit_split(lb_rewrite *rw, lb_node *n) {
   return lb_infer_outputs(rw->graph, &rw->scratch, n);
 }
 
+// -- reshapes ----------------------------------------------------------------
+
+typedef struct regroup {  // axes [first, first + from) become `to` others
+  int first, from, to;
+} regroup;
+
+// What is left between the axes that stay, from both ends; one axis of it cut,
+// or all joined.
+static bool find_regroup(const lb_vinfo *x, const lb_vinfo *y, regroup *out) {
+  int first = 0, last = 0;
+  if (x->rank < 0 || y->rank < 0) return false;
+  int both = x->rank < y->rank ? x->rank : y->rank;
+  while (first < both && lb_dim_equal(x->dims[first], y->dims[first])) first++;
+  while (last < both - first &&
+         lb_dim_equal(x->dims[x->rank - 1 - last], y->dims[y->rank - 1 - last]))
+    last++;
+  *out = (regroup){first, x->rank - first - last, y->rank - first - last};
+  return out->from > 0 && out->to > 0 && (out->from == 1 || out->to == 1);
+}
+
+// Does the target leave axis i to be what is left?
+static bool is_rest(const lb_value *target, int i) {
+  const lb_tensor *t = lb_value_const(target);
+  const lb_vinfo *info = &target->info;
+  if (t)
+    return t->dtype == LB_I64 && t->rank == 1 && i < t->dims[0] &&
+           ((const int64_t *)t->data)[i * t->strides[0]] == -1;
+  return info->known && i < (int)info->n_known && lb_dim_is(info->known[i], -1);
+}
+
+typedef struct shaping {
+  int64_t target[LB_MAX_RANK];
+  turn after;
+  int n;
+} shaping;
+
+// The next axis of the reshaped source is axis `to` of the result. Its size is
+// a constant, that of the source at the same place (`same`), or what is left;
+// false if it is none of these.
+static bool add_axis(shaping *s, const lb_node *n, int to, bool same) {
+  lb_dim d = n->out[0]->info.dims[to];
+  if (lb_dim_is_const(d) && d.k > 0)
+    s->target[s->n] = d.k;
+  else if (same)
+    s->target[s->n] = 0;
+  else if (is_rest(n->in[1], to))
+    s->target[s->n] = -1;
+  else
+    return false;
+  s->after.perm[to] = s->n++;
+  return true;
+}
+
+static bool reshape_source(const lb_node *n, const turn *t, const regroup *r,
+                           shaping *out) {
+  *out = (shaping){.after.rank = n->out[0]->info.rank};
+  for (int i = 1; i < r->from; i++)
+    if (t->perm[r->first + i] != t->perm[r->first] + i) return false;
+  for (int from = 0; from < t->rank; from++) {
+    int i = 0;
+    while (t->perm[i] != from) i++;
+    bool stays = i < r->first || i >= r->first + r->from;
+    int to = i < r->first ? i : i - r->from + r->to;
+    if (stays && !add_axis(out, n, to, from == out->n)) return false;
+    for (int k = 0; i == r->first && k < r->to; k++)
+      if (!add_axis(out, n, r->first + k, false)) return false;
+  }
+  return true;
+}
+
+static lb_status visit_reshape(lb_rewrite *rw, lb_node *n) {
+  turn t;
+  regroup r;
+  shaping s;
+  lb_node *moved;
+  if (n->n_in != 2 || !sinks(n->in[0], &t) ||
+      lb_attr_int(n, "allowzero", 0) != 0 ||
+      !find_regroup(&n->in[0]->info, &n->out[0]->info, &r) ||
+      !reshape_source(n, &t, &r, &s))
+    return LB_OK;
+  lb_value *in[2] = {t.source};
+  LB_TRY(lb_const_ints(rw->graph, "shape", s.target, s.n, &in[1]));
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Reshape, in, 2, &moved));
+  return finish(rw, n, moved, &s.after);
+}
+
 // -- all ---------------------------------------------------------------------
 
 static lb_status visit_turn(lb_rewrite *rw, lb_node *n) {
@@ -278,6 +375,9 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
     case LB_OP_Squeeze: return visit_axes(rw, n, false);
     case LB_OP_Concat: return visit_concat(rw, n);
     case LB_OP_Resize: return visit_resize(rw, n);
+    case LB_OP_Softmax:
+    case LB_OP_LogSoftmax: return visit_softmax(rw, n);
+    case LB_OP_Reshape: return visit_reshape(rw, n);
     case LB_OP_MaxPool:
     case LB_OP_AveragePool: return visit_window(rw, n);
     case LB_OP_ReduceMax:

@@ -192,8 +192,8 @@ static lb_node *next_of(const growth *g) {
   const lb_value *v = g->nodes[g->n - 1]->out[0];
   lb_node *n = g->c->reader[v->id];
   if (g->c->uses[v->id] != 1 || !n || n->n_out == 0 || !n->out[0]) return NULL;
-  bool resized = v->producer->op == LB_OP_Resize &&
-                 v->info.rank == n->out[0]->info.rank;
+  bool resized =
+      v->producer->op == LB_OP_Resize && v->info.rank == n->out[0]->info.rank;
   return is_free(g, n, resized ? n->out[0] : v) ? n : NULL;
 }
 

@@ -25,7 +25,7 @@ static int axis_of(const lb_node *n, int rank) {
 static bool takes_strides(const lb_planner *p, const lb_node *n) {
   return p->prog->parts->of_node[n->id] || n->op == LB_OP_Concat ||
          n->op == LB_OP_Split || n->op == LB_OP_Slice ||
-         n->op == LB_OP_Transpose;
+         n->op == LB_OP_Transpose || n->op == LB_OP_Shape;
 }
 
 // Elements of input i along the axis, if they are the same at every shape;

@@ -52,6 +52,25 @@ static void shape_arithmetic_and_views_are_no_steps(void **state) {
   end(&f);
 }
 
+// x[n,4] -> Abs -> [n,4,1] -> Transpose to [n,1,4]: no element moves.
+static void axes_of_one_element_move_nothing(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4, 1));
+  lb_value *a = NODE1(r, Abs, "abs", x);
+  a->info = x->info;
+  lb_node *t = node(r, LB_OP_Transpose, "t", 1, &a, 1);
+  ok(lb_node_set_ints(f.g, t, "perm", (int64_t[]){0, 2, 1}, 3));
+  RESULTS(r, t->out[0]);
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 4, 1));
+  build(&f, &in, (bool[]){true});
+  assert_int_equal(f.plan->n_steps, 1);
+  assert_int_equal(f.plan->steps[0].out[0].place, LB_PLACE_OUTPUT);
+  assert_int_equal(f.plan->binds[0].tensor.dims[1], 1);
+  end(&f);
+}
+
 static void what_nobody_asked_for_is_not_planned(void **state) {
   (void)state;
   fixture f = begin();
@@ -170,6 +189,7 @@ static void what_the_other_branch_waited_for_is_not_planned(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shape_arithmetic_and_views_are_no_steps),
+      cmocka_unit_test(axes_of_one_element_move_nothing),
       cmocka_unit_test(what_nobody_asked_for_is_not_planned),
       cmocka_unit_test(dead_values_give_their_memory_back),
       cmocka_unit_test(deciding_inputs_are_read_while_planning),

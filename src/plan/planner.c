@@ -11,9 +11,28 @@
 #include "graph/infer.h"
 #include "plan/view.h"
 
-static bool is_dense_view(lb_op op) {
-  return op == LB_OP_Identity || op == LB_OP_Reshape || op == LB_OP_Flatten ||
-         op == LB_OP_Squeeze || op == LB_OP_Unsqueeze;
+// Whether a Transpose leaves all elements where they are: what it moves are
+// axes of one element.
+static bool keeps_order(const lb_node *n) {
+  uint32_t rank;
+  const int64_t *perm = lb_attr_ints(n, "perm", &rank);
+  const lb_vinfo *x = &n->in[0]->info;
+  int64_t last = -1;
+  if (!perm || x->rank != (int)rank) return false;
+  for (uint32_t i = 0; i < rank; i++) {
+    if (perm[i] < 0 || perm[i] >= x->rank) return false;
+    if (lb_dim_is(x->dims[perm[i]], 1)) continue;
+    if (perm[i] < last) return false;
+    last = perm[i];
+  }
+  return true;
+}
+
+static bool is_dense_view(const lb_node *n) {
+  return n->op == LB_OP_Identity || n->op == LB_OP_Reshape ||
+         n->op == LB_OP_Flatten || n->op == LB_OP_Squeeze ||
+         n->op == LB_OP_Unsqueeze ||
+         (n->op == LB_OP_Transpose && keeps_order(n));
 }
 
 static bool is_known(const lb_pvalue *s) { return s->buffer == LB_NO_BUFFER; }
@@ -29,7 +48,7 @@ void lb_planner_count(lb_planner *p, const lb_region *r) {
     for (uint32_t k = 0; k < n->n_in; k++)
       if (n->in[k]) p->uses[n->in[k]->id]++;
     lb_planner_note_homes(p, n);
-    if (!is_dense_view(n->op) || !n->in[0]->producer) continue;
+    if (!is_dense_view(n) || !n->in[0]->producer) continue;
     uint32_t *from = &p->lands[n->in[0]->id];
     if (!*from) *from = p->lands[n->out[0]->id];
   }
