@@ -82,7 +82,7 @@ FN(HardSigmoid) {
 
 FN(HardSwish) {
   (void)n;
-  uint8_t sixth = op2(e, LB_S_DIV, X, num(e, X, 6));
+  uint8_t sixth = times(e, X, 1.0 / 6);
   return op2(e, LB_S_MUL, X, unit(e, plus(e, sixth, 0.5)));
 }
 

@@ -131,7 +131,7 @@ FLOAT_OP(Celu, ALPHA(1),
          (x < 0 ? 0 : x) + (a * expm1(x / a) > 0 ? 0 : a * expm1(x / a)))
 FLOAT_OP(Elu, ALPHA(1), x < 0 ? a * expm1(x) : x)
 FLOAT_OP(HardSigmoid, ALPHA_AND("beta", 0.2f, 0.5f), UNIT(a *x + b))
-FLOAT_OP(HardSwish, NONE, x *UNIT(x / 6 + 0.5f))
+FLOAT_OP(HardSwish, NONE, x *UNIT(x *(T)(1.0 / 6) + (T)0.5))
 FLOAT_OP(LeakyRelu, ALPHA(0.01f), x < 0 ? a * x : x)
 FLOAT_OP(Mish, NONE, x *tanh(SOFTPLUS(x)))
 FLOAT_OP(Selu, ALPHA_AND("gamma", 1.67326319f, 1.05070102f),
