@@ -212,7 +212,7 @@ static void a_product_with_facts_is_one_tile(void **state) {
   lb_spec s = linear(LB_S_COUNT);
   lb_kernel k = lowered(&s, &f, "x86-64-v4");
   assert_int_equal(count_of(&k, LB_K_FMA), 24);
-  assert_int_equal(count_of(&k, LB_K_PREFETCH), 4);
+  assert_int_equal(count_of(&k, LB_K_PREFETCH), 4 + 1);
   assert_int_equal(count_of(&k, LB_K_STORE), 24);
   assert_int_equal(count_of(&k, LB_K_LOOP), 4);
   assert_int_equal(count_of(&k, LB_K_IF), 0);

@@ -58,7 +58,9 @@ typedef struct tile {
   uint32_t rows, panels, vectors;
   bool masked;
   lb_kval row, col;           // the first
+  lb_kval number;             // in its column of tiles
   lb_kval a[MAX_POINTERS];    // pointers to rows
+  lb_kval ahead;              // a panel of the next column of tiles, or NONE
   lb_kval b[MAX_PANELS];      // pointers to panels; FULL, STRIDED: the first
   lb_kval mask[MAX_VECTORS];  // LB_K_NONE: all lanes
   lb_kval acc[MAX_ROWS][MAX_VECTORS];
@@ -100,6 +102,21 @@ static void point_at_columns(tile *t) {
   } else {
     t->b[0] = lb_k_ptr(b, e->in[1], t->col, 0);
   }
+}
+
+// Tiles above each other have one panel each of the next column of tiles sent
+// for, a line with every step: read all at once it would come too slowly.
+static void point_ahead(tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  t->ahead = LB_K_NONE;
+  if (e->spec->form != LB_FORM_MATMUL ||
+      e->spec->in[1].layout != LB_LAYOUT_PACKED)
+    return;
+  lb_kval number = lb_k_min(b, t->number, lb_k_i64(b, t->panels - 1));
+  lb_kval panel = lb_k_div(b, t->col, lb_k_i64(b, LB_PACK_COLS));
+  panel = lb_k_add(b, lb_emit_add(e, panel, t->panels), number);
+  t->ahead = lb_k_ptr(b, e->in[1], lb_k_mul(b, panel, e->in_stride[1].row), 0);
 }
 
 static lb_kval tail_of(const tile *t, lb_kval col) {
@@ -194,6 +211,12 @@ static void step(tile *t, lb_kval k, uint32_t u) {
   lb_kval y[MAX_VECTORS], pointers[MAX_POINTERS];
   int64_t disp;
   pointers_at(t, k, u, pointers, &disp);
+  if (t->ahead != LB_K_NONE) {
+    int64_t line =
+        u * LB_PACK_COLS * (int64_t)lb_dtype_size(e->spec->in[1].dtype);
+    lb_kval at = lb_emit_mul(e, k, LB_PACK_COLS);
+    lb_k_prefetch(&e->b, lb_k_ptr(&e->b, t->ahead, at, line), 1);
+  }
   for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v, k, u);
   for (uint32_t r = 0; r < t->rows; r++) {
     lb_kval x = lb_k_splat(&e->b, load_a(t, pointers, r, disp), e->lanes);
@@ -306,6 +329,7 @@ static void emit_tile(const tile *shape, uint32_t rows) {
   t.rows = rows;
   point_at_rows(&t);
   point_at_columns(&t);
+  point_ahead(&t);
   make_masks(&t);
   begin_sums(&t);
   if (t.m->e->spec->form == LB_FORM_CONV)
@@ -373,6 +397,7 @@ static void emit_rows(tile *t) {
   lb_kval rows = lb_k_reg(b, lb_k_i64(b, 0));
   lb_kval i = lb_k_loop(b, m->begin, m->end, lb_k_i64(b, 1));
   t->row = lb_k_get(b, row);
+  t->number = lb_k_sub(b, i, m->begin);
   emit_one_of(t, &m->heights, 0, i, rows);
   if (m->scratch != LB_K_NONE) finish_looped(t, lb_k_get(b, rows));
   lb_k_set(b, row, lb_k_add(b, t->row, lb_k_get(b, rows)));
