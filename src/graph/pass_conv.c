@@ -8,9 +8,16 @@
 //   Conv{channels_last}(x) = MatMul(Unfold(x), W) + b
 //
 // Axes of size 1 are no axes.
+//
+// A transposed convolution whose windows lie side by side along the last axis
+// of space makes, of each position, a row of them: it is one whose kernel has
+// size 1 there, with more channels, that are seen as positions afterwards. What
+// follows element by element happens before that.
 #include <string.h>
 
 #include "graph/rewrite.h"
+
+enum { MIN_CHANNELS = 16 };
 
 typedef struct conv {
   lb_node *node;
@@ -147,9 +154,117 @@ static lb_status rewrite(lb_rewrite *rw, const conv *c) {
   return flat ? with_axis(rw, c, LB_OP_Unsqueeze, in[0], NULL) : LB_OK;
 }
 
+// -- transposed convolutions -------------------------------------------------
+
+static bool is_side_by_side(const lb_node *n) {
+  if (n->op != LB_OP_ConvTranspose) return false;
+  const lb_tensor *w = lb_value_const(n->in[1]);
+  bool bias = n->n_in > 2 && n->in[2];
+  return n->out[0] && lb_op_channels_last(n) && w && w->dtype == LB_F32 &&
+         w->rank == 4 && lb_tensor_count(w) > 0 && n->in[0]->info.rank == 4 &&
+         w->dims[3] > 1 && w->dims[3] == list_at(n, "strides", 1, 1) &&
+         (!bias ||
+          (lb_value_const(n->in[2]) && lb_value_const(n->in[2])->rank == 1)) &&
+         lb_attr_int(n, "group", 1) == 1 && is_unpadded(n, 2) &&
+         list_at(n, "dilations", 1, 1) == 1 &&
+         list_at(n, "output_padding", 1, 0) == 0 &&
+         !lb_attr_has(n, "output_shape");
+}
+
+// A dense copy of `t`, its axes i and i + 1 being one.
+static lb_status joined(lb_rewrite *rw, const lb_value *name, lb_tensor t,
+                        int i, lb_value **out) {
+  lb_tensor to = t, flat;
+  lb_tensor_dense(&to);
+  to.data = lb_arena_alloc(&rw->graph->arena, lb_tensor_bytes(&to), 64);
+  if (!to.data) return lb_oom();
+  lb_tensor_copy(&t, &to);
+  flat = (lb_tensor){.dtype = t.dtype, .rank = t.rank - 1, .data = to.data};
+  for (int k = 0; k < flat.rank; k++) flat.dims[k] = to.dims[k + (k > i)];
+  flat.dims[i] = to.dims[i] * to.dims[i + 1];
+  lb_tensor_dense(&flat);
+  return lb_const_new(rw->graph, name->name, &flat, out);
+}
+
+static lb_status widen_constants(lb_rewrite *rw, const lb_node *n,
+                                 lb_value **in) {
+  const lb_tensor *w = lb_value_const(n->in[1]);
+  int64_t size = w->dims[3];
+  lb_tensor wide = {
+      .dtype = w->dtype,
+      .rank = 5,
+      .dims = {w->dims[0], size, w->dims[1], w->dims[2], 1},
+      .strides = {w->strides[0], w->strides[3], w->strides[1], w->strides[2]},
+      .data = w->data};
+  LB_TRY(joined(rw, n->in[1], wide, 1, &in[1]));
+  const lb_tensor *b = in[2] ? lb_value_const(in[2]) : NULL;
+  if (!b) return LB_OK;
+  lb_tensor row = {.dtype = b->dtype,
+                   .rank = 2,
+                   .dims = {size, b->dims[0]},
+                   .strides = {0, b->strides[0]},
+                   .data = b->data};
+  return joined(rw, n->in[2], row, 0, &in[2]);
+}
+
+static lb_status set_tall(lb_rewrite *rw, lb_node *to, const char *name,
+                          int64_t first, int64_t second) {
+  int64_t list[2] = {first, second};
+  return lb_node_set_ints(rw->graph, to, name, list, 2);
+}
+
+static lb_status as_positions(lb_rewrite *rw, lb_node *n, lb_value *x,
+                              int64_t channels) {
+  int64_t shape[4] = {0, 0, -1, channels};
+  lb_value *in[2] = {x};
+  LB_TRY(lb_const_ints(rw->graph, "shape", shape, 4, &in[1]));
+  return lb_rewrite_become(rw, n, LB_OP_Reshape, in, 2);
+}
+
+static lb_status widen(lb_rewrite *rw, lb_node *n) {
+  const lb_tensor *w = lb_value_const(n->in[1]);
+  lb_value *in[3] = {n->in[0], NULL, n->n_in > 2 ? n->in[2] : NULL}, *x;
+  lb_node *tall;
+  LB_TRY(widen_constants(rw, n, in));
+  uint32_t n_in = in[2] ? 3 : 2;
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_ConvTranspose, in, n_in, &tall));
+  LB_TRY(lb_node_set_int(rw->graph, tall, "channels_last", 1));
+  LB_TRY(set_tall(rw, tall, "kernel_shape", w->dims[2], 1));
+  LB_TRY(set_tall(rw, tall, "strides", list_at(n, "strides", 0, 1), 1));
+  LB_TRY(set_tall(rw, tall, "dilations", list_at(n, "dilations", 0, 1), 1));
+  LB_TRY(set_tall(rw, tall, "output_padding",
+                  list_at(n, "output_padding", 0, 0), 0));
+  LB_TRY(lb_rewrite_inserted(rw, tall, &x));
+  return as_positions(rw, n, x, w->dims[1]);
+}
+
+// f(Reshape(x)) = Reshape(f(x)) where x came about by the above, and a vector
+// of its channels is worth it.
+static lb_node *seen_as_positions(const lb_rewrite *rw, const lb_node *n) {
+  bool one =
+      n->op == LB_OP_Relu || n->op == LB_OP_Sigmoid || n->op == LB_OP_HardSwish;
+  lb_node *view = one ? lb_match_inner(rw, n->in[0], LB_OP_Reshape) : NULL;
+  lb_node *from =
+      view ? lb_match_inner(rw, view->in[0], LB_OP_ConvTranspose) : NULL;
+  const lb_tensor *w = from ? lb_value_const(from->in[1]) : NULL;
+  return w && lb_op_channels_last(from) && w->dims[1] >= MIN_CHANNELS ? view
+                                                                      : NULL;
+}
+
+static lb_status apply_before(lb_rewrite *rw, lb_node *n, lb_node *view) {
+  lb_node *moved;
+  lb_value *in[2] = {NULL, view->in[1]};
+  LB_TRY(lb_rewrite_insert(rw, n, n->op, &view->in[0], 1, &moved));
+  LB_TRY(lb_rewrite_inserted(rw, moved, &in[0]));
+  return lb_rewrite_become(rw, n, LB_OP_Reshape, in, 2);
+}
+
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   conv c;
-  return match(n, &c) ? rewrite(rw, &c) : LB_OK;
+  if (match(n, &c)) return rewrite(rw, &c);
+  if (is_side_by_side(n)) return widen(rw, n);
+  lb_node *view = seen_as_positions(rw, n);
+  return view ? apply_before(rw, n, view) : LB_OK;
 }
 
 lb_status lb_pass_conv(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }

@@ -76,6 +76,31 @@ static void a_convolution_of_channels_last_is_a_product(void **state) {
       "out y\n");
 }
 
+static void transposed_windows_side_by_side_are_channels(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,4,w,1]\n"
+      "const k float32[1,8,2,2] 1 2 3 4 5 6 7 8 1 2 3 4 5 6 7 8 1 2 3 4 5 6 7 "
+      "8 1 2 3 4 5 6 7 8\n"
+      "c = ConvTranspose(x, k) {strides=[2,2], channels_last=1}\n"
+      "y = Relu(c)\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,4,w,1]\n"
+      "c.ConvTranspose: float32[b,8,w,16] = "
+      "ConvTranspose(x, k:float32[1,16,2,1]) {channels_last=1, "
+      "kernel_shape=[2,1], strides=[2,1], dilations=[1,1], "
+      "output_padding=[0,0]}\n"
+      "y.Relu: float32[b,8,w,16] = Relu(c.ConvTranspose)\n"
+      "y: float32[b,8,2*w,8] = Reshape(y.Relu, [0,0,-1,8])\n"
+      "out y\n");
+  stays(  // windows overlap
+      "in x float32[b,4,w,1]\n"
+      "const k float32[1,1,2,3] 1 2 3 4 5 6\n"
+      "y = ConvTranspose(x, k) {strides=[2,2], channels_last=1}\n"
+      "out y\n");
+}
+
 static void a_convolution_of_channels_first_stays(void **state) {
   (void)state;
   const char *rest =
@@ -185,6 +210,7 @@ int main(void) {
       cmocka_unit_test(what_is_computed_from_rows_is_a_table),
       cmocka_unit_test(a_convolution_of_channels_last_is_a_product),
       cmocka_unit_test(a_convolution_of_channels_first_stays),
+      cmocka_unit_test(transposed_windows_side_by_side_are_channels),
       cmocka_unit_test(channels_stay_last_from_image_to_image),
       cmocka_unit_test(a_transpose_sinks_through_all_that_follows),
       cmocka_unit_test(a_transpose_sinks_through_reshapes_that_keep_axes),
