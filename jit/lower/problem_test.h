@@ -252,7 +252,7 @@ static inline void pack(problem *p, operand *o) {
   int64_t k = p->dims[LB_DIM_K], n = p->dims[LB_DIM_COLS];
   operand plain = {0};
   fill(&plain, t, k * n);
-  lb_matrix m = {plain.data, k, n, n, 1, lb_dtype_size(t)};
+  lb_matrix m = {plain.data, k, n, n, 1, lb_dtype_size(t), false};
   size_t bytes = 0;
   assert_true(lb_pack_size(&m, &bytes));
   *o = (operand){malloc(bytes + 1), bytes, k * LB_PACK_COLS, 0};

@@ -235,8 +235,10 @@ static bool constant_b(const lb_node *n, lb_matrix *out) {
   for (int i = 0; i < row; i++)
     if (b->dims[i] != 1) return false;
   if (lb_attr_int(n, "transB", 0) != 0) row = col, col = b->rank - 2;
-  *out = (lb_matrix){b->data,         b->dims[row],    b->dims[col],
-                     b->strides[row], b->strides[col], lb_dtype_size(b->dtype)};
+  *out =
+      (lb_matrix){b->data,           b->dims[row],    b->dims[col],
+                  b->strides[row],   b->strides[col], lb_dtype_size(b->dtype),
+                  b->dtype == LB_F32};
   return true;
 }
 

@@ -139,7 +139,7 @@ static lb_tensor in_order(const lb_node *n, int64_t g, channels c) {
 static lb_matrix group_matrix(const lb_node *n) {
   channels c = channels_of(n);
   int64_t k = lb_tensor_count(weights_of(n)) / groups_of(n) / c.out;
-  return (lb_matrix){NULL, k, c.out, c.out, 1, sizeof(float)};
+  return (lb_matrix){NULL, k, c.out, c.out, 1, sizeof(float), true};
 }
 
 bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes) {
@@ -185,6 +185,7 @@ lb_status lb_window_pack(const lb_node *n, lb_form form, void *to) {
   lb_tensor_dense(&lined);
   lined.data = to;
   lb_tensor_copy(&from, &lined);
+  lb_pack_flush(to, lb_tensor_count(&lined));
   return LB_OK;
 }
 

@@ -1,6 +1,8 @@
 // spec/pack.c -- matrices into panels of 16 columns.
 #include "spec/pack.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "spec/spec.h"
@@ -16,6 +18,11 @@ bool lb_pack_size(const lb_matrix *b, size_t *out) {
          !__builtin_mul_overflow(row, (size_t)panels(b), out);
 }
 
+void lb_pack_flush(float *x, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    x[i] = fabsf(x[i]) < FLT_MIN ? copysignf(0, x[i]) : x[i];
+}
+
 // One row of a panel of n columns.
 static void pack_row(const lb_matrix *b, const char *from, int64_t n,
                      char *to) {
@@ -27,6 +34,7 @@ static void pack_row(const lb_matrix *b, const char *from, int64_t n,
       memcpy(to + (size_t)j * size, from + j * b->col_stride * (int64_t)size,
              size);
   }
+  if (b->flush) lb_pack_flush((float *)to, n);
   memset(to + (size_t)n * size, 0, (size_t)(LB_PACK_COLS - n) * size);
 }
 

@@ -1,7 +1,8 @@
 // spec/pack.h -- the right side of a matrix product as kernels like to read it.
 //
 // b of K x N becomes panels of 16 columns, [N/16][K][16]; columns past N are
-// zero. Elements of any size: pure movement.
+// zero. Elements of any size: pure movement, but for subnormal weights, which
+// can become zeros: a product with one takes a hundred times as long.
 #ifndef LB_SPEC_PACK_H
 #define LB_SPEC_PACK_H
 
@@ -14,11 +15,13 @@ typedef struct lb_matrix {
   int64_t rows, cols;              // K, N
   int64_t row_stride, col_stride;  // in elements, any sign
   size_t elem;                     // bytes of an element
+  bool flush;                      // float32, whose subnormals become zeros
 } lb_matrix;
 
 // Bytes of the packed matrix; false if they do not fit a size_t.
 bool lb_pack_size(const lb_matrix *b, size_t *out);
 // `to` has lb_pack_size bytes, and does not overlap b.
 void lb_pack_b(const lb_matrix *b, void *to);
+void lb_pack_flush(float *x, int64_t n);  // subnormals become zeros
 
 #endif

@@ -5,6 +5,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "spec/pack.h"
@@ -17,7 +19,7 @@ static void check(int64_t rows, int64_t cols, bool transposed) {
   for (int64_t k = 0; k < rows; k++)
     for (int64_t n = 0; n < cols; n++)
       b[k * rs + n * cs] = (uint16_t)(k * 64 + n + 1);
-  lb_matrix m = {b, rows, cols, rs, cs, sizeof *b};
+  lb_matrix m = {b, rows, cols, rs, cs, sizeof *b, false};
   assert_true(lb_pack_size(&m, &bytes));
   int64_t panels = (cols + 15) / 16;
   assert_int_equal(bytes, panels * rows * 32);
@@ -40,16 +42,31 @@ static void panels_hold_their_columns_and_zeros(void **state) {
     }
 }
 
+static void subnormals_become_zeros_where_asked(void **state) {
+  (void)state;
+  const float in[] = {1e-40f, -1e-40f, FLT_MIN, -FLT_MIN, INFINITY, NAN, 0, 2};
+  const float out[] = {0, -0.0f, FLT_MIN, -FLT_MIN, INFINITY, NAN, 0, 2};
+  float to[16];
+  lb_matrix m = {in, 1, 8, 8, 1, sizeof(float), false};
+  lb_pack_b(&m, to);
+  assert_memory_equal(to, in, sizeof in);
+  m.flush = true;
+  lb_pack_b(&m, to);
+  assert_memory_equal(to, out, sizeof out);
+}
+
 static void sizes_that_overflow_are_refused(void **state) {
   (void)state;
   size_t bytes;
   assert_false(lb_pack_size(
-      &(lb_matrix){NULL, INT64_MAX / 2, INT64_MAX / 2, 1, 1, 4}, &bytes));
+      &(lb_matrix){NULL, INT64_MAX / 2, INT64_MAX / 2, 1, 1, 4, false},
+      &bytes));
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(panels_hold_their_columns_and_zeros),
+      cmocka_unit_test(subnormals_become_zeros_where_asked),
       cmocka_unit_test(sizes_that_overflow_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
