@@ -136,6 +136,19 @@ static inline bool lb_op_channels_last(const lb_node *n) {
          lb_attr_int(n, "channels_last", 0) != 0;
 }
 
+// Is input 0 of an LSTM, GRU or RNN multiplied with W already? See ops.def.
+static inline bool lb_op_projected(const lb_node *n) {
+  return lb_op_infos[n->op].cls == LB_CLASS_RECURRENT &&
+         lb_attr_int(n, "projected", 0) != 0;
+}
+
+// Must input i be there? Loop's trip count and condition need not, and neither
+// need the weights of what is projected.
+static inline bool lb_op_needs(const lb_node *n, uint32_t i) {
+  return i < (uint32_t)lb_op_infos[n->op].min_in && n->op != LB_OP_Loop &&
+         !(i == 1 && lb_op_projected(n));
+}
+
 // "Conv 'conv1'": how errors name a node. Into buf; returns buf.
 const char *lb_node_label(const lb_node *n, char *buf, size_t cap);
 

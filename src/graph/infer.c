@@ -15,6 +15,7 @@
 static lb_status check_present(const lb_infer *c, const lb_op_info *op) {
   if (op->cls == LB_CLASS_CONTROL) return LB_OK;
   for (int i = 0; i < op->min_in; i++) {
+    if (!lb_op_needs(c->node, (uint32_t)i)) continue;
     if (i >= (int)c->node->n_in || c->in[i].dtype == LB_NONE)
       return lb_infer_error(c, "input %d is missing", i);
   }

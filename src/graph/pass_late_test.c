@@ -1,5 +1,5 @@
 // graph/pass_late_test.c -- one-hot products become gathers, convolutions
-// along one axis products, and transposes sink.
+// along one axis products, products leave recurrences, and transposes sink.
 #include "graph/text_test.h"
 
 static void a_product_of_one_hot_rows_is_a_gather(void **state) {
@@ -203,6 +203,48 @@ static void a_transpose_stays_before_reshapes_across_it(void **state) {
       "out y\n");
 }
 
+static void the_product_with_inputs_leaves_a_recurrence(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[t,b,3]\n"
+      "const w float32[1,8,3] 1\n"
+      "const r float32[1,8,2] 1\n"
+      "const c float32[1,16] 1 2\n"
+      "y, h = LSTM(x, w, r, c)\n"
+      "out y h\n",
+      NULL,
+      "in x: float32[t,b,3]\n"
+      "y.MatMul: float32[t,b,8] = MatMul(x, w:float32[3,8])\n"
+      "y.Add: float32[t,b,8] = Add(y.MatMul, c:float32[8])\n"
+      "y: float32[t,1,b,2], h: float32[1,b,2] = "
+      "LSTM(y.Add, _, r:float32[1,8,2], c:float32[1,16]) {projected=1}\n"
+      "out y\n"
+      "out h\n");
+  becomes(
+      "in x float32[*]\n"
+      "const w float32[2,3,4] 1\n"
+      "const r float32[2,3,1] 1\n"
+      "_, h = GRU(x, w, r) {direction=\"bidirectional\"}\n"
+      "out h\n",
+      NULL,
+      "in x: float32[*]\n"
+      "h.Reshape: float32[?10,?11,4] = Reshape(x, [0,0,4])\n"
+      "h.MatMul: float32[?10,?11,6] = MatMul(h.Reshape, w:float32[4,6])\n"
+      "_, h: float32[2,?11,1] = GRU(h.MatMul, _, r:float32[2,3,1]) "
+      "{direction=\"bidirectional\", projected=1}\n"
+      "out h\n");
+}
+
+static void a_recurrence_whose_weights_are_not_known_stays(void **state) {
+  (void)state;
+  stays(
+      "in x float32[t,b,3]\n"
+      "in w float32[1,2,3]\n"
+      "const r float32[1,2,2] 1\n"
+      "y = RNN(x, w, r)\n"
+      "out y\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_of_one_hot_rows_is_a_gather),
@@ -212,6 +254,8 @@ int main(void) {
       cmocka_unit_test(a_convolution_of_channels_first_stays),
       cmocka_unit_test(transposed_windows_side_by_side_are_channels),
       cmocka_unit_test(channels_stay_last_from_image_to_image),
+      cmocka_unit_test(the_product_with_inputs_leaves_a_recurrence),
+      cmocka_unit_test(a_recurrence_whose_weights_are_not_known_stays),
       cmocka_unit_test(a_transpose_sinks_through_all_that_follows),
       cmocka_unit_test(a_transpose_sinks_through_reshapes_that_keep_axes),
       cmocka_unit_test(a_transpose_stays_before_reshapes_across_it),

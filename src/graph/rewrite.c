@@ -128,8 +128,9 @@ static lb_status add_beside(lb_node *n, bool behind, lb_op op, const char *name,
 
 lb_status lb_rewrite_insert(lb_rewrite *rw, lb_node *n, lb_op op,
                             lb_value *const *in, uint32_t n_in, lb_node **out) {
-  lb_value *v;
-  LB_TRY(lb_rewrite_value(rw, n->out[0], lb_op_infos[op].name, &v));
+  lb_value *v, **first = n->out;
+  while (!*first) first++;
+  LB_TRY(lb_rewrite_value(rw, *first, lb_op_infos[op].name, &v));
   LB_TRY(add_beside(n, false, op, v->name, n_in, out));
   for (uint32_t i = 0; i < n_in; i++) {
     (*out)->in[i] = in[i];

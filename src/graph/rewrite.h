@@ -32,7 +32,8 @@ typedef lb_status lb_pass_fn(lb_rewrite *rw);
 
 lb_pass_fn lb_pass_fold, lb_pass_inline, lb_pass_noop, lb_pass_merge,
     lb_pass_dead, lb_pass_batch_norm, lb_pass_match, lb_pass_attention,
-    lb_pass_table, lb_pass_conv, lb_pass_layout, lb_pass_sink;
+    lb_pass_table, lb_pass_conv, lb_pass_layout, lb_pass_recurrent,
+    lb_pass_sink;
 
 void lb_rewrite_init(lb_rewrite *rw, lb_graph *g, const lb_pass_options *o);
 void lb_rewrite_fini(lb_rewrite *rw);
@@ -56,8 +57,9 @@ lb_status lb_node_copy_attrs(lb_graph *g, lb_node *n, const lb_node *from);
 // A value named after v: "<name>.<tag>".
 lb_status lb_rewrite_value(lb_rewrite *rw, const lb_value *v, const char *tag,
                            lb_value **out);
-// A new node with one output, right before n; give it attributes, then call
-// lb_rewrite_inserted, which infers its output. The walk visits n again.
+// A new node with one output, right before n, which has one as well; give it
+// attributes, then call lb_rewrite_inserted, which infers its output. The walk
+// visits n again.
 lb_status lb_rewrite_insert(lb_rewrite *rw, lb_node *n, lb_op op,
                             lb_value *const *in, uint32_t n_in, lb_node **out);
 lb_status lb_rewrite_inserted(lb_rewrite *rw, lb_node *n, lb_value **out);

@@ -219,12 +219,21 @@ static lb_status rnn_sizes(const lb_infer *c, rnn *r) {
   return LB_OK;
 }
 
+static lb_status rnn_check_input(const lb_infer *c, const rnn *r, lb_dim rows) {
+  const lb_vinfo *x = &c->in[0];
+  lb_dim all;
+  if (!lb_op_projected(c->node))
+    return lb_rule_expect(c, 1, "W", 3, (lb_dim[]){r->dirs, rows, r->input});
+  LB_TRY(lb_rule_mul(c, r->dirs, rows, &all));
+  return lb_rule_expect(c, 0, "X", 3, (lb_dim[]){x->dims[0], x->dims[1], all});
+}
+
 static lb_status rnn_check(const lb_infer *c, const rnn *r) {
   lb_dim rows, both, peep;
   LB_TRY(lb_rule_mul(c, r->hidden, lb_dim_const(r->gates), &rows));
   LB_TRY(lb_rule_mul(c, rows, lb_dim_const(2), &both));
   LB_TRY(lb_rule_mul(c, r->hidden, lb_dim_const(3), &peep));
-  LB_TRY(lb_rule_expect(c, 1, "W", 3, (lb_dim[]){r->dirs, rows, r->input}));
+  LB_TRY(rnn_check_input(c, r, rows));
   LB_TRY(lb_rule_expect(c, 2, "R", 3, (lb_dim[]){r->dirs, rows, r->hidden}));
   LB_TRY(lb_rule_expect(c, 3, "B", 2, (lb_dim[]){r->dirs, both}));
   LB_TRY(lb_rule_expect(c, 4, "sequence_lens", 1, &r->batch));

@@ -62,9 +62,9 @@ static lb_status check_arity(const lb_node *n) {
     return broken_node(n, "number of inputs", n->n_in);
   if (op->max_out >= 0 && n->n_out > (uint32_t)op->max_out)
     return broken_node(n, "number of outputs", n->n_out);
-  bool optional = n->op == LB_OP_Loop;  // trip count and condition
-  for (uint32_t i = 0; i < (uint32_t)op->min_in && !optional; i++)
-    if (!n->in[i]) return broken_node(n, "required input missing", i);
+  for (uint32_t i = 0; i < (uint32_t)op->min_in; i++)
+    if (!n->in[i] && lb_op_needs(n, i))
+      return broken_node(n, "required input missing", i);
   for (uint32_t i = 0; i < n->n_attrs; i++)
     if (!n->attrs[i].name) return broken_node(n, "attribute has no name", i);
   return LB_OK;

@@ -18,6 +18,8 @@
 
 typedef struct lb_partition {
   lb_form form;
+  bool recurrent;  // one node, made by several kernels: partition/recurrent.h
+                   // binds them, not lb_partition_bind
   const lb_node **nodes;  // in order; the last one's output 0 is the result
   uint32_t n_nodes;
   uint32_t anchor;     // its number; MAP: 0

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "partition/attention.h"
 #include "partition/emit.h"
+#include "partition/recurrent.h"
 #include "partition/window.h"
 #include "spec/pack.h"
 
@@ -49,7 +50,7 @@ static turn turn_of(const lb_node *n, lb_form *form) {
   uint32_t axes;
   if (lb_window_is(n, form)) return PRODUCTS;
   *form = LB_FORM_MATMUL;
-  if (lb_emit_is_product(n)) return PRODUCTS;
+  if (lb_emit_is_product(n) || lb_recurrent_is(n)) return PRODUCTS;
   *form = LB_FORM_ATTENTION;
   if (lb_attention_is(n)) return PRODUCTS;
   *form = LB_FORM_ROWS;
@@ -209,7 +210,7 @@ static bool takes_feeders(const lb_node *n, uint32_t axes) {
 static void grow(growth *g, const lb_node *first) {
   uint32_t axes;
   put(g, 0, first);
-  if (g->form == LB_FORM_ATTENTION) return;
+  if (g->form == LB_FORM_ATTENTION || lb_recurrent_is(first)) return;
   if (g->form == LB_FORM_ROWS && lb_emit_is_rows(first, &axes) &&
       takes_feeders(first, axes))
     add_feeders(g, 0, first->in[0]);
@@ -251,6 +252,7 @@ static bool packed_size(const lb_partition *part, size_t *bytes) {
   const lb_node *n = part->nodes[part->anchor];
   lb_matrix m;
   *bytes = 0;
+  if (part->recurrent) return lb_recurrent_pack_size(n, bytes);
   if (is_window(part)) return lb_window_pack_size(n, part->form, bytes);
   if (part->form != LB_FORM_MATMUL || !constant_b(n, &m)) return true;
   return lb_pack_size(&m, bytes);
@@ -260,6 +262,7 @@ static lb_status pack(lb_partition *part, void *to) {
   const lb_node *n = part->nodes[part->anchor];
   lb_matrix m;
   part->packed = to;
+  if (part->recurrent) lb_recurrent_pack(n, to);
   if (is_window(part)) return lb_window_pack(n, part->form, to);
   if (constant_b(n, &m)) lb_pack_b(&m, to);
   return LB_OK;
@@ -291,6 +294,7 @@ static lb_status add_part(lb_partitioning *p, const counter *c,
   lb_partition *part = lb_arena_new(&p->arena, lb_partition, 1);
   if (!part) return lb_oom();
   part->form = form;
+  part->recurrent = lb_recurrent_is(first);
   part->memo = lb_arena_new(&p->arena, lb_memo, 1);
   part->n_nodes = g.n;
   part->anchor = g.anchor;

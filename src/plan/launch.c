@@ -148,7 +148,8 @@ lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   uint32_t steps = p->plan->n_steps - a.first;
   if (done == part->n_nodes && steps == done &&
       all_calls(p->plan->steps + a.first, steps))
-    LB_TRY(try_launch(p, part, &a));
+    LB_TRY(part->recurrent ? lb_planner_recurrent(p, part)
+                           : try_launch(p, part, &a));
   for (uint32_t i = 0; i < part->n_nodes; i++)
     if (mine[i]) lb_planner_unuse_inputs(p, part->nodes[i]);
   return LB_OK;

@@ -70,8 +70,9 @@ enum {  // numbers of bases
 // and columns (spec/spec.h).
 typedef struct lb_launch {
   lb_slot *slot;           // borrowed from the table, which outlives plans
-  struct lb_launch *next;  // another zone of the partition, or NULL: the
-                           // same kernel at other places
+  struct lb_launch *next;  // another zone of the partition, the same kernel
+                           // at other places; of a step that runs in turns,
+                           // any kernel; or NULL
   lb_split split;
   uint8_t n_operands, n_args, n_loops;
   const lb_spot *spots;    // by operand
@@ -79,6 +80,7 @@ typedef struct lb_launch {
   const int64_t *strides;  // by operand, in bytes: of a row, of a column, of a
                            // turn of each loop
   const int64_t *loops;    // turns of each, the outermost first
+  const int64_t *steps;    // by operand, in bytes: on to the step's next turn
 } lb_launch;
 
 typedef struct lb_step {
@@ -87,6 +89,8 @@ typedef struct lb_step {
   lb_operand *in, *out;  // LAUNCH: none, the launch has them
   uint32_t n_in, n_out;
   uint32_t skip;      // LAUNCH: steps of the cover that follow
+  int64_t turns;      // LAUNCH: 0, or how often the launches run, one after
+                      // the other
   lb_launch *launch;  // LAUNCH: else NULL
 } lb_step;
 

@@ -90,12 +90,25 @@ lb_status lb_planner_launch(lb_planner *p, const lb_partition *part,
                             const lb_binding *b, lb_slot *slot,
                             lb_launch **out);
 
+// The same where it is known where the operands lie.
+lb_status lb_planner_prepare(lb_planner *p, const lb_binding *b, lb_slot *slot,
+                             const lb_spot *at, lb_launch **out);
+// `offset` bytes behind the first of an operand.
+lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at,
+                        int64_t offset);
+
 // Adds a step for it.
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
                                 const lb_binding *b, lb_slot *slot);
 
 // A lb_tensor_fn: what the planner, `user`, knows of a value.
 lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out);
+
+// -- recurrent.c -------------------------------------------------------------
+
+// Puts kernels that run in turns before the step of a recurrent partition's
+// node, the last one, which is their cover.
+lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part);
 
 // -- join.c ------------------------------------------------------------------
 

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "partition/recurrent.h"
+
 typedef struct call {
   const lb_launch *launch;
   lb_kernel_fn *kernel;
@@ -66,19 +68,51 @@ static void run_parts(void *user, int64_t begin, int64_t end, int worker) {
   }
 }
 
+static void prepare(call *c, const lb_launch *l, lb_kernel_fn *kernel,
+                    const uintptr_t *bases) {
+  c->launch = l;
+  c->kernel = kernel;
+  memcpy(c->args, l->args, l->n_args * sizeof *c->args);
+  for (int i = 0; i < l->n_operands; i++)
+    c->args[i] = bases[l->spots[i].base] + (uint64_t)l->spots[i].offset;
+}
+
+static void run_call(call *c, lb_pool *pool) {
+  const lb_split *s = &c->launch->split;
+  if (s->parts == 1) {
+    c->kernel(c->args);
+  } else if (s->grain == s->parts || lb_pool_threads(pool) == 1) {
+    run_parts(c, 0, s->parts, 0);
+  } else {
+    lb_pool_for(pool, s->parts, s->grain, run_parts, c);
+  }
+}
+
 void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
                    const uintptr_t *bases) {
   call c;
-  c.launch = l;
-  c.kernel = kernel;
-  memcpy(c.args, l->args, l->n_args * sizeof *c.args);
-  for (int i = 0; i < l->n_operands; i++)
-    c.args[i] = bases[l->spots[i].base] + (uint64_t)l->spots[i].offset;
-  if (l->split.parts == 1) {
-    kernel(c.args);
-  } else if (l->split.grain == l->split.parts || lb_pool_threads(pool) == 1) {
-    run_parts(&c, 0, l->split.parts, 0);
-  } else {
-    lb_pool_for(pool, l->split.parts, l->split.grain, run_parts, &c);
+  prepare(&c, l, kernel, bases);
+  run_call(&c, pool);
+}
+
+static void move_on(call *c) {
+  const lb_launch *l = c->launch;
+  for (int i = 0; i < l->n_operands; i++) c->args[i] += (uint64_t)l->steps[i];
+}
+
+bool lb_launch_try_turns(const lb_launch *l, int64_t turns, lb_pool *pool,
+                         const uintptr_t *bases) {
+  call calls[LB_TURN_KERNELS];
+  int n = 0;
+  for (; l; l = l->next, n++) {
+    lb_kernel_fn *kernel = lb_slot_kernel(l->slot);
+    if (!kernel) return false;
+    prepare(&calls[n], l, kernel, bases);
   }
+  for (int64_t t = 0; t < turns; t++)
+    for (int i = 0; i < n; i++) {
+      run_call(&calls[i], pool);
+      move_on(&calls[i]);
+    }
+  return true;
 }

@@ -199,6 +199,18 @@ static lb_status tell(const frame *f, const lb_step *step, int64_t start) {
   return w->step(w->user, &e);
 }
 
+// False if a kernel is missing: the step's cover comes next.
+static bool try_launch(const frame *f, const lb_step *step) {
+  lb_pool *pool = f->s->options.pool;
+  if (step->turns)
+    return lb_launch_try_turns(step->launch, step->turns, pool, f->c->bases);
+  lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
+  if (!kernel) return false;
+  for (const lb_launch *l = step->launch; l; l = l->next)
+    lb_launch_run(l, kernel, pool, f->c->bases);
+  return true;
+}
+
 static lb_status run_stage(frame *f, const lb_plan *plan) {
   LB_TRY(bind_stage(f, plan));
   const lb_watcher *watcher = f->c->watcher;
@@ -207,10 +219,7 @@ static lb_status run_stage(frame *f, const lb_plan *plan) {
     next = step + 1;
     int64_t start = watcher ? lb_watch_ns() : 0;
     if (step->kind == LB_STEP_LAUNCH) {
-      lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
-      if (!kernel) continue;  // its cover comes next
-      for (const lb_launch *l = step->launch; l; l = l->next)
-        lb_launch_run(l, kernel, f->s->options.pool, f->c->bases);
+      if (!try_launch(f, step)) continue;
       next += step->skip;
     } else {
       LB_TRY(run_step(f, step));

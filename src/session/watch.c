@@ -64,22 +64,31 @@ static uint64_t launch_flops(const lb_launch *l, const int64_t *dims) {
   return (sums + nodes * rows * cols) * (uint64_t)l->split.outer;
 }
 
-static void watch_launch(const lb_launch *l, lb_step_event *out) {
-  const lb_spec *s = &l->slot->key.spec;
+static void read_dims(const lb_launch *l, int64_t *dims) {
+  for (int i = 0; i < lb_spec_dims(&l->slot->key.spec); i++)
+    dims[i] = (int64_t)l->args[l->n_operands + i];
+}
+
+// Kernel and dims are those of the first launch.
+static void watch_launch(const lb_launch *l, int64_t turns,
+                         lb_step_event *out) {
   out->slot = l->slot;
   out->tier = lb_slot_tier(l->slot);
-  for (int i = 0; i < lb_spec_dims(s); i++)
-    out->dims[i] = (int64_t)l->args[l->n_operands + i];
-  out->outer = l->split.outer;
-  out->bytes = launch_bytes(l, out->dims);
-  out->flops = launch_flops(l, out->dims);
+  out->outer = l->split.outer * turns;
+  read_dims(l, out->dims);
+  for (; l; l = l->next) {
+    int64_t dims[LB_SDIMS] = {0};
+    read_dims(l, dims);
+    out->bytes += launch_bytes(l, dims) * (uint64_t)turns;
+    out->flops += launch_flops(l, dims) * (uint64_t)turns;
+  }
 }
 
 void lb_watch_step(const lb_step *step, lb_step_event *out) {
   memset(out, 0, sizeof *out);
   out->node = step->node;
   if (step->kind == LB_STEP_LAUNCH) {
-    watch_launch(step->launch, out);
+    watch_launch(step->launch, step->turns ? step->turns : 1, out);
     return;
   }
   for (uint32_t i = 0; i < step->n_in; i++)

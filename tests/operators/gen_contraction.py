@@ -326,7 +326,8 @@ PER_DIRECTION = {"LSTM": 3, "GRU": 2, "RNN": 1}
 @operator("LSTM", "GRU", "RNN")
 def recurrent(d):
     steps, batch = d.int(1, 5), d.int(1, 3)
-    size, hidden, gates = d.int(1, 5), d.int(1, 5), GATES[d.op]
+    size, gates = d.int(1, 5), GATES[d.op]
+    hidden = d.int(1, 5) if d.chance(0.7) else d.int(15, 33)
     direction = d.pick(["forward", "reverse", "bidirectional"])
     ways = 2 if direction == "bidirectional" else 1
     late = d.version >= 14 and d.chance(0.3)
@@ -339,11 +340,14 @@ def recurrent(d):
         return draw(*((batch, ways, hidden) if late else
                       (ways, batch, hidden)))
 
+    weights = [draw(ways, gates * hidden, size),
+               draw(ways, gates * hidden, hidden),
+               d.maybe(draw(ways, 2 * gates * hidden))]
+    if d.chance(0.7):  # as models have them
+        weights = [const(w) for w in weights]
     inputs = [draw(*((batch, steps, size) if late else (steps, batch, size))),
-              draw(ways, gates * hidden, size),
-              draw(ways, gates * hidden, hidden),
-              d.maybe(draw(ways, 2 * gates * hidden)),
-              d.maybe(d.array(np.int32, (batch,), 1, steps)),
+              *weights,
+              d.maybe(d.array(np.int32, (batch,), 1, steps), 0.3),
               d.maybe(state())]
     attrs = {"direction": direction, "hidden_size": hidden,
              "layout": 1 if late else None,

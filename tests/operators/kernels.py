@@ -34,6 +34,7 @@ HOST = {"LIMBER_JIT": "off", "LIMBER_ISA": "x86-64-v2", "LIMBER_LOG": "error"}
 LIMITS = {"loop_limit": 1000, "memory_limit": 1 << 28}
 
 ULPS = 4
+RECURRENT = ("LSTM", "GRU", "RNN")
 
 # What the 4 ulp are of where they are not of the result, from the case and its
 # result; and why: a formula in which a difference cancels, or sums behind it.
@@ -53,6 +54,8 @@ OF = {
     "InstanceNormalization": (lambda case, y: of_norm(case, spatial(case)),
                               "as LayerNormalization"),
     "Attention": (lambda case, y: of_attention(case), "sums in exponents"),
+    **{op: (lambda case, y: of_recurrent(case, y), "sums, step after step")
+       for op in RECURRENT},
 }
 
 # Elements that are not compared: op -> where, from the first input; why not.
@@ -115,6 +118,14 @@ def of_attention(case):
     depth = case.inputs[0].shape[-1]
     keys = case.inputs[1].size
     return np.float64(v * (depth * q * k * scale + keys))
+
+
+def of_recurrent(case, y):
+    """The largest state, for each term of a gate in each step."""
+    x, w, r = case.inputs[:3]
+    steps = x.shape[1 if case.attrs.get("layout") else 0]
+    largest = max(1, np.abs(np.float64(y)).max(initial=0))
+    return np.float64(steps * (w.shape[2] + r.shape[2] + 2) * largest)
 
 
 # -- running ------------------------------------------------------------------
@@ -210,7 +221,7 @@ def room(case, i, host):
     if case.op in SUMS:
         n = SUMS[case.op](case, host)
         return 2 * n * eps * np.float64(magnitude(case, i))
-    if case.op in OF and i == 0:
+    if case.op in OF and (i == 0 or case.op in RECURRENT):
         of, _ = OF[case.op]
         return ULPS * eps * np.abs(of(case, host).astype(np.float64))
     return np.zeros(host.shape)

@@ -34,12 +34,14 @@ typedef struct recurrent {
   bool first_reversed;  // direction 0 runs backwards
   bool batch_first;     // layout 1
   bool linear_before_reset, input_forget;
-  double clip;  // infinite: none
+  bool projected;  // x is what the product with w would give
+  double clip;     // infinite: none
   activation act[2][3];
   const int64_t *lengths;  // or NULL
   lb_tensor x, w, r, b, p, h0,
       c0;                 // dense, of the work dtype; data may be NULL
-  char *from_x;           // [steps * batch, gates * hidden]
+  char *from_x;           // [steps * batch, gates * hidden]; projected: x
+  int64_t x_row, x_dir;   // elements between rows of it, and directions
   char *from_h;           // [batch, gates * hidden]
   char *h, *c, *reset;    // cells; reset: r * h of GRU
   lb_tensor y, y_h, y_c;  // of the work dtype
@@ -49,7 +51,7 @@ typedef struct recurrent {
 
 static double relu(double x, double a, double b) {
   (void)a, (void)b;
-  return x > 0 ? x : x != x ? x : 0;
+  return x < 0 ? 0 : x;
 }
 static double tanh_of(double x, double a, double b) {
   (void)a, (void)b;
@@ -263,10 +265,11 @@ typedef struct row {  // of one batch element at one step
   char *gh, *h, *c, *reset;
 } row;
 
-static row row_of(const recurrent *v, bool backwards, int64_t n, int64_t t) {
+static row row_of(const recurrent *v, int d, bool backwards, int64_t n,
+                  int64_t t) {
   int64_t time = time_of(v, backwards, n, t), cell = v->hidden * v->size;
   int64_t in = v->batch_first ? n * v->steps + time : time * v->batch + n;
-  return (row){v->from_x + in * v->gates * cell,
+  return (row){v->from_x + (in * v->x_row + d * v->x_dir) * v->size,
                v->from_h + n * v->gates * cell, v->h + n * cell,
                v->c + n * cell, v->reset + n * cell};
 }
@@ -309,7 +312,7 @@ static void step(lb_pool *pool, const recurrent *v, int d, bool backwards,
           wide);
   if (v->kind == KIND_GRU) {
     for (int64_t i = 0; i < v->batch; i++) {
-      row r = row_of(v, backwards, i, t);
+      row r = row_of(v, d, backwards, i, t);
       if (live(v, i, t)) gates_of_gru(v, d, &r);
     }
     if (!v->linear_before_reset)
@@ -317,7 +320,7 @@ static void step(lb_pool *pool, const recurrent *v, int d, bool backwards,
               v->from_h + 2 * n * v->size, wide);
   }
   for (int64_t i = 0; i < v->batch; i++) {
-    row r = row_of(v, backwards, i, t);
+    row r = row_of(v, d, backwards, i, t);
     if (!live(v, i, t)) continue;
     if (v->work == LB_F32)
       step_row_f32(v, d, &r);
@@ -356,8 +359,9 @@ static void save_cell(const recurrent *v, const lb_tensor *t, int d,
 static void direction(lb_pool *pool, const recurrent *v, int d) {
   bool backwards = v->first_reversed || d == 1;
   int64_t wide = v->gates * v->hidden;
-  product(pool, v, v->x.data, v->steps * v->batch, v->inputs, v->inputs, &v->w,
-          d * wide, wide, v->from_x, wide);
+  if (!v->projected)
+    product(pool, v, v->x.data, v->steps * v->batch, v->inputs, v->inputs,
+            &v->w, d * wide, wide, v->from_x, wide);
   load_cell(v, &v->h0, d, v->h);
   load_cell(v, &v->c0, d, v->c);
   for (int64_t t = 0; t < v->steps; t++) step(pool, v, d, backwards, t);
@@ -367,6 +371,16 @@ static void direction(lb_pool *pool, const recurrent *v, int d) {
 
 // -- inputs and outputs ------------------------------------------------------
 
+static bool input_fits(recurrent *v, const lb_tensor *w, const lb_tensor *r) {
+  v->x_row = v->projected ? v->inputs : r->dims[1];
+  v->x_dir = v->projected ? r->dims[1] : 0;
+  if (v->projected)
+    return v->inputs % v->directions == 0 &&
+           v->inputs / v->directions == r->dims[1];
+  return w->dims[0] == v->directions && w->dims[1] == r->dims[1] &&
+         w->dims[2] == v->inputs;
+}
+
 static lb_status read_dims(lb_host_call *c, recurrent *v) {
   const lb_tensor *x = &c->in[X], *w = &c->in[W], *r = &c->in[R];
   const char *dir = lb_attr_str(c->node, "direction", "forward");
@@ -375,16 +389,16 @@ static lb_status read_dims(lb_host_call *c, recurrent *v) {
   if (v->directions == 1 && !v->first_reversed && strcasecmp(dir, "forward"))
     return lb_error(LB_INVALID, "direction '%s' is not known", dir);
   v->batch_first = lb_attr_int(c->node, "layout", 0) != 0;
-  if (x->rank != 3 || w->rank != 3 || r->rank != 3)
+  v->projected = lb_op_projected(c->node);
+  if (x->rank != 3 || (w->rank != 3 && !v->projected) || r->rank != 3)
     return lb_error(LB_INVALID, "X, W and R must have rank 3");
   v->steps = x->dims[v->batch_first ? 1 : 0];
   v->batch = x->dims[v->batch_first ? 0 : 1];
   v->inputs = x->dims[2];
   v->hidden = r->dims[2];
   v->gates = (int64_t)v->kind;
-  if (w->dims[0] != v->directions || r->dims[0] != v->directions ||
-      w->dims[1] % v->gates != 0 || w->dims[1] / v->gates != v->hidden ||
-      r->dims[1] != w->dims[1] || w->dims[2] != v->inputs)
+  if (r->dims[0] != v->directions || r->dims[1] % v->gates != 0 ||
+      r->dims[1] / v->gates != v->hidden || !input_fits(v, w, r))
     return lb_error(LB_INVALID,
                     "weights do not fit %d directions of %lld hidden elements "
                     "and %lld inputs",
@@ -405,7 +419,10 @@ static lb_status read_input(lb_host_call *c, const recurrent *v, int i,
 static lb_status read_inputs(lb_host_call *c, recurrent *v) {
   int64_t cells = v->directions * v->hidden, states = cells * v->batch;
   LB_TRY(lb_host_dense(c, &c->in[X], v->work, &v->x));
-  LB_TRY(lb_host_dense(c, &c->in[W], v->work, &v->w));
+  if (v->projected)
+    v->from_x = v->x.data;
+  else
+    LB_TRY(lb_host_dense(c, &c->in[W], v->work, &v->w));
   LB_TRY(lb_host_dense(c, &c->in[R], v->work, &v->r));
   LB_TRY(read_input(c, v, B, 2 * v->gates * cells, &v->b));
   LB_TRY(read_input(c, v, H0, states, &v->h0));
@@ -436,8 +453,10 @@ static lb_status make_room(lb_host_call *c, recurrent *v) {
   if (lb_host_wanted(c, Y_H)) LB_TRY(lb_work_out(c, Y_H, v->work, &v->y_h));
   if (v->kind == KIND_LSTM && lb_host_wanted(c, Y_C))
     LB_TRY(lb_work_out(c, Y_C, v->work, &v->y_c));
-  LB_TRY(lb_host_temp(c, v->work, 4, from_x, &t));
-  v->from_x = t.data;
+  if (!v->projected) {
+    LB_TRY(lb_host_temp(c, v->work, 4, from_x, &t));
+    v->from_x = t.data;
+  }
   LB_TRY(lb_host_temp(c, v->work, 3, from_h, &t));
   v->from_h = t.data;
   char **cells[] = {&v->h, &v->c, &v->reset};

@@ -147,6 +147,48 @@ static void random_inputs(test_case *t, spec *s, int64_t *lengths) {
   }
 }
 
+// Input 0 times W, plus the first half of the biases, of all directions.
+static lb_tensor project(test_case *t, const spec *s) {
+  double list[5 * 3 * 2 * 4 * 6], x[8];
+  const double zero[8] = {0};
+  int64_t rows = s->gates * s->hidden, at = 0;
+  const int64_t *from = t->in[0].dims;
+  for (int64_t i = 0; i < from[0]; i++)
+    for (int64_t k = 0; k < from[1]; k++) {
+      for (int64_t j = 0; j < s->inputs; j++)
+        x[j] = number_at(&t->in[0], (int64_t[]){i, k, j});
+      for (int d = 0; d < s->directions; d++)
+        for (int64_t row = 0; row < rows; row++)
+          list[at++] = gate_sum(t, s, d, 0, row, x, zero) -
+                       optional(&t->in[3], (int64_t[]){d, rows + row});
+    }
+  const int64_t dims[] = {from[0], from[1], s->directions * rows};
+  return number_list(t, LB_F32, 3, dims, list);
+}
+
+// The biases without that half.
+static lb_tensor state_biases(test_case *t, const spec *s) {
+  double list[2 * 2 * 4 * 6] = {0};
+  int64_t rows = s->gates * s->hidden;
+  if (t->in[3].dtype == LB_NONE) return t->in[3];
+  for (int d = 0; d < s->directions; d++)
+    for (int64_t i = rows; i < 2 * rows; i++)
+      list[d * 2 * rows + i] = number_at(&t->in[3], (int64_t[]){d, i});
+  return number_list(t, LB_F32, 2, t->in[3].dims, list);
+}
+
+static lb_code run_projected(test_case *t, const spec *s, lb_host_fn *fn) {
+  lb_tensor x = t->in[0], w = t->in[1], b = t->in[3];
+  case_attr_int(t, "projected", 1);
+  lb_tensor from_x = project(t, s);
+  t->in[3] = state_biases(t, s);
+  t->in[0] = from_x;
+  t->in[1] = (lb_tensor){0};
+  lb_code code = case_run(t, fn);
+  t->in[0] = x, t->in[1] = w, t->in[3] = b;
+  return code;
+}
+
 static void recurrent_one(test_case *t) {
   static const int gates[] = {1, 3, 4};
   static const char *const names[] = {"forward", "reverse", "bidirectional"};
@@ -181,7 +223,9 @@ static void recurrent_one(test_case *t) {
   lb_host_fn *fn = s.gates == 4   ? lb_host_LSTM
                    : s.gates == 3 ? lb_host_GRU
                                   : lb_host_RNN;
-  CASE_CHECK(t, case_run(t, fn) == LB_CODE_OK);
+  bool projected = case_int(t, 0, 1);
+  lb_code code = projected ? run_projected(t, &s, fn) : case_run(t, fn);
+  CASE_CHECK(t, code == LB_CODE_OK);
   for (int k = 0; k < s.directions; k++)
     for (int64_t n = 0; n < s.batch; n++) check_sequence(t, &s, k, n);
 }

@@ -1,0 +1,227 @@
+// plan/recurrent.c -- a recurrence as launches that run in turns.
+//
+// States begin as copies of what they are before the first step: the state is
+// then read and written at one place in every turn.
+#include <string.h>
+
+#include "partition/recurrent.h"
+#include "plan/planner.h"
+
+// Weights are in the cache from one turn to the next, so what a thread more
+// gains there is less than estimates say.
+#define TURN_ALONE_NS 50000
+
+enum { H0 = 5, C0 = 6 };  // inputs
+
+typedef struct series {
+  lb_planner *p;
+  const lb_partition *part;
+  lb_step call;  // of the host kernel
+  lb_rshape shape;
+  lb_operand at[LB_RMEMS];
+  size_t temps[LB_RMEMS];  // offsets of those in the arena
+  int n_temps;
+  lb_turn turns[LB_TURN_KERNELS];
+  lb_slot *slots[LB_TURN_KERNELS];
+  int n;
+} series;
+
+// -- memory ------------------------------------------------------------------
+
+static lb_status add_temp(series *s, lb_rmem mem, const lb_tensor *t) {
+  size_t *at = &s->temps[s->n_temps];
+  lb_tensor *kept;
+  LB_TRY(lb_planner_keep(s->p, t, &kept));
+  LB_TRY(lb_memory_get(&s->p->memory, s->p->state, lb_tensor_bytes(t), at));
+  s->n_temps++;
+  s->at[mem] = (lb_operand){
+      .tensor = kept, .place = LB_PLACE_ARENA, .offset = (int64_t)*at};
+  return LB_OK;
+}
+
+static lb_operand *output(const series *s, uint32_t i) {
+  if (i >= s->call.n_out || s->call.out[i].tensor->dtype == LB_NONE)
+    return NULL;
+  return &s->call.out[i];
+}
+
+static int64_t batch_of(const series *s) {
+  bool first = lb_attr_int(s->part->nodes[0], "layout", 0) != 0;
+  return s->call.in[0].tensor->dims[!first];
+}
+
+static int64_t hidden_of(const series *s) {
+  return lb_value_const(s->part->nodes[0]->in[2])->dims[2];
+}
+
+static lb_tensor dense(const series *s, int rank, const int64_t *dims) {
+  lb_tensor t = {.dtype = s->call.in[0].tensor->dtype, .rank = rank};
+  memcpy(t.dims, dims, (size_t)rank * sizeof *dims);
+  lb_tensor_dense(&t);
+  return t;
+}
+
+// Where nobody asks for it, the output of one step is room enough for all.
+static lb_status place_y(series *s) {
+  lb_operand *y = output(s, 0);
+  int64_t batch = batch_of(s), hidden = hidden_of(s);
+  bool first = lb_attr_int(s->part->nodes[0], "layout", 0) != 0;
+  if (y) {
+    s->at[LB_RMEM_Y] = *y;
+    s->shape.tensor[LB_RMEM_Y] = *y->tensor;
+    return LB_OK;
+  }
+  lb_tensor t = dense(s, 2, (const int64_t[]){batch, hidden});
+  LB_TRY(add_temp(s, LB_RMEM_Y, &t));
+  t = (lb_tensor){.dtype = t.dtype, .rank = 4};
+  t.strides[first ? 0 : 2] = hidden;
+  t.strides[3] = 1;
+  s->shape.tensor[LB_RMEM_Y] = t;
+  return LB_OK;
+}
+
+static lb_status place_state(series *s, lb_rmem mem) {
+  lb_operand *out = output(s, mem == LB_RMEM_H ? 1 : 2);
+  int64_t batch = batch_of(s), dirs = lb_recurrent_directions(s->part);
+  bool first = lb_attr_int(s->part->nodes[0], "layout", 0) != 0;
+  int64_t dims[] = {first ? batch : dirs, first ? dirs : batch, hidden_of(s)};
+  lb_tensor t = dense(s, 3, dims);
+  s->shape.tensor[mem] = out ? *out->tensor : t;
+  if (!out) return add_temp(s, mem, &t);
+  s->at[mem] = *out;
+  return LB_OK;
+}
+
+static lb_status place_rooms(series *s) {
+  const lb_node *n = s->part->nodes[0];
+  int64_t batch = batch_of(s), hidden = hidden_of(s);
+  int64_t wide =
+      s->call.in[0].tensor->dims[2] / lb_recurrent_directions(s->part);
+  lb_tensor gates = dense(s, 2, (const int64_t[]){batch, wide});
+  lb_tensor reset = dense(s, 2, (const int64_t[]){batch, hidden});
+  LB_TRY(place_y(s));
+  LB_TRY(place_state(s, LB_RMEM_H));
+  if (n->op == LB_OP_LSTM) LB_TRY(place_state(s, LB_RMEM_C));
+  LB_TRY(add_temp(s, LB_RMEM_GATES, &gates));
+  if (n->op == LB_OP_GRU) LB_TRY(add_temp(s, LB_RMEM_RESET, &reset));
+  s->at[LB_RMEM_X] = s->call.in[0];
+  if (s->call.n_in > 3) s->at[LB_RMEM_BIAS] = s->call.in[3];
+  return LB_OK;
+}
+
+// A copy step that gives a state its first value: zeros where there is none.
+static lb_status add_copy(series *s, lb_rmem mem, uint32_t input) {
+  static const double zero = 0;
+  lb_tensor t = *s->at[mem].tensor, *zeros;
+  lb_step *copy;
+  LB_TRY(lb_planner_step(s->p, NULL, LB_STEP_COPY, 1, 1, &copy));
+  copy->out[0] = s->at[mem];
+  if (input < s->call.n_in && s->call.in[input].tensor->dtype != LB_NONE) {
+    copy->in[0] = s->call.in[input];
+    return LB_OK;
+  }
+  memset(t.strides, 0, sizeof t.strides);
+  t.data = (void *)(uintptr_t)&zero;
+  LB_TRY(lb_planner_keep(s->p, &t, &zeros));
+  copy->in[0] = (lb_operand){.tensor = zeros};
+  return LB_OK;
+}
+
+// -- launches ----------------------------------------------------------------
+
+static lb_status bind(series *s) {
+  lb_slots *slots = s->p->prog->slots;
+  int kernels = lb_recurrent_kernels(s->part);
+  s->n = kernels * lb_recurrent_directions(s->part);
+  for (int i = 0; i < s->n; i++) {
+    lb_turn *t = &s->turns[i];
+    LB_TRY(lb_recurrent_bind(s->part, &s->shape, i / kernels, i % kernels, t));
+    lb_facts facts = lb_facts_of(&t->b.spec, slots->lanes, t->b.dims);
+    LB_TRY(lb_slots_intern(slots, &t->b.spec, &facts, &s->slots[i]));
+  }
+  return LB_OK;
+}
+
+static lb_split alone(const lb_binding *b) {
+  return (lb_split){.outer = 1,
+                    .row_band = b->dims[LB_DIM_ROWS],
+                    .col_band = b->dims[LB_DIM_COLS],
+                    .row_bands = 1,
+                    .col_bands = 1,
+                    .parts = 1,
+                    .grain = 1};
+}
+
+static lb_status make_launch(series *s, int number, lb_launch **out) {
+  const lb_turn *t = &s->turns[number];
+  lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+  int64_t *steps = lb_arena_new(s->p->arena, int64_t, t->b.n_operands);
+  int64_t size = (int64_t)lb_dtype_size(s->call.in[0].tensor->dtype);
+  if (!steps) return lb_oom();
+  for (uint32_t i = 0; i < t->b.n_operands; i++) {
+    int64_t offset = t->b.operands[i].offset * size;
+    steps[i] = t->step[i] * size;
+    if (t->mem[i] == LB_RMEM_PACKED)
+      spots[i] =
+          (lb_spot){.offset = (int64_t)(intptr_t)s->part->packed + offset};
+    else
+      spots[i] = lb_planner_spot(s->p, &s->at[t->mem[i]], offset);
+  }
+  LB_TRY(lb_planner_prepare(s->p, &t->b, s->slots[number], spots, out));
+  (*out)->steps = steps;
+  if (lb_split_ns(&t->b.spec, t->b.dims) < TURN_ALONE_NS)
+    (*out)->split = alone(&t->b);
+  return LB_OK;
+}
+
+static lb_status add_launches(series *s) {
+  const lb_tensor *x = s->call.in[0].tensor;
+  bool first = lb_attr_int(s->part->nodes[0], "layout", 0) != 0;
+  lb_step *step;
+  LB_TRY(lb_planner_step(s->p, s->part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
+  step->turns = x->dims[first];
+  lb_launch **last = &step->launch;
+  for (int i = 0; i < s->n; i++) {
+    LB_TRY(make_launch(s, i, last));
+    last = &(*last)->next;
+  }
+  return LB_OK;
+}
+
+static bool all_in_pack(const series *s) {
+  for (int i = 0; i < s->n; i++)
+    if (!s->slots[i]->in_pack) return false;
+  return true;
+}
+
+// The copies, the launches and their cover take the place of the call.
+static lb_status replace_call(series *s) {
+  lb_plan *plan = s->p->plan;
+  lb_step *step;
+  plan->n_steps--;
+  LB_TRY(add_copy(s, LB_RMEM_H, H0));
+  if (s->part->nodes[0]->op == LB_OP_LSTM) LB_TRY(add_copy(s, LB_RMEM_C, C0));
+  LB_TRY(add_launches(s));
+  if (all_in_pack(s)) return LB_OK;
+  plan->steps[plan->n_steps - 1].skip = 1;
+  LB_TRY(lb_planner_step(s->p, NULL, LB_STEP_CALL, 0, 0, &step));
+  *step = s->call;
+  return LB_OK;
+}
+
+// Host kernels round in their own order, so where bits must not change they do
+// not stand in for others.
+lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part) {
+  series *s = lb_arena_new(&p->scratch, series, 1);
+  if (!s) return lb_oom();
+  s->p = p;
+  s->part = part;
+  s->call = p->plan->steps[p->plan->n_steps - 1];
+  s->shape.tensor[LB_RMEM_X] = *s->call.in[0].tensor;
+  if (!lb_recurrent_fits(part, &s->shape)) return LB_OK;
+  LB_TRY(place_rooms(s));
+  LB_TRY(bind(s));
+  if (!p->prog->deterministic || all_in_pack(s)) LB_TRY(replace_call(s));
+  while (s->n_temps) lb_memory_put(&p->memory, s->temps[--s->n_temps]);
+  return LB_OK;
+}
