@@ -221,11 +221,11 @@ static int64_t offset_of(const lb_pick *p, int axis, int64_t i) {
 // Where row number `row` begins in the input.
 static int64_t row_offset(const lb_pick *p, int64_t row) {
   int64_t offset = 0;
-  for (int i = p->rank - 2; i >= 0; i--) {
+  for (int i = p->rank - 2; i > 0; i--) {
     offset += offset_of(p, i, row % p->axes[i].dim);
     row /= p->axes[i].dim;
   }
-  return offset;
+  return p->rank > 1 ? offset + offset_of(p, 0, row) : offset;
 }
 
 static void pick_piece(const pick_job *job, int64_t row, int64_t begin,
@@ -246,11 +246,11 @@ static void pick_pieces(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const pick_job *job = user;
   int64_t dim = job->pick->axes[job->pick->rank - 1].dim;
-  while (begin < end) {
-    int64_t n = dim - begin % dim;
+  int64_t row = begin / dim, at = begin % dim;
+  for (int64_t n; begin < end; begin += n, row++, at = 0) {
+    n = dim - at;
     if (n > end - begin) n = end - begin;
-    pick_piece(job, begin / dim, begin % dim, n);
-    begin += n;
+    pick_piece(job, row, at, n);
   }
 }
 
