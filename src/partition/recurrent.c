@@ -108,7 +108,8 @@ static lb_matrix weights_of(const lb_node *n, int direction, int i) {
                      count * h,
                      1,
                      h,
-                     size};
+                     size,
+                     r->dtype == LB_F32};
 }
 
 static int products_of(const lb_node *n) { return resets_first(n) ? 2 : 1; }
