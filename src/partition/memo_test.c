@@ -32,7 +32,7 @@ static void check(lb_memo *m, lb_sop op, lb_layout layout) {
 
 static void a_remembered_spec_is_the_finished_one(void **state) {
   (void)state;
-  lb_memo m = {0};
+  lb_memo m = {NULL};
   static const lb_layout layouts[] = {LB_LAYOUT_FULL, LB_LAYOUT_COLS,
                                       LB_LAYOUT_ROWS, LB_LAYOUT_ONE};
   static const lb_sop ops[] = {LB_S_EXP, LB_S_LOG,  LB_S_ABS,
@@ -47,7 +47,7 @@ static void a_remembered_spec_is_the_finished_one(void **state) {
 
 static void mistakes_are_told_each_time(void **state) {
   (void)state;
-  lb_memo m = {0};
+  lb_memo m = {NULL};
   for (int turn = 0; turn < 2; turn++) {
     lb_spec_builder b = built(LB_S_EXP, LB_LAYOUT_FULL);
     lb_spec spec;
