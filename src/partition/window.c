@@ -68,6 +68,7 @@ static bool is_planar(const lb_node *n) {
   const int64_t *perm =
       t && t->op == LB_OP_Transpose ? lb_attr_ints(t, "perm", &rank) : NULL;
   return perm && n->op == LB_OP_Conv && groups_of(n) == 1 &&
+         !is_depthwise(n) &&  // one channel, and it is a window
          perm[rank - 1] == 1 && perm[rank - 2] == (int64_t)rank - 1;
 }
 

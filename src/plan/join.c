@@ -87,6 +87,7 @@ static bool surround(const lb_planner *p, const lb_home *h, const lb_tensor *t,
                      lb_tensor *out, int64_t *start) {
   int axis = axis_of(h->join, t->rank);
   int64_t count;
+  if (axis < 0) return false;
   *out = *t;
   *start = out->dims[axis] = 0;
   for (uint32_t i = 0; i < h->join->n_in; i++) {

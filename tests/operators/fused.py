@@ -340,14 +340,15 @@ def along(c, values, axis=-1):
                  np.concatenate([v.error for v in values], axis))
 
 
-def halves(c, x):
+def halves(c, x, axis=-1):
     """The parts of a Split."""
-    at = c.d.int(0, x.shape[-1])
+    at = c.d.int(0, x.shape[axis])
     names = [f"v{next(c.names)}" for _ in range(2)]
-    sizes = c.index([at, x.shape[-1] - at])
-    c.nodes.append(helper.make_node("Split", [x.name, sizes], names, axis=-1))
+    sizes = c.index([at, x.shape[axis] - at])
+    c.nodes.append(
+        helper.make_node("Split", [x.name, sizes], names, axis=axis))
     return [Value(name, *parts) for name, *parts in
-            zip(names, np.split(x.array, [at], -1), np.split(x.error, [at], -1))]
+            zip(names, *(np.split(v, [at], axis) for v in (x.array, x.error)))]
 
 
 def joined(c):
@@ -400,8 +401,85 @@ def resized(c):
     return [elementwise(c, y, 0, 3)]
 
 
+def windows_of(array, k, fill):
+    """[batch, channels, height, width, k, k]: around each pixel."""
+    pad = [(0, 0), (0, 0)] + [(k // 2, k // 2)] * 2
+    return np.lib.stride_tricks.sliding_window_view(
+        np.pad(array, pad, constant_values=fill), (k, k), (2, 3))
+
+
+def convolved(c, x):
+    """A Conv that keeps height and width, now and then one a channel."""
+    n, k = x.shape[1], c.d.pick([1, 3])
+    alone = c.d.chance(0.3)
+    out = n if alone else c.d.pick([1, 3, 8, 16, 17, 24])
+    w = c.operand((out, 1 if alone else n, k, k), constant=True)
+    name = c.emit("Conv", [x, w], pads=[k // 2] * 4, group=n if alone else 1)
+    rule = "bchwij,cij->bchw" if alone else "bchwij,ocij->bohw"
+    weights = w.array[:, 0] if alone else w.array
+
+    def sums(image, by):
+        return np.einsum(rule, windows_of(image, k, 0), by)
+    size = sums(np.abs(x.array), np.abs(weights))
+    terms = k * k * (1 if alone else n)
+    return c.rounded(name, sums(x.array, weights), 2 * terms * c.eps * size +
+                     2 * sums(x.error, np.abs(weights)))
+
+
+def pooled(c, x):
+    name = c.emit("MaxPool", [x], kernel_shape=[3, 3], pads=[1] * 4)
+    return Value(name, windows_of(x.array, 3, -np.inf).max((4, 5)),
+                 windows_of(x.error, 3, 0).max((4, 5)))
+
+
+def doubled(c, x):
+    """Twice as high and wide: each pixel repeated, or by weights."""
+    if c.d.chance(0.5):
+        scales = f"x{next(c.names)}"
+        c.initializers.append(
+            numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32),
+                                    scales))
+        return Value(c.emit("Resize", [x, "", scales], mode="nearest"),
+                     *(v.repeat(2, 2).repeat(2, 3)
+                       for v in (x.array, x.error)))
+    n, out = x.shape[1], c.d.pick([1, 8, 24])
+    w = c.operand((n, out, 2, 2), constant=True)
+
+    def sums(image, by):
+        y = np.einsum("bchw,coij->bohiwj", image, by)
+        return y.reshape(*y.shape[:2], y.shape[2] * 2, y.shape[4] * 2)
+    size = sums(np.abs(x.array), np.abs(w.array))
+    name = c.emit("ConvTranspose", [x, w], strides=[2, 2])
+    return c.rounded(name, sums(x.array, w.array), 2 * n * c.eps * size +
+                     2 * sums(x.error, np.abs(w.array)))
+
+
+def images(c):
+    """Branches of convolutions and pools, joined along channels."""
+    c.odd = False
+    h, w = max(1, c.dim(17)), max(1, c.dim(17))
+    x = c.operand((c.d.int(1, 2), c.d.pick([1, 3, 8, 16]), h, w), False)
+
+    def branch():
+        y = convolved(c, x)
+        for _ in range(c.d.int(0, 2)):
+            y = c.d.pick([lambda v: pooled(c, v), lambda v: convolved(c, v),
+                          c.unary("Relu"), c.unary("Sigmoid")])(y)
+        return y
+
+    parts = [branch() for _ in range(c.d.int(2, 3))]
+    if c.d.chance(0.4):
+        parts[:1] = halves(c, parts[0], 1)
+    y = along(c, parts, 1)
+    if c.d.chance(0.5):
+        y = along(c, [convolved(c, y), c.d.pick(parts)], 1)
+    if c.d.chance(0.4):
+        y = along(c, [doubled(c, y), doubled(c, x)], 1)
+    return [y if c.d.chance(0.5) else convolved(c, y)]
+
+
 FAMILIES = (maps, rows, products, products, gemms, common_input, attention,
-            joined, resized)
+            joined, resized, images)
 
 
 class FusedCase:
