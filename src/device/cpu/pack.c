@@ -9,7 +9,7 @@ static uint32_t first_of(const lb_pack *p, uint64_t hash) {
   uint32_t low = 0, high = p->n;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    if (p->entries[middle].hash < hash)
+    if (lb_pack_entries(p)[middle].hash < hash)
       low = middle + 1;
     else
       high = middle;
@@ -55,7 +55,7 @@ lb_kernel_fn *lb_pack_find(const lb_pack *p, const lb_spec *spec,
   const lb_pack_entry *best = NULL;
   int least = -1;
   for (uint32_t i = first_of(p, hash); i < p->n; i++) {
-    const lb_pack_entry *e = &p->entries[i];
+    const lb_pack_entry *e = &lb_pack_entries(p)[i];
     if (e->hash != hash) break;
     int d = distance(&e->facts, facts);
     bool better = d >= 0 && (least < 0 || d < least);

@@ -24,9 +24,13 @@ typedef struct lb_pack_entry {
 typedef struct lb_pack {  // the head
   uint64_t magic;
   uint32_t n;
-  int32_t code;             // bytes from the head to the code
-  lb_pack_entry entries[];  // n of them, the specs' bytes behind
+  int32_t code;  // bytes from the head to the code
 } lb_pack;
+
+// n of them follow the head, and the specs' bytes follow them.
+static inline const lb_pack_entry *lb_pack_entries(const lb_pack *p) {
+  return (const lb_pack_entry *)(p + 1);
+}
 
 // The kernel of that spec that is best where `facts` hold: it assumes no more
 // than they say, and was told to be written as they say, or nearly. NULL if
