@@ -6,7 +6,7 @@
 
 #include "graph/infer.h"
 #include "pack/list.h"
-#include "partition/partition.h"
+#include "partition/recurrent.h"
 
 enum { ROWS = 5, COLS = 21, MAX_TEXT = 256, MAX_STEPS = 9 };
 
@@ -190,6 +190,52 @@ lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
   return st;
 }
 
+// -- recurrences -------------------------------------------------------------
+
+// A node whose inputs are multiplied already.
+static lb_status build_recurrence(sample *s, lb_op op, bool linear) {
+  int64_t gates = op == LB_OP_LSTM ? 4 : op == LB_OP_GRU ? 3 : 1;
+  const int64_t x[] = {2, ROWS, gates * COLS};
+  lb_tensor r = {.dtype = s->dtype, .rank = 3, .dims = {1, gates * COLS, COLS}};
+  lb_value *out;
+  lb_node *n;
+  lb_tensor_dense(&r);
+  r.data = lb_arena_zalloc(&s->g->arena, lb_tensor_bytes(&r), 64);
+  if (!r.data) return lb_oom();
+  LB_TRY(lb_node_new(s->g->main, op, "recurrence", 3, 1, &n));
+  LB_TRY(new_param(s, "x", s->dtype, 3, x, &n->in[0]));
+  LB_TRY(lb_const_new(s->g, "r", &r, &n->in[2]));
+  LB_TRY(lb_value_new(s->g, "y", &out));
+  lb_node_set_out(n, 0, out);
+  LB_TRY(lb_node_set_int(s->g, n, "projected", 1));
+  LB_TRY(lb_node_set_int(s->g, n, "linear_before_reset", linear));
+  return lb_region_add_result(s->g->main, out);
+}
+
+static lb_status add_kernels(sample *s, lb_pack_list *l, uint32_t lanes) {
+  LB_TRY(lb_partitioning_init(&s->parts, s->g));
+  const lb_partition *part = s->parts.parts[0];
+  lb_rshape shape = {0};
+  LB_TRY(tensor_of(s, part->nodes[0]->in[0], &shape.tensor[LB_RMEM_X]));
+  for (int i = 0; i < lb_recurrent_kernels(part); i++) {
+    lb_turn turn;
+    LB_TRY(lb_recurrent_bind(part, &shape, 0, i, &turn));
+    LB_TRY(lb_pack_list_add(l, &turn.b.spec, lanes));
+  }
+  return LB_OK;
+}
+
+static lb_status add_recurrence(lb_pack_list *l, lb_op op, bool linear,
+                                uint32_t lanes) {
+  sample s = {.dtype = LB_F32};
+  lb_status st = lb_graph_new(&s.g);
+  if (!lb_failed(st)) st = build_recurrence(&s, op, linear);
+  if (!lb_failed(st)) st = add_kernels(&s, l, lanes);
+  if (s.parts.parts) lb_partitioning_fini(&s.parts);
+  lb_graph_free(s.g);
+  return st;
+}
+
 // -- all samples -------------------------------------------------------------
 
 // Every operator with these operands, in these dtypes.
@@ -349,7 +395,15 @@ static lb_status add_activations(lb_pack_list *l, uint32_t lanes) {
   return LB_OK;
 }
 
+static lb_status add_recurrences(lb_pack_list *l, uint32_t lanes) {
+  LB_TRY(add_recurrence(l, LB_OP_LSTM, false, lanes));
+  LB_TRY(add_recurrence(l, LB_OP_GRU, false, lanes));
+  LB_TRY(add_recurrence(l, LB_OP_GRU, true, lanes));
+  return add_recurrence(l, LB_OP_RNN, false, lanes);
+}
+
 lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes) {
+  LB_TRY(add_recurrences(l, lanes));
   LB_TRY(add_operators(l, lanes));
   LB_TRY(add_texts(l, chains, COUNT(chains), lanes));
   LB_TRY(add_texts(l, variants, COUNT(variants), lanes));

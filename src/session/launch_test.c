@@ -80,9 +80,52 @@ static void every_element_is_computed_once(void **state) {
   lb_pool_free(pools[1]);
 }
 
+static lb_split whole(int64_t rows, int64_t cols) {
+  return (lb_split){.outer = 1,
+                    .row_band = rows,
+                    .col_band = cols,
+                    .row_bands = 1,
+                    .col_bands = 1,
+                    .parts = 1,
+                    .grain = 1};
+}
+
+// Two launches: the sum takes in an element of `in`, and `out`, which runs
+// backwards, what the sum is then.
+static void launches_run_in_turns(void **state) {
+  (void)state;
+  enum { TURNS = 5, F = sizeof(float) };
+  float in[] = {1, 2, 3, 4, 5}, out[TURNS] = {0}, sum = 10;
+  uint64_t args[8] = {0, 0, 1, 1};
+  int64_t strides[4] = {0};
+  lb_spot first[] = {{.base = 3}, {.base = 1}};
+  lb_spot second[] = {{.base = 2, .offset = (TURNS - 1) * F}, {.base = 3}};
+  lb_slot slots[2] = {0};
+  lb_launch l[2] = {{.spots = first, .steps = (const int64_t[]){0, F}},
+                    {.spots = second, .steps = (const int64_t[]){-F, 0}}};
+  for (int i = 0; i < 2; i++) {
+    l[i].slot = &slots[i];
+    l[i].split = whole(1, 1);
+    l[i].n_operands = 2;
+    l[i].n_args = 8;
+    l[i].args = args;
+    l[i].strides = strides;
+  }
+  l[0].next = &l[1];
+  uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)out, (uintptr_t)&sum};
+  lb_slot_publish(&slots[0], add, LB_TIER_PACK);
+  assert_false(lb_launch_try_turns(l, TURNS, NULL, bases));
+  assert_true(sum == 10);  // a kernel was missing: none has run
+  lb_slot_publish(&slots[1], add, LB_TIER_PACK);
+  assert_true(lb_launch_try_turns(l, TURNS, NULL, bases));
+  static const float want[] = {25, 20, 16, 13, 11};
+  for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_element_is_computed_once),
+      cmocka_unit_test(launches_run_in_turns),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
