@@ -1,9 +1,9 @@
 // partition/recurrent.h -- LSTM, GRU and RNN as kernels that run in turns.
 //
-// A *turn* is a step of the recurrence in each direction: the product of the
+// A *turn* is a step of the recurrence in one direction: the product of the
 // state and its weights, then what the gates make of it; where GRU resets the
 // state before the product, both once more. One turn comes after the other, so
-// kernels of a turn are no launch of their own each: see lb_step.turns.
+// its kernels are no steps of a plan: see lb_step.turns.
 #ifndef LB_PARTITION_RECURRENT_H
 #define LB_PARTITION_RECURRENT_H
 
@@ -40,7 +40,7 @@ typedef struct lb_rshape {
 // False if kernels cannot do it at these shapes.
 bool lb_recurrent_fits(const lb_partition *p, const lb_rshape *s);
 
-#define LB_TURN_KERNELS 8  // of one turn, at most
+#define LB_TURN_KERNELS 8  // of all directions, at most
 int lb_recurrent_directions(const lb_partition *p);
 int lb_recurrent_kernels(const lb_partition *p);  // of one direction
 

@@ -88,9 +88,10 @@ typedef struct lb_step {
   const lb_node *node;   // borrowed from the graph; NULL for a copy
   lb_operand *in, *out;  // LAUNCH: none, the launch has them
   uint32_t n_in, n_out;
-  uint32_t skip;      // LAUNCH: steps of the cover that follow
-  int64_t turns;      // LAUNCH: 0, or how often the launches run, one after
-                      // the other
+  uint32_t skip;  // LAUNCH: steps of the cover that follow
+  int64_t turns;  // LAUNCH: 0, or how often launches run, one after the
+                  // other: the first `each` of them, then the next
+  uint32_t each;
   lb_launch *launch;  // LAUNCH: else NULL
 } lb_step;
 

@@ -7,9 +7,11 @@
 #include "partition/recurrent.h"
 #include "plan/planner.h"
 
-// Weights are in the cache from one turn to the next, so what a thread more
-// gains there is less than estimates say.
-#define TURN_ALONE_NS 50000
+// Weights are in the second cache from one turn to the next, one direction
+// after the other. So little is left on the caller, turn after turn.
+#define CACHE_BYTES_PER_NS 64.0
+#define FLOPS_PER_NS 70.0
+#define TURN_ALONE_NS 8000
 
 enum { H0 = 5, C0 = 6 };  // inputs
 
@@ -152,6 +154,14 @@ static lb_split alone(const lb_binding *b) {
                     .grain = 1};
 }
 
+static double turn_ns(const lb_binding *b) {
+  double weights = (double)b->dims[LB_DIM_K] * (double)b->dims[LB_DIM_COLS];
+  double reads = weights * 4 / CACHE_BYTES_PER_NS;
+  double sums = 2 * weights * (double)b->dims[LB_DIM_ROWS] / FLOPS_PER_NS;
+  if (b->spec.form != LB_FORM_MATMUL) return lb_split_ns(&b->spec, b->dims);
+  return sums > reads ? sums : reads;
+}
+
 static lb_status make_launch(series *s, int number, lb_launch **out) {
   const lb_turn *t = &s->turns[number];
   lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
@@ -169,8 +179,7 @@ static lb_status make_launch(series *s, int number, lb_launch **out) {
   }
   LB_TRY(lb_planner_prepare(s->p, &t->b, s->slots[number], spots, out));
   (*out)->steps = steps;
-  if (lb_split_ns(&t->b.spec, t->b.dims) < TURN_ALONE_NS)
-    (*out)->split = alone(&t->b);
+  if (turn_ns(&t->b) < TURN_ALONE_NS) (*out)->split = alone(&t->b);
   return LB_OK;
 }
 
@@ -180,6 +189,7 @@ static lb_status add_launches(series *s) {
   lb_step *step;
   LB_TRY(lb_planner_step(s->p, s->part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
   step->turns = x->dims[first];
+  step->each = (uint32_t)lb_recurrent_kernels(s->part);
   lb_launch **last = &step->launch;
   for (int i = 0; i < s->n; i++) {
     LB_TRY(make_launch(s, i, last));

@@ -100,19 +100,24 @@ static void move_on(call *c) {
   for (int i = 0; i < l->n_operands; i++) c->args[i] += (uint64_t)l->steps[i];
 }
 
-bool lb_launch_try_turns(const lb_launch *l, int64_t turns, lb_pool *pool,
+static void run_turns(call *calls, uint32_t n, int64_t turns, lb_pool *pool) {
+  for (int64_t t = 0; t < turns; t++)
+    for (uint32_t i = 0; i < n; i++) {
+      run_call(&calls[i], pool);
+      move_on(&calls[i]);
+    }
+}
+
+bool lb_launch_try_turns(const lb_step *step, lb_pool *pool,
                          const uintptr_t *bases) {
   call calls[LB_TURN_KERNELS];
-  int n = 0;
-  for (; l; l = l->next, n++) {
+  uint32_t n = 0;
+  for (const lb_launch *l = step->launch; l; l = l->next, n++) {
     lb_kernel_fn *kernel = lb_slot_kernel(l->slot);
     if (!kernel) return false;
     prepare(&calls[n], l, kernel, bases);
   }
-  for (int64_t t = 0; t < turns; t++)
-    for (int i = 0; i < n; i++) {
-      run_call(&calls[i], pool);
-      move_on(&calls[i]);
-    }
+  for (uint32_t i = 0; i < n; i += step->each)
+    run_turns(calls + i, step->each, step->turns, pool);
   return true;
 }

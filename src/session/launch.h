@@ -11,9 +11,9 @@
 void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
                    const uintptr_t *bases);
 
-// Runs each of the launches from l on, and all of them `turns` times; operands
-// move on with each turn. False if a kernel of them is missing: nothing is run.
-bool lb_launch_try_turns(const lb_launch *l, int64_t turns, lb_pool *pool,
+// Runs a step that has turns; operands move on with each turn. False if a
+// kernel is missing: nothing is run.
+bool lb_launch_try_turns(const lb_step *step, lb_pool *pool,
                          const uintptr_t *bases);
 
 #endif

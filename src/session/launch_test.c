@@ -101,6 +101,7 @@ static void launches_run_in_turns(void **state) {
   lb_spot first[] = {{.base = 3}, {.base = 1}};
   lb_spot second[] = {{.base = 2, .offset = (TURNS - 1) * F}, {.base = 3}};
   lb_slot slots[2] = {0};
+  lb_step step = {.turns = TURNS, .each = 2};
   lb_launch l[2] = {{.spots = first, .steps = (const int64_t[]){0, F}},
                     {.spots = second, .steps = (const int64_t[]){-F, 0}}};
   for (int i = 0; i < 2; i++) {
@@ -112,14 +113,18 @@ static void launches_run_in_turns(void **state) {
     l[i].strides = strides;
   }
   l[0].next = &l[1];
+  step.launch = l;
   uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)out, (uintptr_t)&sum};
   lb_slot_publish(&slots[0], add, LB_TIER_PACK);
-  assert_false(lb_launch_try_turns(l, TURNS, NULL, bases));
+  assert_false(lb_launch_try_turns(&step, NULL, bases));
   assert_true(sum == 10);  // a kernel was missing: none has run
   lb_slot_publish(&slots[1], add, LB_TIER_PACK);
-  assert_true(lb_launch_try_turns(l, TURNS, NULL, bases));
+  assert_true(lb_launch_try_turns(&step, NULL, bases));
   static const float want[] = {25, 20, 16, 13, 11};
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i]);
+  step.each = 1;  // all sums first
+  assert_true(lb_launch_try_turns(&step, NULL, bases));
+  for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
 }
 
 int main(void) {

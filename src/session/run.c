@@ -202,8 +202,7 @@ static lb_status tell(const frame *f, const lb_step *step, int64_t start) {
 // False if a kernel is missing: the step's cover comes next.
 static bool try_launch(const frame *f, const lb_step *step) {
   lb_pool *pool = f->s->options.pool;
-  if (step->turns)
-    return lb_launch_try_turns(step->launch, step->turns, pool, f->c->bases);
+  if (step->turns) return lb_launch_try_turns(step, pool, f->c->bases);
   lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
   if (!kernel) return false;
   for (const lb_launch *l = step->launch; l; l = l->next)
