@@ -219,8 +219,8 @@ static lb_status replace_call(series *s) {
   return LB_OK;
 }
 
-// Host kernels round in their own order, so where bits must not change they do
-// not stand in for others.
+// Host kernels round in their own order: where bits must not change, launches
+// need kernels that are there from the start.
 lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part) {
   series *s = lb_arena_new(&p->scratch, series, 1);
   if (!s) return lb_oom();

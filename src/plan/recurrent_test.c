@@ -1,0 +1,104 @@
+// plan/recurrent_test.c -- the steps that a recurrence becomes.
+#include "graph/build_test.h"
+#include "graph/infer.h"
+#include "plan/plan.h"
+
+typedef struct wish {
+  lb_op op;
+  int64_t steps;
+  const char *direction;
+  bool deterministic, wants_h;
+} wish;
+
+static lb_node *add_node(lb_graph *g, const wish *w) {
+  static float zeros[2 * 8 * 2];
+  int64_t d = strcmp(w->direction, "bidirectional") == 0 ? 2 : 1;
+  int64_t gates = w->op == LB_OP_LSTM ? 4 : 3;
+  lb_tensor weights = tensor(LB_F32, zeros, DIMS(d, gates * 2, 2));
+  lb_value *y, *h;
+  lb_node *n;
+  ok(lb_node_new(g->main, w->op, "n", 3, 2, &n));
+  n->in[0] = param(g->main, "x", LB_F32, DIMS(w->steps, 3, d * gates * 2));
+  ok(lb_const_new(g, "r", &weights, &n->in[2]));
+  ok(lb_value_new(g, "y", &y));
+  ok(lb_value_new(g, "h", &h));
+  lb_node_set_out(n, 0, y);
+  lb_node_set_out(n, 1, h);
+  ok(lb_node_set_int(g, n, "projected", 1));
+  ok(lb_node_set_str(g, n, "direction", w->direction));
+  ok(lb_region_add_result(g->main, y));
+  ok(lb_region_add_result(g->main, h));
+  return n;
+}
+
+// A letter a step: K a copy, C a call, L launches, with how many there are, of
+// a turn and in all, how often they run and what they skip.
+static void print_steps(const lb_plan *plan, char *out, size_t cap) {
+  size_t n = 0;
+  for (uint32_t i = 0; i < plan->n_steps; i++) {
+    const lb_step *s = &plan->steps[i];
+    uint32_t count = 0;
+    for (const lb_launch *l = s->launch; l; l = l->next) count++;
+    n += (size_t)(s->kind == LB_STEP_LAUNCH
+                      ? snprintf(out + n, cap - n, "L%u/%u*%d-%u ", s->each,
+                                 count, (int)s->turns, s->skip)
+                      : snprintf(out + n, cap - n,
+                                 s->kind == LB_STEP_COPY ? "K " : "C "));
+  }
+}
+
+static void expect(wish w, const char *want) {
+  lb_graph *g;
+  lb_program prog;
+  lb_partitioning parts;
+  lb_slots slots;
+  lb_plan *plan;
+  char text[64] = "";
+  ok(lb_graph_new(&g));
+  lb_tensor in = {.dtype = LB_F32, .rank = 3};
+  const lb_node *n = add_node(g, &w);
+  for (int i = 0; i < 3; i++) in.dims[i] = n->in[0]->info.dims[i].k;
+  lb_tensor_dense(&in);
+  ok(lb_infer_graph(g));
+  ok(lb_program_init(&prog, g, 0));
+  ok(lb_partitioning_init(&parts, g));
+  ok(lb_slots_init(&slots, 8, NULL));
+  prog.parts = &parts;
+  prog.slots = &slots;
+  prog.deterministic = w.deterministic;
+  ok(lb_plan_first(&prog, g->main, &in, (bool[]){true, w.wants_h}, &plan));
+  print_steps(plan, text, sizeof text);
+  assert_string_equal(text, want);
+  lb_plan_release(plan);
+  lb_slots_fini(&slots);
+  lb_partitioning_fini(&parts);
+  lb_program_fini(&prog);
+  lb_graph_free(g);
+}
+
+static void launches_run_once_for_every_step(void **state) {
+  (void)state;
+  expect((wish){LB_OP_LSTM, 5, "forward", false, true}, "K K L2/2*5-1 C ");
+  expect((wish){LB_OP_LSTM, 1, "bidirectional", false, false},
+         "K K L2/4*1-1 C ");
+  expect((wish){LB_OP_GRU, 7, "bidirectional", false, true}, "K L4/8*7-1 C ");
+}
+
+static void without_steps_there_are_no_launches(void **state) {
+  (void)state;
+  expect((wish){LB_OP_LSTM, 0, "forward", false, true}, "C ");
+}
+
+static void what_gives_other_bits_stays_alone_if_asked(void **state) {
+  (void)state;
+  expect((wish){LB_OP_LSTM, 5, "forward", true, true}, "C ");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(launches_run_once_for_every_step),
+      cmocka_unit_test(without_steps_there_are_no_launches),
+      cmocka_unit_test(what_gives_other_bits_stays_alone_if_asked),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
