@@ -42,8 +42,9 @@ static bool same_dims(const lb_value *a, const lb_value *b) {
 
 // Which nodes begin partitions first. Anchors before elementwise nodes, which
 // so go to one beside them; rows before products: a residual then goes to the
-// norm, and products have fewer specs.
-typedef enum turn { ROWS, PRODUCTS, MAPS, TURNS } turn;
+// norm, and products have fewer specs. A Resize before other elementwise nodes:
+// sizes are taken for equal only once it is there.
+typedef enum turn { ROWS, PRODUCTS, REPEATS, MAPS, TURNS } turn;
 
 // And the form in which n begins one; TURNS: in none.
 static turn turn_of(const lb_node *n, lb_form *form) {
@@ -56,6 +57,7 @@ static turn turn_of(const lb_node *n, lb_form *form) {
   *form = LB_FORM_ROWS;
   if (lb_emit_is_rows(n, &axes)) return ROWS;
   *form = LB_FORM_MAP;
+  if (lb_emit_is_repeat(n) && lb_emit_is_map(n)) return REPEATS;
   return lb_emit_is_map(n) ? MAPS : TURNS;
 }
 
@@ -137,6 +139,19 @@ static bool has_op(const growth *g, lb_op op) {
   return false;
 }
 
+// Of the same size, as far as expressions show. Around a Resize they seldom do:
+// there, sizes that vary are taken for equal, and binding will tell.
+static bool is_alike(const growth *g, const lb_value *a, const lb_value *b) {
+  if (same_dims(a, b)) return true;
+  if (!has_op(g, LB_OP_Resize) || a->info.rank != b->info.rank) return false;
+  for (int i = 0; i < a->info.rank; i++) {
+    lb_dim x = a->info.dims[i], y = b->info.dims[i];
+    bool vary = !lb_dim_is_const(x) && !lb_dim_is_const(y);
+    if (!vary && !lb_dim_equal(x, y)) return false;
+  }
+  return true;
+}
+
 // A Resize is read in its own way, which is found for maps, and for one at a
 // time.
 static bool is_free(const growth *g, const lb_node *n, const lb_value *like) {
@@ -146,7 +161,7 @@ static bool is_free(const growth *g, const lb_node *n, const lb_value *like) {
   if (n->op == LB_OP_Resize &&
       (g->form != LB_FORM_MAP || has_op(g, LB_OP_Resize)))
     return false;
-  return lb_emit_is_map(n) && same_dims(n->out[0], like);
+  return lb_emit_is_map(n) && is_alike(g, n->out[0], like);
 }
 
 static bool reads_product(const lb_node *n) {
@@ -187,15 +202,11 @@ static uint32_t add_feeders(growth *g, uint32_t at, const lb_value *like) {
   return g->n - before;
 }
 
-// The node that may follow, or NULL. What reads a Resize is as large as it, as
-// a rule, even where expressions do not show it; else binding will tell.
+// The node that may follow, or NULL.
 static lb_node *next_of(const growth *g) {
   const lb_value *v = g->nodes[g->n - 1]->out[0];
   lb_node *n = g->c->reader[v->id];
-  if (g->c->uses[v->id] != 1 || !n || n->n_out == 0 || !n->out[0]) return NULL;
-  bool resized =
-      v->producer->op == LB_OP_Resize && v->info.rank == n->out[0]->info.rank;
-  return is_free(g, n, resized ? n->out[0] : v) ? n : NULL;
+  return g->c->uses[v->id] == 1 && n && is_free(g, n, v) ? n : NULL;
 }
 
 // A reduction down columns is made as a window, whose elements are read as they
