@@ -1,7 +1,7 @@
 // plan/join_test.c -- what a Concat joins lies in place, or is copied there.
 #include "graph/build_test.h"
 #include "graph/infer.h"
-#include "plan/plan.h"
+#include "plan/pack_test.h"
 
 typedef struct fixture {
   lb_graph *g;
@@ -24,16 +24,18 @@ static lb_value *join2(fixture *f, const char *name, int axis, lb_value *a,
   return n->out[0];
 }
 
-static void build(fixture *f, const lb_tensor *in) {
+static void build_with(fixture *f, const lb_tensor *in, small_pack *pack) {
   bool wanted[] = {true, true};
   ok(lb_infer_graph(f->g));
   ok(lb_program_init(&f->prog, f->g, 0));
   ok(lb_partitioning_init(&f->parts, f->g));
-  ok(lb_slots_init(&f->slots, 8, NULL));
+  ok(lb_slots_init(&f->slots, 8, pack ? &pack->head : NULL));
   f->prog.parts = &f->parts;
   f->prog.slots = &f->slots;
   ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &f->plan));
 }
+
+static void build(fixture *f, const lb_tensor *in) { build_with(f, in, NULL); }
 
 // The plan, a letter a step: of a launch its cover's, too.
 static void has_steps(const fixture *f, const char *want) {
@@ -80,6 +82,26 @@ static void launches_write_into_the_result(void **state) {
   assert_int_equal(f.plan->steps[0].launch->spots[0].base,
                    LB_BASE_FIRST + r->n_params);
   assert_int_equal(f.plan->steps[0].skip, 2);
+  end(&f);
+}
+
+// What the pack has needs no memory but the Concat's: 8 rows of 8.
+static void kernels_of_the_pack_need_no_other_memory(void **state) {
+  (void)state;
+  fixture f = begin();
+  small_pack pack = empty_pack();
+  ADD_CHAIN(&pack, LB_S_EXP);
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4));
+  lb_value *a = NODE1(r, Exp, "a", x), *b = NODE1(r, Exp, "b", x);
+  lb_value *j = join2(&f, "j", 1, a, b);
+  RESULTS(r, NODE1(r, Det, "det", j));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(8, 4));
+  build_with(&f, &in, &pack);
+  has_steps(&f, "LLC");
+  writes(&f, 0, 0, 32);
+  writes(&f, 1, 16, 32);
+  assert_int_equal(f.plan->arena_bytes, 8 * 8 * 4);
   end(&f);
 }
 
@@ -157,6 +179,7 @@ static void lengths_that_vary_are_joined_by_a_call(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(launches_write_into_the_result),
+      cmocka_unit_test(kernels_of_the_pack_need_no_other_memory),
       cmocka_unit_test(a_tree_of_them_is_one_buffer),
       cmocka_unit_test(parts_of_a_split_stay_where_they_are),
       cmocka_unit_test(who_cannot_read_strides_is_spared_them),
