@@ -2,13 +2,18 @@
 // channels as columns.
 //
 // A *tile* is some rows times some vectors of columns, each with a register of
-// its own; taps are the inner loops. Rows past the last are the last again, and
-// are not stored.
+// its own; taps are the inner loops. Pointers stand for three rows each, as in
+// products.
 #include <math.h>
 
 #include "lower/emit.h"
 
-enum { MAX_ROWS = 8, MAX_VECTORS = 4 };
+enum {
+  MAX_ROWS = 8,
+  MAX_VECTORS = 4,
+  ROWS_A_POINTER = 3,
+  MAX_POINTERS = (MAX_ROWS + 2) / ROWS_A_POINTER,
+};
 
 typedef struct window {
   lb_emit *e;
@@ -22,9 +27,10 @@ typedef struct window {
 typedef struct tile {
   const window *w;
   uint32_t rows, vectors;
-  lb_kval row, col;        // the first
-  lb_kval mask;            // of the only vector; LB_K_NONE: all lanes
-  lb_kval from[MAX_ROWS];  // the first tap of each row, at column `col`
+  lb_kval row, col;            // the first
+  lb_kval fresh;               // the first row that is not stored yet
+  lb_kval mask;                // of the only vector; LB_K_NONE: all lanes
+  lb_kval from[MAX_POINTERS];  // the first taps of rows, at column `col`
   lb_kval acc[MAX_ROWS][MAX_VECTORS];
 } tile;
 
@@ -33,12 +39,10 @@ typedef struct tile {
 static void point_at_rows(tile *t) {
   lb_emit *e = t->w->e;
   lb_kbuilder *b = &e->b;
-  lb_kval last = lb_emit_add(e, e->dims[LB_DIM_ROWS], -1);
-  for (uint32_t r = 0; r < t->rows; r++) {
+  for (uint32_t r = 0; r < t->rows; r += ROWS_A_POINTER) {
     lb_kval row = lb_emit_add(e, t->row, r);
-    if (r > 0) row = lb_k_min(b, row, last);
-    lb_kval at = lb_k_mul(b, row, e->in_stride[0].row);
-    t->from[r] = lb_k_ptr(b, e->in[0], lb_k_add(b, at, t->col), 0);
+    lb_kval at = lb_k_add(b, lb_k_mul(b, row, e->in_stride[0].row), t->col);
+    t->from[r / ROWS_A_POINTER] = lb_k_ptr(b, e->in[0], at, 0);
   }
 }
 
@@ -80,9 +84,12 @@ static void add_taps(tile *t) {
     lb_kval p = lb_k_ptr(b, e->in[1], at, 0);
     for (uint32_t v = 0; v < t->vectors; v++) y[v] = load(t, 1, p, v);
   }
-  lb_kval at = tap_of(e, 0, run, step);
+  lb_kval at = tap_of(e, 0, run, step), from = zero;
   for (uint32_t r = 0; r < t->rows; r++) {
-    lb_kval p = lb_k_ptr(b, t->from[r], at, 0);
+    uint32_t strides = r % ROWS_A_POINTER;
+    if (!strides) from = lb_k_ptr(b, t->from[r / ROWS_A_POINTER], at, 0);
+    lb_kval by = lb_emit_mul(e, e->in_stride[0].row, strides);
+    lb_kval p = strides ? lb_k_ptr(b, from, by, 0) : from;
     for (uint32_t v = 0; v < t->vectors; v++) {
       lb_kval acc = lb_k_get(b, t->acc[r][v]), x = load(t, 0, p, v);
       lb_k_set(b, t->acc[r][v], combine(t->w, acc, x, dot ? y[v] : x));
@@ -110,10 +117,11 @@ static void finish(const tile *t) {
   lb_kbuilder *b = &e->b;
   for (uint32_t r = 0; r < t->rows; r++) {
     lb_kval row = lb_emit_add(e, t->row, r);
-    if (r > 0) lb_k_if(b, lb_k_lt(b, row, e->dims[LB_DIM_ROWS]));
+    bool again = r + 1 < t->rows;
+    if (again) lb_k_if(b, lb_k_lt(b, lb_emit_add(e, t->fresh, -1), row));
     lb_emit_row(e, row);
     finish_row(t, r);
-    if (r > 0) lb_k_end(b);
+    if (again) lb_k_end(b);
   }
 }
 
@@ -134,9 +142,9 @@ static void emit_tiles(tile *t) {
   lb_emit *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval cols = e->dims[LB_DIM_COLS];
-  int64_t wide = t->w->vectors * e->lanes;
+  t->vectors = t->rows == 1 ? MAX_VECTORS : t->w->vectors;
+  int64_t wide = t->vectors * e->lanes;
   lb_kval end = lb_emit_down(e, cols, wide);
-  t->vectors = t->w->vectors;
   t->mask = LB_K_NONE;
   t->col = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, wide));
   emit_tile(t);
@@ -144,19 +152,40 @@ static void emit_tiles(tile *t) {
   if (lb_facts_divides(e->facts, LB_DIM_COLS, (int)wide)) return;
   t->vectors = 1;
   t->col = lb_k_loop(b, end, cols, lb_k_i64(b, e->lanes));
-  t->mask = lb_k_tail(b, lb_k_sub(b, cols, t->col), e->lanes);
+  if (!lb_facts_divides(e->facts, LB_DIM_COLS, (int)e->lanes))
+    t->mask = lb_k_tail(b, lb_k_sub(b, cols, t->col), e->lanes);
   emit_tile(t);
   lb_k_end(b);
 }
 
-// Few rows of many columns, or many of few.
+static void emit_single_rows(const window *w) {
+  lb_emit *e = w->e;
+  lb_kbuilder *b = &e->b;
+  tile t = {.w = w, .rows = 1};
+  lb_kval rows = e->dims[LB_DIM_ROWS];
+  t.row = t.fresh = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, 1));
+  emit_tiles(&t);
+  lb_k_end(b);
+}
+
+// The last tile begins where it ends with the last row: it computes rows again
+// that were stored, if they do not come out even.
 static void emit_rows(const window *w) {
   lb_emit *e = w->e;
   lb_kbuilder *b = &e->b;
   tile t = {.w = w, .rows = w->rows};
   lb_kval rows = e->dims[LB_DIM_ROWS];
-  t.row = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, t.rows));
+  if (w->rows == 1) {
+    emit_single_rows(w);
+    return;
+  }
+  lb_k_if(b, lb_k_lt(b, lb_k_i64(b, t.rows - 1), rows));
+  t.fresh = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, t.rows));
+  t.row = lb_k_min(b, t.fresh, lb_emit_add(e, rows, -(int64_t)t.rows));
   emit_tiles(&t);
+  lb_k_end(b);
+  lb_k_else(b);
+  emit_single_rows(w);
   lb_k_end(b);
 }
 
@@ -184,8 +213,8 @@ void lb_emit_window(lb_emit *e) {
   w.kind = e->spec->nodes[w.acc_node].arg;
   w.dtype = e->spec->nodes[w.acc_node].dtype;
   w.first = first_of(&w);
-  w.rows = (uint32_t)lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, 4);
+  w.rows = (uint32_t)lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, 8);
   if (w.rows > MAX_ROWS) w.rows = MAX_ROWS;
-  w.vectors = w.rows == 1 ? 4 : e->lanes == 16 ? 2 : 1;
+  w.vectors = w.rows > 4 ? 1 : w.rows > 2 ? 2 : 4;
   emit_rows(&w);
 }

@@ -8,6 +8,8 @@
 #define MIN_ROWS 24    // of a product's band: each reads all of b's band
 #define ENOUGH_COLS 8  // bands of columns, so that rows stay whole
 #define MAX_QUERIES 128
+#define NEAR_COLS 8192      // elements that the first cache holds
+#define SMALL_IMAGE 100000  // ... and the second
 
 // -- estimates ---------------------------------------------------------------
 
@@ -111,6 +113,24 @@ static void cut_rows(const lb_spec *s, const lb_facts *f, const int64_t *dims,
       ceil_div(want, out->row_bands), &out->col_band, &out->col_bands);
 }
 
+// From further away an image comes in better row by row.
+static bool is_small_image(const lb_spec *s, const int64_t *dims,
+                           int64_t outer) {
+  return s->form == LB_FORM_WINDOW && outer > 1 && dims[LB_DIM_LEN] > 1 &&
+         outer * dims[LB_DIM_ROWS] * dims[LB_DIM_COLS] <= SMALL_IMAGE;
+}
+
+// Windows of neighbouring turns overlap: columns are cut so that what a turn
+// reads is still near at the next one.
+static void cut_windows(const lb_facts *f, const int64_t *dims, lb_split *out) {
+  int64_t cols = dims[LB_DIM_COLS], unit = unit_of(f, LB_DIM_COLS, cols, 16);
+  int64_t high = dims[LB_DIM_LEN] * (dims[LB_DIM_ROWS] + dims[LB_DIM_STEPS]);
+  int64_t units = NEAR_COLS / high / unit;
+  cut(cols, unit, ceil_div(ceil_div(cols, unit), units < 1 ? 1 : units),
+      &out->col_band, &out->col_bands);
+  out->cols_first = true;
+}
+
 static void cut_queries(const lb_facts *f, const int64_t *dims, int64_t want,
                         lb_split *out) {
   int64_t rows = dims[LB_DIM_ROWS];
@@ -135,6 +155,8 @@ lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
     cut_product(f, dims, bands, &out);
   else if (s->form == LB_FORM_ATTENTION)
     cut_queries(f, dims, bands, &out);
+  else if (is_small_image(s, dims, outer))
+    cut_windows(f, dims, &out);
   else
     cut_rows(s, f, dims, bands, &out);
   out.parts = outer * out.col_bands * out.row_bands;

@@ -18,7 +18,8 @@ typedef struct lb_split {
   int64_t row_band, col_band;    // sizes; the last band may be smaller
   int64_t row_bands, col_bands;  // of one turn
   int64_t parts;                 // outer * col_bands * row_bands, in that order
-  int64_t grain;  // parts to be taken at once; parts: all of them
+  bool cols_first;  // col_bands * outer * row_bands: a band goes through all
+  int64_t grain;    // parts to be taken at once; parts: all of them
 } lb_split;
 
 // `dims` are all above 0, and `outer` is.

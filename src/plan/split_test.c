@@ -39,6 +39,16 @@ static lb_spec product_spec(void) {
   return s;
 }
 
+static lb_spec window_spec(void) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_WINDOW);
+  (void)lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, lb_spec_acc(&b, LB_ACC_MAX, LB_F32), LB_LAYOUT_FULL);
+  ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
 // Every part of every turn keeps the facts, and together they are the whole.
 static void check_parts(const lb_spec *s, const lb_facts *f,
                         const int64_t *dims, int64_t outer) {
@@ -47,13 +57,13 @@ static void check_parts(const lb_spec *s, const lb_facts *f,
   assert_int_equal(p.parts, outer * p.row_bands * p.col_bands);
   assert_true(p.grain >= 1 && p.grain <= p.parts);
   for (int64_t i = 0; i < p.row_bands; i++) {
-    int64_t part[LB_SDIMS] = {0, dims[1], dims[2], dims[3]};
+    int64_t part[LB_SDIMS] = {0, dims[1], dims[2], dims[3], dims[4]};
     part[0] = least(p.row_band, dims[0] - i * p.row_band);
     assert_true(part[0] > 0 && lb_facts_hold(f, part));
     rows += part[0];
   }
   for (int64_t i = 0; i < p.col_bands; i++) {
-    int64_t part[LB_SDIMS] = {dims[0], 0, dims[2], dims[3]};
+    int64_t part[LB_SDIMS] = {dims[0], 0, dims[2], dims[3], dims[4]};
     part[1] = least(p.col_band, dims[1] - i * p.col_band);
     assert_true(part[1] > 0 && lb_facts_hold(f, part));
     cols += part[1];
@@ -65,12 +75,12 @@ static void check_parts(const lb_spec *s, const lb_facts *f,
 static void parts_are_the_whole_and_keep_what_facts_assume(void **state) {
   (void)state;
   static const int64_t sizes[] = {1, 2, 5, 16, 63, 64, 128, 384, 1000, 4096};
-  lb_spec specs[] = {map_spec(), rows_spec(), product_spec()};
-  for (int k = 0; k < 3; k++)
+  lb_spec specs[] = {map_spec(), rows_spec(), product_spec(), window_spec()};
+  for (int k = 0; k < 4; k++)
     for (int r = 0; r < 10; r++)
       for (int c = 0; c < 10; c++)
         for (int64_t outer = 1; outer < 100; outer *= 7) {
-          int64_t dims[LB_SDIMS] = {sizes[r], sizes[c], 384, 0};
+          int64_t dims[LB_SDIMS] = {sizes[r], sizes[c], 384, 5, 5};
           lb_facts f = lb_facts_of(&specs[k], 16, dims);
           check_parts(&specs[k], &f, dims, outer);
           lb_facts_add(&f, LB_ASSUME_EQUAL, LB_DIM_ROWS, (uint16_t)sizes[r]);
@@ -107,6 +117,17 @@ static void a_narrow_product_is_split_by_rows_too(void **state) {
   assert_true(p.row_bands >= 8);
 }
 
+static void a_small_image_is_split_by_columns_first(void **state) {
+  (void)state;
+  lb_spec s = window_spec();
+  int64_t dims[LB_SDIMS] = {16, 192, 1, 5, 5};
+  lb_facts f = lb_facts_of(&s, 16, dims);
+  lb_split p = lb_split_of(&s, &f, dims, 16);
+  assert_true(p.cols_first && p.col_band < 192 && p.col_band % 16 == 0);
+  dims[LB_DIM_ROWS] = 158;
+  assert_false(lb_split_of(&s, &f, dims, 158).cols_first);
+}
+
 static void a_reduced_row_stays_whole(void **state) {
   (void)state;
   lb_spec s = rows_spec();
@@ -123,6 +144,7 @@ int main(void) {
       cmocka_unit_test(small_work_is_one_job),
       cmocka_unit_test(a_product_is_split_by_columns_first),
       cmocka_unit_test(a_narrow_product_is_split_by_rows_too),
+      cmocka_unit_test(a_small_image_is_split_by_columns_first),
       cmocka_unit_test(a_reduced_row_stays_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

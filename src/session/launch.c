@@ -27,10 +27,12 @@ static block block_at(const lb_launch *l, int64_t at, int64_t n) {
   const lb_split *s = &l->split;
   int64_t rows = (int64_t)l->args[l->n_operands];
   int64_t cols = (int64_t)l->args[l->n_operands + 1];
-  int64_t row = at % s->row_bands, col = at / s->row_bands % s->col_bands;
+  int64_t row = at % s->row_bands, over = at / s->row_bands;
+  int64_t col = s->cols_first ? over / s->outer : over % s->col_bands;
   int64_t high = least(s->row_bands - row, n), wide = 1;
-  if (high == s->row_bands) wide = least(s->col_bands - col, n / high);
-  block b = {.turn = at / (s->row_bands * s->col_bands),
+  if (high == s->row_bands && !s->cols_first)
+    wide = least(s->col_bands - col, n / high);
+  block b = {.turn = s->cols_first ? over % s->outer : over / s->col_bands,
              .row = row * s->row_band,
              .col = col * s->col_band,
              .parts = high * wide};

@@ -27,7 +27,7 @@ typedef struct shape {
 // `in` lies transposed in its rows and columns, and repeats over the first
 // loop.
 static void check(lb_pool *pool, const shape *s, int64_t row_band,
-                  int64_t col_band, int64_t grain) {
+                  int64_t col_band, int64_t grain, bool cols_first) {
   static float out[SIZE], in[SIZE];
   int64_t turn = s->rows * s->cols, f = (int64_t)sizeof(float);
   uint64_t args[8] = {
@@ -43,7 +43,8 @@ static void check(lb_pool *pool, const shape *s, int64_t row_band,
                   .col_band = col_band,
                   .row_bands = (s->rows + row_band - 1) / row_band,
                   .col_bands = (s->cols + col_band - 1) / col_band,
-                  .grain = grain};
+                  .grain = grain,
+                  .cols_first = cols_first};
   cut.parts = cut.outer * cut.row_bands * cut.col_bands;
   if (cut.grain > cut.parts) cut.grain = cut.parts;
   lb_launch l = {.split = cut,
@@ -76,7 +77,8 @@ static void every_element_is_computed_once(void **state) {
       for (int64_t rows = 1; rows < 12; rows += 3)
         for (int64_t cols = 1; cols < 100; cols *= 6)
           for (int64_t grain = 1; grain < 60; grain *= 4)
-            check(pools[p], &shapes[i], rows, cols, grain);
+            for (int first = 0; first < 2; first++)
+              check(pools[p], &shapes[i], rows, cols, grain, first);
   lb_pool_free(pools[1]);
 }
 

@@ -117,6 +117,23 @@ static void choose_attention(uint32_t lanes, const int64_t *dims,
                attention_rows(lanes, dims[LB_DIM_ROWS]));
 }
 
+// Many rows come from afar, and better in two lines each; of few, eight or six
+// at once leave the least over.
+static uint16_t window_rows(int64_t rows) {
+  int64_t eights = rows / 8 + (rows % 8 != 0);
+  int64_t sixes = rows / 6 + (rows % 6 != 0);
+  if (rows < 6) return rows == 1 ? 1 : 2;
+  if (rows >= 32) return 4;
+  return eights * 9 <= sixes * 8 ? 8 : 6;
+}
+
+static void choose_window(const int64_t *dims, lb_facts *out) {
+  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS,
+               window_rows(dims[LB_DIM_ROWS]));
+  if (dims[LB_DIM_COLS] % 16 == 0)
+    lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 16);
+}
+
 lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
                      const int64_t dims[LB_SDIMS]) {
   lb_facts f = {0};
@@ -124,8 +141,8 @@ lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
     choose_tile(tiling_of(sum_lanes(s, lanes)), dims, &f);
   else if (s->form == LB_FORM_ATTENTION)
     choose_attention(sum_lanes(s, lanes), dims, &f);
-  else if (s->form == LB_FORM_WINDOW && dims[LB_DIM_ROWS] == 1)
-    lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 1);
+  else if (s->form == LB_FORM_WINDOW)
+    choose_window(dims, &f);
   else if (dims[LB_DIM_COLS] % LB_SPEC_LANES == 0)
     lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, LB_SPEC_LANES);
   return f;
