@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "partition/memo.h"
+#include "partition/known.h"
 
 enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS, MAX_IN };  // of the node
 enum { MAX_HEAD = 256 };  // elements: what kernels have room for
@@ -52,7 +52,7 @@ typedef struct binder {
   lb_tensor_fn *tensor;
   void *user;
   lb_binding *out;
-  lb_memo *memo;
+  const lb_partition *part;
   heads q, k, v, y;
   int64_t shared;  // heads of q to one of k and v
 } binder;
@@ -125,10 +125,9 @@ static lb_layout layout_of(const lb_bind_operand *o) {
 
 // Steps along [batch, heads, rows, keys]. A mask that ends before the keys do
 // is none of ours.
-static lb_status add_mask(binder *b, lb_bind_operand **out, bool *ok) {
+static lb_status add_mask(binder *b, bool *ok) {
   const lb_value *v = input(b->node, MASK);
   lb_tensor t;
-  *out = NULL;
   if (!v) return LB_OK;
   LB_TRY(b->tensor(b->user, v, &t));
   int64_t full[] = {b->q.batch, b->q.n, b->q.rows, b->k.rows}, step[4] = {0};
@@ -139,20 +138,11 @@ static lb_status add_mask(binder *b, lb_bind_operand **out, bool *ok) {
     step[to] = t.dims[i] == 1 ? 0 : t.strides[i];
   }
   int64_t steps[3] = {step[0], step[1] * b->shared, step[1]};
-  *out = add_operand(b, v, steps, step[2]);
-  (*out)->col = step[3];
+  add_operand(b, v, steps, step[2])->col = step[3];
   return LB_OK;
 }
 
 // -- the spec ----------------------------------------------------------------
-
-static uint8_t scalar(binder *b, lb_spec_builder *s, float x) {
-  uint32_t bits;
-  uint8_t number = s->spec.n_scalars;
-  memcpy(&bits, &x, sizeof bits);
-  b->out->scalars[number] = bits;
-  return lb_spec_scalar(s, LB_F32);
-}
 
 static uint8_t op(lb_spec_builder *s, lb_sop sop, uint8_t x, uint8_t y) {
   uint8_t src[] = {x, y};
@@ -165,30 +155,44 @@ static uint8_t capped(lb_spec_builder *s, uint8_t score, uint8_t cap) {
   return op(s, LB_S_MUL, score, cap);
 }
 
-static lb_status build_spec(binder *b, const lb_bind_operand *mask) {
-  const lb_node *n = b->node;
-  lb_spec_builder s;
-  lb_spec_begin(&s, LB_FORM_ATTENTION);
-  for (int i = 0; i < 3; i++) lb_spec_input(&s, LB_F32, LB_LAYOUT_FULL);
-  bool flags = mask && mask->value->info.dtype == LB_BOOL;
+static uint8_t emit_score(lb_emitter *e, const binder *b, double scale,
+                          const lb_memo_key *key) {
+  lb_spec_builder *s = &e->b;
+  const lb_value *mask = input(b->node, MASK);
+  bool flags = mask && mask->info.dtype == LB_BOOL;
   uint8_t m = LB_SPEC_NO_NODE, cap = LB_SPEC_NO_NODE, low = LB_SPEC_NO_NODE;
-  if (mask) m = lb_spec_input(&s, flags ? LB_BOOL : LB_F32, layout_of(mask));
+  for (int i = 0; i < 3; i++) lb_spec_input(s, LB_F32, LB_LAYOUT_FULL);
+  if (mask) m = lb_spec_input(s, mask->info.dtype, key->layouts[1 + MASK]);
+  double softcap = (double)lb_attr_float(b->node, "softcap", 0);
+  uint8_t by = lb_emit_own(e, LB_F32, scale);
+  if (softcap > 0) cap = lb_emit_own(e, LB_F32, softcap);
+  if (flags) low = lb_emit_own(e, LB_F32, -INFINITY);
+  e->own = 1;
+  uint8_t acc = lb_spec_node(s, LB_S_ACC, LB_F32, NULL, 0);
+  uint8_t score = op(s, LB_S_MUL, acc, by);
+  if (softcap > 0) score = capped(s, score, cap);
+  if (flags)
+    return lb_spec_node(s, LB_S_SELECT, LB_F32, (uint8_t[]){m, score, low}, 3);
+  return mask ? op(s, LB_S_ADD, score, m) : score;
+}
+
+// Sizes decide the scale, if the node does not say it.
+static lb_status build_spec(binder *b, bool *ok) {
+  const lb_node *n = b->node;
+  lb_memo_key key = {.nodes = b->part->nodes,
+                     .n_nodes = 1,
+                     .form = LB_FORM_ATTENTION,
+                     .n_operands = (uint8_t)b->out->n_operands};
+  if (input(n, MASK))
+    key.layouts[1 + MASK] = (uint8_t)layout_of(&b->out->operands[1 + MASK]);
   double scale = 1 / sqrt((double)b->q.size);
   if (lb_attr_has(n, "scale")) scale = (double)lb_attr_float(n, "scale", 1);
-  float softcap = lb_attr_float(n, "softcap", 0);
-  uint8_t by = scalar(b, &s, (float)scale);
-  if (softcap > 0) cap = scalar(b, &s, softcap);
-  if (flags) low = scalar(b, &s, -INFINITY);
-  uint8_t acc = lb_spec_node(&s, LB_S_ACC, LB_F32, NULL, 0);
-  uint8_t score = op(&s, LB_S_MUL, acc, by);
-  if (softcap > 0) score = capped(&s, score, cap);
-  if (flags)
-    score =
-        lb_spec_node(&s, LB_S_SELECT, LB_F32, (uint8_t[]){m, score, low}, 3);
-  else if (mask)
-    score = op(&s, LB_S_ADD, score, m);
-  lb_spec_output(&s, score, LB_LAYOUT_FULL);
-  return lb_memo_finish(b->memo, &s, &b->out->spec);
+  *ok = lb_bind_known(b->part, &key, scale, b->out);
+  if (*ok) return LB_OK;
+  lb_emitter e = {0};
+  lb_spec_begin(&e.b, LB_FORM_ATTENTION);
+  lb_spec_output(&e.b, emit_score(&e, b, scale, &key), LB_LAYOUT_FULL);
+  return lb_bind_new(b->part, &key, &e, b->out, ok);
 }
 
 static void set_dims(binder *b) {
@@ -206,10 +210,8 @@ static void set_dims(binder *b) {
 lb_status lb_attention_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok) {
   const lb_node *n = p->nodes[0];
-  binder b = {
-      .node = n, .tensor = tensor, .user = user, .out = out, .memo = p->memo};
-  lb_bind_operand *mask;
-  *out = (lb_binding){.zones = 1};
+  binder b = {.node = n, .tensor = tensor, .user = user, .out = out, .part = p};
+  lb_bind_begin(out);
   LB_TRY(read_all(&b, ok));
   if (!*ok) return LB_OK;
   set_dims(&b);
@@ -217,6 +219,6 @@ lb_status lb_attention_bind(const lb_partition *p, lb_tensor_fn *tensor,
   add_heads(&b, n->in[Q], &b.q);
   add_heads(&b, n->in[K], &b.k);
   add_heads(&b, n->in[V], &b.v);
-  LB_TRY(add_mask(&b, &mask, ok));
-  return *ok ? build_spec(&b, mask) : LB_OK;
+  LB_TRY(add_mask(&b, ok));
+  return *ok ? build_spec(&b, ok) : LB_OK;
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "partition/attention.h"
-#include "partition/emit.h"
+#include "partition/known.h"
 #include "partition/window.h"
 
 #define MAX_OPERANDS (LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN)
@@ -43,6 +43,17 @@ typedef struct walker {
   manner manners[MAX_OPERANDS];
   uint32_t n;  // operands so far; the first is the result
 } walker;
+
+// Strides are not cleared: there is room for many more than there are.
+static void walker_init(walker *w, const lb_partition *p, lb_binding *out) {
+  w->part = p;
+  w->out = out;
+  w->form = p->form;
+  w->n_row = 0;
+  w->n = 0;
+  w->before = w->after = (axes){0};
+  memset(w->manners, 0, sizeof w->manners);
+}
 
 static const lb_node *anchor_of(const walker *w) {
   return w->part->nodes[w->part->anchor];
@@ -252,7 +263,7 @@ static lb_status add_factor(walker *w, int which, bool *ok) {
 
 static void add_packed(walker *w) {
   memset(w->strides[w->n], 0, sizeof w->strides[w->n]);
-  w->out->operands[w->n++].value = NULL;
+  w->out->operands[w->n++] = (lb_bind_operand){.value = NULL};
 }
 
 static lb_status walk_product(walker *w, bool *ok) {
@@ -396,6 +407,7 @@ static void set_loops(const walker *w) {
   for (int i = 0; i < rows; i++) b->outer[i] = w->dims[i];
   for (uint32_t k = 0; k < w->n; k++) {
     lb_bind_operand *o = &b->operands[k];
+    o->offset = 0;
     if (!product || k != A) o->col = w->strides[k][cols];
     if (!product || k != B) o->row = w->strides[k][rows];
     for (int i = 0; i < rows; i++) o->outer[i] = w->strides[k][i];
@@ -457,14 +469,6 @@ static lb_dtype operand_dtype(const walker *w, uint32_t i) {
   return v ? v->info.dtype : anchor_of(w)->out[0]->info.dtype;
 }
 
-static void add_inputs(lb_emitter *e, const walker *w) {
-  for (uint32_t i = 1; i < w->n; i++) {
-    bool factor = i <= count_factors(w);
-    lb_layout layout = factor ? factor_layout(w, i) : input_layout(w, i);
-    lb_spec_input(&e->b, operand_dtype(w, i), layout);
-  }
-}
-
 // Inputs are the first nodes of the spec: operand i is node i - 1.
 static uint8_t source_of(void *user, lb_emitter *e, uint32_t reader,
                          const lb_value *v) {
@@ -481,35 +485,44 @@ static lb_layout result_layout(const walker *w) {
   return adjacent ? LB_LAYOUT_FULL : LB_LAYOUT_STRIDED;
 }
 
-static uint8_t emit_all(lb_emitter *e, walker *w) {
+static lb_memo_key key_of(const walker *w) {
+  lb_memo_key key = {.nodes = w->part->nodes,
+                     .n_nodes = (uint8_t)w->part->n_nodes,
+                     .form = (uint8_t)w->form,
+                     .n_operands = (uint8_t)w->n};
+  key.layouts[RESULT] = (uint8_t)result_layout(w);
+  for (uint32_t i = 1; i < w->n; i++)
+    key.layouts[i] = (uint8_t)(i <= count_factors(w) ? factor_layout(w, i)
+                                                     : input_layout(w, i));
+  return key;
+}
+
+static uint8_t emit_all(lb_emitter *e, walker *w, int64_t count) {
   const lb_partition *p = w->part;
   lb_emission m = {.nodes = p->nodes,
                    .n_nodes = p->n_nodes,
                    .anchor = p->anchor,
                    .product = count_factors(w) > 0,
+                   .count = count,
                    .source = source_of,
                    .user = w};
-  if (w->form == LB_FORM_WINDOW)
-    m.count = w->out->dims[LB_DIM_LEN] * w->out->dims[LB_DIM_STEPS];
   return lb_emit_nodes(e, &m);
 }
 
-// A spec past a limit is no error: the nodes run one by one.
 static lb_status build_spec(walker *w, bool *ok) {
   lb_binding *b = w->out;
+  lb_memo_key key = key_of(w);
+  bool window = w->form == LB_FORM_WINDOW;
+  int64_t count = window ? b->dims[LB_DIM_LEN] * b->dims[LB_DIM_STEPS] : 0;
+  *ok = lb_bind_known(w->part, &key, (double)count, b);
+  if (*ok) return LB_OK;
   lb_emitter e;
   e.own = 0;
   lb_spec_begin(&e.b, w->form);
-  add_inputs(&e, w);
-  lb_spec_output(&e.b, emit_all(&e, w), result_layout(w));
-  lb_status st = lb_memo_finish(w->part->memo, &e.b, &b->spec);
-  *ok = !lb_failed(st);
-  if (lb_status_code(st) == LB_UNSUPPORTED) {
-    lb_status_drop(st);
-    return LB_OK;
-  }
-  memcpy(b->scalars, e.scalars, b->spec.n_scalars * sizeof *b->scalars);
-  return st;
+  for (uint32_t i = 1; i < w->n; i++)
+    lb_spec_input(&e.b, operand_dtype(w, i), key.layouts[i]);
+  lb_spec_output(&e.b, emit_all(&e, w, count), key.layouts[RESULT]);
+  return lb_bind_new(w->part, &key, &e, b, ok);
 }
 
 static lb_status walk(walker *w, bool *ok) {
@@ -520,10 +533,11 @@ static lb_status walk(walker *w, bool *ok) {
   }
 }
 
-lb_status lb_partition_bind_zone(const lb_partition *p, int number,
-                                 const lb_binding *first, lb_tensor_fn *tensor,
-                                 void *user, lb_binding *out) {
-  return lb_window_bind_zone(p, number, first, tensor, user, out);
+lb_status lb_partition_bind_zones(const lb_partition *p,
+                                  const lb_binding *first, lb_tensor_fn *tensor,
+                                  lb_zone_fn *zone, void *user) {
+  if (first->zones == 1) return LB_OK;
+  return lb_window_bind_zones(p, first, tensor, zone, user);
 }
 
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
@@ -532,10 +546,10 @@ lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
     return lb_attention_bind(p, tensor, user, out, ok);
   if (p->form == LB_FORM_CONV || p->form == LB_FORM_WINDOW)
     return lb_window_bind(p, tensor, user, out, ok);
-  memset(out, 0, sizeof *out);
-  out->zones = 1;
-  walker w = {.form = p->form};
-  w.part = p, w.tensor = tensor, w.user = user, w.out = out;
+  lb_bind_begin(out);
+  walker w;
+  walker_init(&w, p, out);
+  w.tensor = tensor, w.user = user;
   LB_TRY(walk(&w, ok));
   if (*ok) LB_TRY(add_values(&w, ok));
   if (*ok && is_down(&w)) *ok = turn_into_window(&w);

@@ -39,7 +39,7 @@ uint8_t lb_emit_bits(lb_emitter *e, lb_dtype t, uint64_t bits) {
   return node;
 }
 
-static uint64_t bits_of(lb_dtype t, double v) {
+uint64_t lb_emit_number(lb_dtype t, double v) {
   float f = (float)v;
   uint32_t narrow;
   uint64_t bits;
@@ -51,14 +51,14 @@ static uint64_t bits_of(lb_dtype t, double v) {
 }
 
 uint8_t lb_emit_num(lb_emitter *e, lb_dtype t, double v) {
-  return lb_emit_bits(e, t, bits_of(t, v));
+  return lb_emit_bits(e, t, lb_emit_number(t, v));
 }
 
 uint8_t lb_emit_own(lb_emitter *e, lb_dtype t, double v) {
   uint8_t number = e->b.spec.n_scalars;
   uint8_t node = lb_spec_scalar(&e->b, t);
   if (node == LB_SPEC_NO_NODE) return node;
-  e->scalars[number] = bits_of(t, v);
+  e->scalars[number] = lb_emit_number(t, v);
   e->own |= 1u << number;
   return node;
 }

@@ -89,8 +89,10 @@ lb_dtype lb_emit_dtype(const lb_emitter *e, uint8_t node);
 lb_dtype lb_emit_work(lb_dtype t);  // float32 for storage, else t
 uint8_t lb_emit_bits(lb_emitter *e, lb_dtype t, uint64_t bits);  // a scalar
 uint8_t lb_emit_num(lb_emitter *e, lb_dtype t, double v);        // a scalar
-// A scalar of its own, for what sizes decide: it may equal others by chance.
+// A scalar of its own, for the number that sizes decide: it may equal others by
+// chance.
 uint8_t lb_emit_own(lb_emitter *e, lb_dtype t, double v);
+uint64_t lb_emit_number(lb_dtype t, double v);            // bits of a scalar
 uint8_t lb_emit_const(lb_emitter *e, const lb_value *v);  // an is_scalar
 uint8_t lb_emit_cast(lb_emitter *e, uint8_t x, lb_dtype t);
 // In the dtype of x.

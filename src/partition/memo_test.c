@@ -4,65 +4,73 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include <string.h>
 
 #include "partition/memo.h"
 
-// op(x) + y, both float32, y with that layout.
-static lb_spec_builder built(lb_sop op, lb_layout layout) {
-  lb_spec_builder b;
-  lb_spec_begin(&b, LB_FORM_MAP);
-  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  uint8_t y = lb_spec_input(&b, LB_F32, layout);
-  uint8_t fx = lb_spec_node(&b, op, LB_F32, &x, 1);
-  uint8_t src[2] = {fx, y};
-  lb_spec_output(&b, lb_spec_node(&b, LB_S_ADD, LB_F32, src, 2),
-                 LB_LAYOUT_FULL);
-  return b;
+static const int nodes[2];
+
+static lb_memo_key key_of(const void *first, uint8_t form, uint8_t layout) {
+  return (lb_memo_key){.nodes = first,
+                       .n_nodes = 2,
+                       .form = form,
+                       .n_operands = 2,
+                       .layouts = {LB_LAYOUT_FULL, layout}};
 }
 
-static void check(lb_memo *m, lb_sop op, lb_layout layout) {
-  lb_spec_builder a = built(op, layout), b = built(op, layout);
-  lb_spec want, got;
-  memset(&got, 0xee, sizeof got);
-  assert_false(lb_failed(lb_spec_finish(&a, &want)));
-  assert_false(lb_failed(lb_memo_finish(m, &b, &got)));
-  assert_memory_equal(&got, &want, sizeof got);
+static lb_memo_spec spec_of(uint8_t mark) {
+  return (lb_memo_spec){.spec.n_nodes = mark, .scalars = {mark}, .own = mark};
 }
 
-static void a_remembered_spec_is_the_finished_one(void **state) {
+static void what_was_added_is_found_by_all_of_its_key(void **state) {
   (void)state;
   lb_memo m = {NULL};
-  static const lb_layout layouts[] = {LB_LAYOUT_FULL, LB_LAYOUT_COLS,
-                                      LB_LAYOUT_ROWS, LB_LAYOUT_ONE};
-  static const lb_sop ops[] = {LB_S_EXP, LB_S_LOG,  LB_S_ABS,
-                               LB_S_NEG, LB_S_SQRT, LB_S_TANH};
-  for (int i = 0; i < 48; i++) check(&m, ops[i / 4 % 6], layouts[i % 4]);
-  check(NULL, LB_S_EXP, LB_LAYOUT_COLS);
-  assert_non_null(m.first);
+  for (uint8_t i = 0; i < 12; i++) {
+    lb_memo_key key = key_of(&nodes[i % 2], i / 2 % 2, i / 4);
+    lb_memo_spec made = spec_of(i);
+    assert_null(lb_memo_find(&m, &key));
+    lb_memo_add(&m, &key, &made);
+  }
+  for (uint8_t i = 0; i < 12; i++) {
+    lb_memo_key key = key_of(&nodes[i % 2], i / 2 % 2, i / 4);
+    const lb_memo_spec *found = lb_memo_find(&m, &key);
+    lb_memo_spec made = spec_of(i);
+    assert_non_null(found);
+    assert_memory_equal(found, &made, sizeof made);
+    key.n_nodes--;
+    assert_null(lb_memo_find(&m, &key));
+  }
   lb_memo_fini(&m);
   assert_null(m.first);
-  lb_memo_fini(NULL);
 }
 
-static void mistakes_are_told_each_time(void **state) {
+static void a_memo_does_not_grow_for_ever(void **state) {
   (void)state;
   lb_memo m = {NULL};
-  for (int turn = 0; turn < 2; turn++) {
-    lb_spec_builder b = built(LB_S_EXP, LB_LAYOUT_FULL);
-    lb_spec spec;
-    lb_spec_output(&b, 99, LB_LAYOUT_FULL);
-    lb_status st = lb_memo_finish(&m, &b, &spec);
-    assert_int_equal(lb_status_code(st), LB_UNSUPPORTED);
-    lb_status_drop(st);
+  lb_memo_spec made = spec_of(1);
+  int found = 0;
+  for (int i = 0; i < 255; i++) {
+    lb_memo_key key = key_of(nodes, 0, (uint8_t)i);
+    lb_memo_add(&m, &key, &made);
+    found += lb_memo_find(&m, &key) != NULL;
   }
-  assert_null(m.first);
+  assert_int_equal(found, 64);
+  lb_memo_fini(&m);
+}
+
+static void no_memo_finds_nothing(void **state) {
+  (void)state;
+  lb_memo_key key = key_of(nodes, 0, 0);
+  lb_memo_spec made = spec_of(1);
+  lb_memo_add(NULL, &key, &made);
+  assert_null(lb_memo_find(NULL, &key));
+  lb_memo_fini(NULL);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_remembered_spec_is_the_finished_one),
-      cmocka_unit_test(mistakes_are_told_each_time),
+      cmocka_unit_test(what_was_added_is_found_by_all_of_its_key),
+      cmocka_unit_test(a_memo_does_not_grow_for_ever),
+      cmocka_unit_test(no_memo_finds_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,17 +50,15 @@ void lb_partitioning_fini(lb_partitioning *p);
 
 // An operand of a kernel: which value, and how to walk it.
 typedef struct lb_bind_operand {
-  const lb_value *value;  // NULL: the packed weights
-  int64_t offset;         // of the first element, in elements
-  int64_t row, col;       // the kernel's strides, in elements
-  int64_t outer[LB_BIND_LOOPS];
+  const lb_value *value;         // NULL: the packed weights
+  int64_t offset;                // of the first element, in elements
+  int64_t row, col;              // the kernel's strides, in elements
+  int64_t outer[LB_BIND_LOOPS];  // of the loops that there are
 } lb_bind_operand;
 
 // How a partition is computed at these shapes: loops around a kernel's
 // rows x cols. Operands: outputs, then inputs, in the spec's order.
 typedef struct lb_binding {
-  lb_spec spec;
-  lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   uint32_t n_operands;
   int64_t dims[LB_SDIMS];
   int64_t taps[4];  // strides of a run and of a step, of inputs 0 and 1
@@ -68,6 +66,8 @@ typedef struct lb_binding {
   int n_outer;
   int zones;  // bindings that make all of it: 1, more at borders of images
   uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits
+  lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+  lb_spec spec;
 } lb_binding;
 
 // A tensor as the plan sees it: dims and strides (data is not read).
@@ -77,10 +77,12 @@ typedef lb_status lb_tensor_fn(void *user, const lb_value *v, lb_tensor *out);
 // one by one.
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok);
-// Binding number `number` of a partition that has several, of which `first` is
-// number 0: the same spec, other elements of the result.
-lb_status lb_partition_bind_zone(const lb_partition *p, int number,
-                                 const lb_binding *first, lb_tensor_fn *tensor,
-                                 void *user, lb_binding *out);
+// The other bindings of a partition that has several, of which `first` is what
+// lb_partition_bind gave: the same spec, other elements of the result. Each is
+// lent to `zone` for the call; `user` is for both functions.
+typedef lb_status lb_zone_fn(void *user, const lb_binding *zone);
+lb_status lb_partition_bind_zones(const lb_partition *p,
+                                  const lb_binding *first, lb_tensor_fn *tensor,
+                                  lb_zone_fn *zone, void *user);
 
 #endif

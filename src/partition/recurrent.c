@@ -372,6 +372,21 @@ bool lb_recurrent_fits(const lb_partition *p, const lb_rshape *s) {
          x->strides[2] == 1 && x->dims[2] == r->dims[0] * r->dims[1];
 }
 
+// More than layouts decides it: what was built stands for that, as its hash.
+static lb_status finish(const lb_partition *p, lb_spec_builder *b,
+                        lb_spec *out) {
+  lb_hash128 hash = lb_hash_wide(&b->spec, lb_spec_bytes(&b->spec));
+  lb_memo_key key = {.nodes = p->nodes, .n_nodes = 1, .form = b->spec.form};
+  memcpy(key.layouts, &hash, sizeof hash);
+  const lb_memo_spec *known =
+      lb_failed(b->error) ? NULL : lb_memo_find(p->memo, &key);
+  lb_memo_spec made = {.own = 0};
+  if (!known) LB_TRY(lb_spec_finish(b, &made.spec));
+  if (!known) lb_memo_add(p->memo, &key, &made);
+  *out = known ? known->spec : made.spec;
+  return LB_OK;
+}
+
 lb_status lb_recurrent_bind(const lb_partition *p, const lb_rshape *s,
                             int direction, int kernel, lb_turn *out) {
   const lb_node *n = p->nodes[0];
@@ -386,8 +401,8 @@ lb_status lb_recurrent_bind(const lb_partition *p, const lb_rshape *s,
   memset(out, 0, sizeof *out);
   out->b.zones = 1;
   make_kernel(&m, kernel);
-  lb_status st = lb_memo_finish(p->memo, &m.e.b, &out->b.spec);
+  LB_TRY(finish(p, &m.e.b, &out->b.spec));
   memcpy(out->b.scalars, m.e.scalars,
          out->b.spec.n_scalars * sizeof *out->b.scalars);
-  return st;
+  return LB_OK;
 }

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "partition/emit.h"
+#include "partition/known.h"
 #include "spec/pack.h"
 
 enum {
@@ -318,6 +318,9 @@ typedef struct binder {
   int run, step;          // the axes of taps, -1: none
   bool adjacent;          // steps are one piece
   bool planar;            // the last axis is the piece, channels are steps
+  bool weighted;          // it multiplies
+  // Of operands that lie like the result: along batch, space and channels.
+  int64_t strides[LB_SPEC_MAX_IN + 1][MAX_SPACE + 2];
 } binder;
 
 static void set_pads(const binder *b, int i, axis *a) {
@@ -341,11 +344,12 @@ static bool read_axes(binder *b) {
   bool turned = is_transposed(n);
   for (int i = 0; i < b->space; i++) {
     axis *a = &b->axes[i];
-    *a = (axis){.in = b->x.dims[1 + i],
-                .out = b->y.dims[1 + i],
-                .kernel = kernel_of(n, i),
-                .stride = list_at(n, "strides", i, 1),
-                .dilation = list_at(n, "dilations", i, 1)};
+    a->in = b->x.dims[1 + i];
+    a->out = b->y.dims[1 + i];
+    a->kernel = kernel_of(n, i);
+    a->stride = list_at(n, "strides", i, 1);
+    a->dilation = list_at(n, "dilations", i, 1);
+    a->before = a->after = 0;
     set_pads(b, i, a);
     bool piece = b->planar && i == b->space - 1;
     if ((turned || piece) && a->dilation != 1) return false;
@@ -452,13 +456,14 @@ static void set_loops(const binder *b, lb_bind_operand *o,
   }
 }
 
-static void add_result_like(binder *b, const lb_value *v,
-                            const int64_t *strides) {
-  lb_bind_operand *o = &b->out->operands[b->out->n_operands++];
+static void put_result_like(binder *b, uint32_t i) {
+  lb_bind_operand *o = &b->out->operands[i];
+  const int64_t *strides = b->strides[i];
   int c = b->y.rank - 1;
-  *o = (lb_bind_operand){.value = v, .col = strides[c]};
-  for (int i = 0; i < b->space; i++)
-    o->offset += b->zones[i].out * strides[1 + i];
+  o->offset = 0;
+  for (int k = 0; k < b->space; k++)
+    o->offset += b->zones[k].out * strides[1 + k];
+  o->col = i == 0 ? 1 : strides[c];
   set_loops(b, o, strides, b->group_out * strides[c], false);
 }
 
@@ -466,9 +471,9 @@ static int64_t tap_stride(const binder *b, int i) {
   return i < 0 ? 0 : b->zones[i].tap_step * b->x.strides[1 + i];
 }
 
-static void add_image(binder *b) {
-  lb_bind_operand *o = &b->out->operands[b->out->n_operands++];
-  *o = (lb_bind_operand){.value = b->node->in[0], .col = 1};
+static void put_image(binder *b) {
+  lb_bind_operand *o = &b->out->operands[X];
+  o->col = 1;
   o->offset = first_tap(b);
   set_loops(b, o, b->x.strides, b->group_in, true);
   b->out->taps[0] = tap_stride(b, b->run);
@@ -477,8 +482,8 @@ static void add_image(binder *b) {
 }
 
 // Weights of CONV: panels of all taps; of WINDOW: a row of channels each tap.
-static void add_weights(binder *b) {
-  lb_bind_operand *o = &b->out->operands[b->out->n_operands++];
+static void put_weights(binder *b) {
+  lb_bind_operand *o = &b->out->operands[W];
   bool conv = b->part->form == LB_FORM_CONV;
   int64_t unit = conv ? LB_PACK_COLS : b->group_out, all = b->group_in;
   int64_t panels = (b->group_out + LB_PACK_COLS - 1) / LB_PACK_COLS;
@@ -527,11 +532,19 @@ static void set_dims(binder *b) {
   o->n_outer = at;
 }
 
-// -- the spec ----------------------------------------------------------------
+// Everything that the present zone decides.
+static void put_operands(binder *b) {
+  set_dims(b);
+  put_image(b);
+  if (b->weighted) put_weights(b);
+  for (uint32_t i = 0; i < b->out->n_operands; i++)
+    if (i != X && !(b->weighted && i == W)) put_result_like(b, i);
+}
+
+// -- what is read ------------------------------------------------------------
 
 static int find(const binder *b, const lb_value *v) {
-  uint32_t first = lb_window_acc(b->node) == LB_ACC_DOT ? W + 1 : X + 1;
-  for (uint32_t i = first; i < b->out->n_operands; i++)
+  for (uint32_t i = b->weighted ? W + 1 : X + 1; i < b->out->n_operands; i++)
     if (b->out->operands[i].value == v) return (int)i;
   return -1;
 }
@@ -541,6 +554,45 @@ static bool is_inner(const binder *b, uint32_t reader, const lb_value *v) {
     if (b->part->nodes[i]->out[0] == v) return true;
   return false;
 }
+
+static lb_status add_value(binder *b, const lb_value *v, bool *ok) {
+  uint32_t at = b->out->n_operands;
+  lb_tensor t;
+  LB_TRY(b->tensor(b->user, v, &t));
+  *ok = at < LB_SPEC_MAX_IN && strides_of(b, &t, b->strides[at]);
+  if (!*ok) return LB_OK;
+  b->out->operands[at].value = v;
+  b->out->n_operands++;
+  return LB_OK;
+}
+
+// What the epilogue reads.
+static lb_status add_values(binder *b, bool *ok) {
+  const lb_partition *p = b->part;
+  for (uint32_t i = 0; *ok && i < p->n_nodes; i++) {
+    const lb_node *n = p->nodes[i];
+    for (uint32_t k = i == p->anchor ? 2 : 0; *ok && k < n->n_in; k++) {
+      const lb_value *v = n->in[k];
+      if (!lb_emit_reads(n, k) || lb_emit_is_scalar(v) || is_inner(b, i, v) ||
+          find(b, v) >= 0)
+        continue;
+      LB_TRY(add_value(b, v, ok));
+    }
+  }
+  return LB_OK;
+}
+
+static lb_status add_operands(binder *b, bool *ok) {
+  lb_bind_operand *o = b->out->operands;
+  o[0].value = lb_partition_result(b->part);
+  memcpy(b->strides[0], b->y.strides, sizeof b->strides[0]);
+  o[X].value = b->node->in[0];
+  o[W].value = NULL;
+  b->out->n_operands = b->weighted ? W + 1 : X + 1;
+  return add_values(b, ok);
+}
+
+// -- the spec ----------------------------------------------------------------
 
 // What an epilogue reads: of each element, or the same for all of an image.
 static lb_layout layout_of(const binder *b, const int64_t *strides) {
@@ -552,36 +604,19 @@ static lb_layout layout_of(const binder *b, const int64_t *strides) {
   return varies ? LB_LAYOUT_ROWS : LB_LAYOUT_ONE;
 }
 
-// What the epilogue reads; `e` gets an input of the spec for each.
-static lb_status add_values(binder *b, lb_emitter *e, bool *ok) {
+static lb_memo_key key_of(const binder *b) {
   const lb_partition *p = b->part;
-  for (uint32_t i = 0; *ok && i < p->n_nodes; i++) {
-    const lb_node *n = p->nodes[i];
-    for (uint32_t k = i == p->anchor ? 2 : 0; *ok && k < n->n_in; k++) {
-      const lb_value *v = n->in[k];
-      lb_tensor t;
-      int64_t strides[LB_MAX_RANK];
-      if (!lb_emit_reads(n, k) || lb_emit_is_scalar(v) || is_inner(b, i, v) ||
-          find(b, v) >= 0)
-        continue;
-      LB_TRY(b->tensor(b->user, v, &t));
-      *ok = b->out->n_operands < LB_SPEC_MAX_IN && strides_of(b, &t, strides);
-      if (!*ok) return LB_OK;
-      add_result_like(b, v, strides);
-      if (e) lb_spec_input(&e->b, v->info.dtype, layout_of(b, strides));
-    }
-  }
-  return LB_OK;
-}
-
-static lb_status add_operands(binder *b, lb_emitter *e, bool *ok) {
-  const lb_partition *p = b->part;
-  set_dims(b);
-  add_result_like(b, p->nodes[p->n_nodes - 1]->out[0], b->y.strides);
-  b->out->operands[0].col = 1;
-  add_image(b);
-  if (lb_window_acc(b->node) == LB_ACC_DOT) add_weights(b);
-  return add_values(b, e, ok);
+  lb_memo_key key = {.nodes = p->nodes,
+                     .n_nodes = (uint8_t)p->n_nodes,
+                     .form = (uint8_t)p->form,
+                     .n_operands = (uint8_t)b->out->n_operands};
+  key.layouts[0] = key.layouts[X] = LB_LAYOUT_FULL;
+  if (b->weighted)
+    key.layouts[W] =
+        p->form == LB_FORM_CONV ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL;
+  for (uint32_t i = b->weighted ? W + 1 : X + 1; i < key.n_operands; i++)
+    key.layouts[i] = (uint8_t)layout_of(b, b->strides[i]);
+  return key;
 }
 
 static uint8_t source_of(void *user, lb_emitter *e, uint32_t reader,
@@ -596,8 +631,9 @@ static double averaged(const binder *b) {
   return count;
 }
 
-static lb_status finish_spec(binder *b, lb_emitter *e, bool *ok) {
+static lb_status build_spec(binder *b, bool *ok) {
   const lb_partition *p = b->part;
+  lb_memo_key key = key_of(b);
   lb_emission m = {.nodes = p->nodes,
                    .n_nodes = p->n_nodes,
                    .anchor = p->anchor,
@@ -606,55 +642,64 @@ static lb_status finish_spec(binder *b, lb_emitter *e, bool *ok) {
                    .average = averaged(b),
                    .source = source_of,
                    .user = b};
-  lb_spec_output(&e->b, lb_emit_nodes(e, &m), LB_LAYOUT_FULL);
-  lb_status st = lb_memo_finish(p->memo, &e->b, &b->out->spec);
-  *ok = !lb_failed(st);
-  if (lb_status_code(st) == LB_UNSUPPORTED) {
-    lb_status_drop(st);
-    return LB_OK;
+  *ok = lb_bind_known(p, &key, m.average, b->out);
+  if (*ok) return LB_OK;
+  lb_emitter e = {0};
+  lb_spec_begin(&e.b, p->form);
+  for (uint32_t i = 1; i < key.n_operands; i++) {
+    const lb_value *v = b->out->operands[i].value;
+    lb_spec_input(&e.b, v ? v->info.dtype : LB_F32, key.layouts[i]);
   }
-  memcpy(b->out->scalars, e->scalars, sizeof e->scalars);
-  return st;
+  lb_spec_output(&e.b, lb_emit_nodes(&e, &m), key.layouts[0]);
+  return lb_bind_new(p, &key, &e, b->out, ok);
 }
 
-static lb_status begin(binder *b, int number, bool *ok) {
-  b->node = b->part->nodes[b->part->anchor];
-  LB_TRY(read(b, ok));
-  *ok = *ok && choose_zone(b, number);
-  if (*ok) choose_axes(b);
-  return LB_OK;
+// -- all ---------------------------------------------------------------------
+
+// Not cleared: of axes there is room for many zones.
+static void binder_init(binder *b, const lb_partition *p, lb_binding *out) {
+  b->part = p;
+  b->node = p->nodes[p->anchor];
+  b->out = out;
+  b->weighted = lb_window_acc(b->node) == LB_ACC_DOT;
+}
+
+static bool put_zone(binder *b, int number) {
+  if (!choose_zone(b, number)) return false;
+  choose_axes(b);
+  put_operands(b);
+  return true;
 }
 
 lb_status lb_window_bind(const lb_partition *p, lb_tensor_fn *tensor,
                          void *user, lb_binding *out, bool *ok) {
-  binder b = {.part = p, .tensor = tensor, .user = user, .out = out};
-  lb_emitter e = {0};
-  memset(out, 0, sizeof *out);
-  LB_TRY(begin(&b, 0, ok));
-  if (!*ok) return LB_OK;
-  lb_spec_begin(&e.b, p->form);
-  lb_spec_input(&e.b, LB_F32, LB_LAYOUT_FULL);
-  if (lb_window_acc(b.node) == LB_ACC_DOT)
-    lb_spec_input(&e.b, LB_F32,
-                  p->form == LB_FORM_CONV ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL);
-  LB_TRY(add_operands(&b, &e, ok));
-  return *ok ? finish_spec(&b, &e, ok) : LB_OK;
+  binder b;
+  binder_init(&b, p, out);
+  b.tensor = tensor, b.user = user;
+  lb_bind_begin(out);
+  LB_TRY(read(&b, ok));
+  if (*ok) LB_TRY(add_operands(&b, ok));
+  *ok = *ok && put_zone(&b, 0);
+  return *ok ? build_spec(&b, ok) : LB_OK;
 }
 
 // The only scalar that differs is the first one of an average.
-lb_status lb_window_bind_zone(const lb_partition *p, int number,
-                              const lb_binding *first, lb_tensor_fn *tensor,
-                              void *user, lb_binding *out) {
-  binder b = {.part = p, .tensor = tensor, .user = user, .out = out};
+lb_status lb_window_bind_zones(const lb_partition *p, const lb_binding *first,
+                               lb_tensor_fn *tensor, lb_zone_fn *each,
+                               void *user) {
+  binder b;
+  lb_binding out = *first;
   bool ok;
-  *out = *first;
-  out->n_operands = 0;
-  LB_TRY(begin(&b, number, &ok));
-  if (ok) LB_TRY(add_operands(&b, NULL, &ok));
-  if (!ok) return lb_error(LB_INTERNAL, "a window has no zone %d", number);
-  float by = (float)averaged(&b);
-  uint32_t bits;
-  memcpy(&bits, &by, sizeof bits);
-  if (b.node->op == LB_OP_AveragePool) out->scalars[0] = bits;
+  binder_init(&b, p, &out);
+  b.tensor = tensor, b.user = user;
+  LB_TRY(read(&b, &ok));
+  if (ok) LB_TRY(add_operands(&b, &ok));
+  for (int i = 1; i < first->zones; i++) {
+    if (!ok || !put_zone(&b, i))
+      return lb_error(LB_INTERNAL, "a window has no zone %d", i);
+    if (b.node->op == LB_OP_AveragePool)
+      out.scalars[0] = lb_emit_number(LB_F32, averaged(&b));
+    LB_TRY(each(user, &out));
+  }
   return LB_OK;
 }

@@ -25,9 +25,9 @@ lb_status lb_window_pack(const lb_node *n, lb_form form, void *to);
 // As lb_partition_bind: the first zone.
 lb_status lb_window_bind(const lb_partition *p, lb_tensor_fn *tensor,
                          void *user, lb_binding *out, bool *ok);
-// As lb_partition_bind_zone.
-lb_status lb_window_bind_zone(const lb_partition *p, int number,
-                              const lb_binding *first, lb_tensor_fn *tensor,
-                              void *user, lb_binding *out);
+// As lb_partition_bind_zones.
+lb_status lb_window_bind_zones(const lb_partition *p, const lb_binding *first,
+                               lb_tensor_fn *tensor, lb_zone_fn *zone,
+                               void *user);
 
 #endif

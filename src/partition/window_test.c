@@ -35,6 +35,7 @@ typedef struct sample {
   lb_tensor x, y, w;
   lb_graph *graph;
   lb_node *node;
+  const lb_partition *part;
 } sample;
 
 static bool is_conv(const sample *s) {
@@ -300,6 +301,12 @@ static void compare(const sample *s, uint32_t number) {
   }
 }
 
+static lb_status walk_other(void *user, const lb_binding *zone) {
+  sample *s = user;
+  walk_zone(s->part, s, zone);
+  return LB_OK;
+}
+
 static void run_sample(lb_op op, uint32_t number) {
   sample s;
   lb_partitioning parts;
@@ -309,16 +316,13 @@ static void run_sample(lb_op op, uint32_t number) {
   must(lb_partitioning_init(&parts, s.graph));
   const lb_partition *part = parts.of_node[s.node->id];
   assert_non_null(part);
+  s.part = part;
   for (int64_t i = 0; i < lb_tensor_count(&s.y); i++)
     ((float *)s.y.data)[i] = NAN;
   must(lb_partition_bind(part, tensor_fn, &s, &b, &ok));
   assert_true(ok);
   walk_zone(part, &s, &b);
-  for (int z = 1; z < b.zones; z++) {
-    lb_binding more;
-    must(lb_partition_bind_zone(part, z, &b, tensor_fn, &s, &more));
-    walk_zone(part, &s, &more);
-  }
+  must(lb_partition_bind_zones(part, &b, tensor_fn, walk_other, &s));
   compare(&s, number);
   lb_partitioning_fini(&parts);
   sample_free(&s);

@@ -10,19 +10,32 @@ lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
   return LB_OK;
 }
 
+typedef struct chain {  // of the zones of a partition
+  lb_planner *p;
+  const lb_partition *part;
+  lb_slot *slot;
+  lb_launch *last;
+} chain;
+
+static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
+  const chain *c = user;
+  return lb_planner_tensor(c->p, v, out);
+}
+
+static lb_status add_zone(void *user, const lb_binding *zone) {
+  chain *c = user;
+  LB_TRY(lb_planner_launch(c->p, c->part, zone, c->slot, &c->last->next));
+  c->last = c->last->next;
+  return LB_OK;
+}
+
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
                                 const lb_binding *b, lb_slot *slot) {
   lb_step *step;
   LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
   LB_TRY(lb_planner_launch(p, part, b, slot, &step->launch));
-  lb_launch *last = step->launch;
-  for (int i = 1; i < b->zones; i++) {
-    lb_binding zone;
-    LB_TRY(lb_partition_bind_zone(part, i, b, lb_planner_tensor, p, &zone));
-    LB_TRY(lb_planner_launch(p, part, &zone, slot, &last->next));
-    last = last->next;
-  }
-  return LB_OK;
+  chain c = {p, part, slot, step->launch};
+  return lb_partition_bind_zones(part, b, tensor_of, add_zone, &c);
 }
 
 // The buffer that a node's value was given in the arena, or NULL.

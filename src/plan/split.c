@@ -139,6 +139,14 @@ static void cut_queries(const lb_facts *f, const int64_t *dims, int64_t want,
       &out->row_band, &out->row_bands);
 }
 
+static void cut_bands(const lb_spec *s, const lb_facts *f, const int64_t *dims,
+                      int64_t want, lb_split *out) {
+  if (s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV)
+    cut_product(f, dims, want, out);
+  else
+    cut_rows(s, f, dims, want, out);
+}
+
 lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
                      const int64_t dims[LB_SDIMS], int64_t outer) {
   double ns = lb_split_ns(s, dims) * (double)outer;
@@ -151,14 +159,12 @@ lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
                   .row_bands = 1,
                   .col_bands = 1};
   int64_t bands = ceil_div(want, outer);
-  if (s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV)
-    cut_product(f, dims, bands, &out);
-  else if (s->form == LB_FORM_ATTENTION)
+  if (s->form == LB_FORM_ATTENTION)
     cut_queries(f, dims, bands, &out);
   else if (is_small_image(s, dims, outer))
     cut_windows(f, dims, &out);
-  else
-    cut_rows(s, f, dims, bands, &out);
+  else if (bands > 1)
+    cut_bands(s, f, dims, bands, &out);
   out.parts = outer * out.col_bands * out.row_bands;
   out.grain = ceil_div(out.parts, want);
   return out;
