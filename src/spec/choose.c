@@ -13,15 +13,15 @@ typedef struct shape {
 // and a broadcast of a. Fewest rows first.
 typedef struct tiling {
   uint32_t lanes;
-  shape tiles[8];
-  shape narrow[5][4];  // of as many columns, or less: narrowest first
+  shape tiles[9];
+  shape narrow[5][6];  // of as many columns, or less: narrowest first
 } tiling;
 
 static const tiling tilings[] = {
     {16,
-     {{1, 128}, {2, 64}, {4, 64}, {6, 64}, {7, 48}, {8, 48}, {9, 48}},
-     {{{4, 16}, {8, 16}, {16, 16}},
-      {{4, 32}, {8, 32}, {13, 32}},
+     {{1, 128}, {2, 64}, {4, 64}, {5, 64}, {6, 64}, {7, 48}, {8, 48}, {9, 48}},
+     {{{4, 16}, {8, 16}, {10, 16}, {13, 16}, {16, 16}},
+      {{4, 32}, {8, 32}, {10, 32}, {12, 32}, {13, 32}},
       {{4, 48}, {9, 48}},
       {{6, 64}}}},
     {8, {{1, 64}, {2, 32}, {4, 16}, {5, 16}, {6, 16}}, {{{0}}}},
