@@ -29,15 +29,29 @@ static bool match_bias(recurrent *v) {
                 v->b->dims[1] % 2 == 0 && v->b->dims[1] / 2 == v->w->dims[1]);
 }
 
+static bool is_read(const lb_node *n) {
+  for (uint32_t i = 0; i < n->n_out; i++)
+    if (n->out[i]) return true;
+  return false;
+}
+
+// What does not fit is left for the run to find, if it gets there.
+static bool fits(const lb_vinfo *x, const lb_tensor *w) {
+  if (x->rank < 0) return true;
+  return x->rank == 3 &&
+         (!lb_dim_is_const(x->dims[2]) || lb_dim_is(x->dims[2], w->dims[2]));
+}
+
 // Of float16 the products would be rounded on their way.
 static bool match(lb_node *n, recurrent *v) {
-  if (lb_op_infos[n->op].cls != LB_CLASS_RECURRENT || lb_op_projected(n))
+  if (lb_op_infos[n->op].cls != LB_CLASS_RECURRENT || lb_op_projected(n) ||
+      !is_read(n))
     return false;
   const lb_vinfo *x = &n->in[X]->info;
   *v = (recurrent){.node = n, .w = lb_value_const(n->in[W])};
   if (!v->w || v->w->rank != 3 || lb_tensor_count(v->w) == 0 ||
-      !lb_tensor_is_dense(v->w) || (x->rank != 3 && x->rank >= 0) ||
-      x->dtype != v->w->dtype || (x->dtype != LB_F32 && x->dtype != LB_F64))
+      !lb_tensor_is_dense(v->w) || !fits(x, v->w) || x->dtype != v->w->dtype ||
+      (x->dtype != LB_F32 && x->dtype != LB_F64))
     return false;
   v->all = v->w->dims[0] * v->w->dims[1];
   return match_bias(v);
