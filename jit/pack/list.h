@@ -40,10 +40,13 @@ lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes);
 //   c r   one row; one column
 //   o     one element; a number: one that is a constant
 //   w v   a matrix, cols x cols, constant or not; u one like t
+//   p     an image of one row, channels last; k d weights of a convolution and
+//         of a depthwise one, of one tap: specs have no sizes
 //   h     heads of attention; m n their mask, over queries and keys, or keys
 //   a-1   axes, a constant
 //   . $1  what the operator before has made, or the first, ...
-// A `b` before it makes it bool, `i` int64; else it is of dtype `t`.
+// A letter with a digit, as c1, is the same value each time. A `b` before it
+// makes it bool, `i` int64; else it is of dtype `t`.
 lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
                          uint32_t lanes);
 

@@ -65,6 +65,46 @@ static void operands_lie_as_their_letters_say(void **state) {
   }
 }
 
+static void images_lead_to_convolutions_and_windows(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    lb_form form;
+    int n_in;
+  } cases[] = {
+      {"Conv[channels_last=1] p k", LB_FORM_CONV, 2},
+      {"Conv[channels_last=1] p k c; Swish .; Add . f", LB_FORM_CONV, 4},
+      {"Conv[channels_last=1,group=21] p d c; Relu .", LB_FORM_WINDOW, 3},
+      {"MaxPool[channels_last=1,kernel_shape=1x1] p", LB_FORM_WINDOW, 1},
+      {"ReduceMean x a0", LB_FORM_WINDOW, 1},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    lb_pack_list l = list_of(cases[i].text, LB_F32);
+    assert_true(lb_pack_list_count(&l) > 0);
+    const lb_spec *first = &lb_pack_list_at(&l, 0)->spec;
+    assert_int_equal(first->form, cases[i].form);
+    assert_int_equal(first->n_in, cases[i].n_in);
+    for (size_t k = 1; k < lb_pack_list_count(&l); k++)
+      assert_true(lb_spec_equal(&lb_pack_list_at(&l, k)->spec, first));
+    lb_pack_list_fini(&l);
+  }
+}
+
+static void a_letter_with_a_digit_is_one_value(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    int n_in;
+  } cases[] = {{"Add x x", 1},   {"Add f f", 2},   {"Add f1 f1", 1},
+               {"Add f1 f2", 2}, {"Add f1 t1", 2}, {"Add f1 f", 2}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    lb_pack_list l = list_of(cases[i].text, LB_F32);
+    assert_int_equal(lb_pack_list_count(&l), 1);
+    assert_int_equal(lb_pack_list_at(&l, 0)->spec.n_in, cases[i].n_in);
+    lb_pack_list_fini(&l);
+  }
+}
+
 static void what_is_there_is_not_added_again(void **state) {
   (void)state;
   lb_pack_list l = list_of("Exp x", LB_F32);
@@ -161,6 +201,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_chain_is_one_spec_with_every_tile),
       cmocka_unit_test(operands_lie_as_their_letters_say),
+      cmocka_unit_test(images_lead_to_convolutions_and_windows),
+      cmocka_unit_test(a_letter_with_a_digit_is_one_value),
       cmocka_unit_test(what_is_there_is_not_added_again),
       cmocka_unit_test(what_is_no_graph_gives_nothing),
       cmocka_unit_test(the_samples_name_sound_operators_alone),

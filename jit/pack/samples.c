@@ -14,34 +14,59 @@ enum { ROWS = 5, COLS = 21, MAX_TEXT = 256, MAX_STEPS = 9 };
 
 // -- one sample --------------------------------------------------------------
 
+static const char strided[] = "strided";  // the name of those that are
+
+// Operands by their letters: parameters, or constants of zeros.
+static const struct {
+  char letter;
+  bool is_const;
+  const char *name;
+  int rank;
+  int64_t dims[4];
+} values[] = {
+    {'x', false, "x", 2, {ROWS, COLS}},
+    {'f', false, "f", 2, {ROWS, COLS}},
+    {'t', false, strided, 2, {ROWS, COLS}},
+    {'c', false, "c", 1, {COLS}},
+    {'r', false, "r", 2, {ROWS, 1}},
+    {'o', false, "o", 1, {1}},
+    {'v', false, "v", 2, {COLS, COLS}},
+    {'u', false, strided, 2, {COLS, COLS}},
+    {'h', false, "h", 4, {2, 3, ROWS, 8}},
+    {'m', false, "m", 4, {2, 1, ROWS, ROWS}},
+    {'n', false, "n", 4, {2, 1, 1, ROWS}},
+    {'p', false, "p", 4, {1, 1, ROWS, COLS}},
+    {'w', true, "w", 2, {COLS, COLS}},
+    {'k', true, "k", 4, {COLS, COLS, 1, 1}},
+    {'d', true, "d", 4, {COLS, 1, 1, 1}},
+};
+
 typedef struct sample {
   lb_graph *g;
   lb_dtype dtype;
-  lb_value *x;                // NULL: not met yet
-  lb_value *made[MAX_STEPS];  // by the operators, in order
+  lb_value *same[COUNT(values)][10];  // by letter and digit; NULL: not met yet
+  lb_value *made[MAX_STEPS];          // by the operators, in order
   int n_made;
   lb_partitioning parts;
 } sample;
 
-static const char strided[] = "strided";  // the name of those that are
-
-static lb_status new_param(sample *s, const char *name, lb_dtype t, int rank,
-                           const int64_t *dims, lb_value **out) {
-  LB_TRY(lb_value_new(s->g, name, out));
+static lb_status new_param(sample *s, size_t kind, lb_dtype t, lb_value **out) {
+  LB_TRY(lb_value_new(s->g, values[kind].name, out));
   (*out)->info.dtype = t;
-  (*out)->info.rank = rank;
-  for (int i = 0; i < rank; i++) (*out)->info.dims[i] = lb_dim_const(dims[i]);
+  (*out)->info.rank = values[kind].rank;
+  for (int i = 0; i < values[kind].rank; i++)
+    (*out)->info.dims[i] = lb_dim_const(values[kind].dims[i]);
   return lb_region_add_param(s->g->main, *out);
 }
 
 // Zeros.
-static lb_status new_const(sample *s, lb_dtype t, int rank, int64_t size,
+static lb_status new_const(sample *s, lb_dtype t, int rank, const int64_t *dims,
                            lb_tensor **out, lb_value **value) {
   lb_tensor *c = *out = lb_arena_new(&s->g->arena, lb_tensor, 1);
   if (!c) return lb_oom();
   c->dtype = t;
   c->rank = rank;
-  for (int i = 0; i < rank; i++) c->dims[i] = size;
+  for (int i = 0; i < rank; i++) c->dims[i] = dims[i];
   lb_tensor_dense(c);
   c->data = lb_arena_zalloc(&s->g->arena, lb_tensor_bytes(c), 64);
   return c->data ? lb_const_new(s->g, "c", c, value) : lb_oom();
@@ -49,7 +74,7 @@ static lb_status new_const(sample *s, lb_dtype t, int rank, int64_t size,
 
 static lb_status new_number(sample *s, lb_dtype t, double v, lb_value **out) {
   lb_tensor *c;
-  LB_TRY(new_const(s, t, 0, 0, &c, out));
+  LB_TRY(new_const(s, t, 0, NULL, &c, out));
   if (t == LB_F32) *(float *)c->data = (float)v;
   if (t == LB_F64) *(double *)c->data = v;
   if (t == LB_I64) *(int64_t *)c->data = (int64_t)v;
@@ -57,25 +82,21 @@ static lb_status new_number(sample *s, lb_dtype t, double v, lb_value **out) {
   return LB_OK;
 }
 
-// Operands that are parameters.
-static const struct {
-  char letter;
-  const char *name;
-  int rank;
-  int64_t dims[4];
-} params[] = {
-    {'f', "f", 2, {ROWS, COLS}},
-    {'t', strided, 2, {ROWS, COLS}},
-    {'c', "c", 1, {COLS}},
-    {'r', "r", 2, {ROWS, 1}},
-    {'o', "o", 1, {1}},
-    {'v', "v", 2, {COLS, COLS}},
-    {'u', strided, 2, {COLS, COLS}},
-    {'h', "h", 4, {2, 3, ROWS, 8}},
-    {'m', "m", 4, {2, 1, ROWS, ROWS}},
-    {'n', "n", 4, {2, 1, 1, ROWS}},
-    {'x', "x", 2, {ROWS, COLS}},
-};
+// A letter with a digit is the same value each time; so is x.
+static lb_status named(sample *s, size_t kind, const char *digit, lb_dtype t,
+                       lb_value **out) {
+  bool again = isdigit(*digit) || values[kind].letter == 'x';
+  lb_value **same = &s->same[kind][isdigit(*digit) ? *digit - '0' : 0];
+  lb_tensor *c;
+  *out = again ? *same : NULL;
+  if (*out) return LB_OK;
+  if (values[kind].is_const)
+    LB_TRY(new_const(s, t, values[kind].rank, values[kind].dims, &c, out));
+  else
+    LB_TRY(new_param(s, kind, t, out));
+  *same = *out;
+  return LB_OK;
+}
 
 // ".": by the operator before; "$1": by the first one.
 static lb_status made_before(const sample *s, const char *text,
@@ -89,34 +110,32 @@ static lb_status made_before(const sample *s, const char *text,
 
 static lb_status operand(sample *s, const char *text, lb_value **out) {
   lb_dtype t = s->dtype;
-  lb_tensor *c;
   if (*text == 'b' || *text == 'i') t = *text++ == 'b' ? LB_BOOL : LB_I64;
   if (*text == '.' || *text == '$') return made_before(s, text, out);
-  *out = *text == 'x' ? s->x : NULL;
-  if (*out) return LB_OK;
-  for (size_t i = 0; i < COUNT(params); i++)
-    if (params[i].letter == *text)
-      LB_TRY(
-          new_param(s, params[i].name, t, params[i].rank, params[i].dims, out));
-  if (*text == 'x') s->x = *out;
-  if (*out) return LB_OK;
-  if (*text == 'w') return new_const(s, t, 2, COLS, &c, out);
+  for (size_t i = 0; i < COUNT(values); i++)
+    if (values[i].letter == *text) return named(s, i, text + 1, t, out);
   if (*text != 'a') return new_number(s, t, atof(text), out);
   int64_t axis = atoll(text + 1);
   return lb_const_ints(s->g, "axes", &axis, 1, out);
 }
 
-// "name=value", an integer or a word.
+// "name=value": an integer, some ("3x3"), or a word.
 static lb_status set_attr(sample *s, lb_node *n, char *text) {
+  int64_t list[4];
+  uint32_t count = 0;
   char *value = strchr(text, '=');
   if (!value) return lb_error(LB_INVALID, "attribute '%s' has no value", text);
   *value++ = 0;
-  return isdigit(*value) || *value == '-'
-             ? lb_node_set_int(s->g, n, text, atoll(value))
-             : lb_node_set_str(s->g, n, text, value);
+  if (!isdigit(*value) && *value != '-')
+    return lb_node_set_str(s->g, n, text, value);
+  do {
+    list[count++] = strtoll(value, &value, 10);
+  } while (count < 4 && *value++ == 'x');
+  return count == 1 ? lb_node_set_int(s->g, n, text, list[0])
+                    : lb_node_set_ints(s->g, n, text, list, count);
 }
 
-// "Op[name=value] operand operand".
+// "Op[name=value,name=value] operand operand".
 static lb_status add_node(sample *s, char *text) {
   lb_value *in[8], *out;
   lb_node *n;
@@ -136,9 +155,10 @@ static lb_status add_node(sample *s, char *text) {
   out->region = s->g->main;
   lb_node_set_out(n, 0, out);
   s->made[s->n_made++] = out;
-  if (!attr) return LB_OK;
-  attr[strcspn(attr, "]")] = 0;
-  return set_attr(s, n, attr);
+  for (char *p = attr ? strtok_r(attr, ",]", &rest) : NULL; p;
+       p = strtok_r(NULL, ",]", &rest))
+    LB_TRY(set_attr(s, n, p));
+  return LB_OK;
 }
 
 static lb_status build(sample *s, const char *text) {
@@ -252,12 +272,12 @@ static const char *const operands[] = {
 };
 static const lb_dtype dtypes[] = {LB_F32, LB_I64, LB_I32, LB_F64, LB_F16};
 
-// Chains that models have, in float32.
+// Chains that models have, in float32. Numbers that are equal are one scalar.
 static const char *const chains[] = {
-    "MatMul x w; Add . c; Add . f",
     "MatMul x w; Add . c; Add . t",
     "MatMul x w; Add . f",
-    "MatMul x w; Add . c; Mul . f",
+    "MatMul x w; Add . 2",
+    "MatMul x w; Add . 2; Sigmoid .",
     "MatMul x w; Add . c; Mul . 2",
     "MatMul t w; Add . c",
     "MatMul t w; Add . c; Add . f",
@@ -266,7 +286,13 @@ static const char *const chains[] = {
     "MatMul x v; Mul . 2; Add . f",
     "MatMul x u; Mul . 2",
     "MatMul x u; Mul . 2; Add . f",
-    "Gemm x w c; Add . f",
+    "Conv[channels_last=1] p k",
+    "Conv[channels_last=1] p k; Add . f",
+    "Conv[channels_last=1] p k; Add . 2",
+    "Conv[channels_last=1] p k; Add . 2; Sigmoid .",
+    "Conv[channels_last=1,group=21] p d",
+    "MaxPool[channels_last=1,kernel_shape=1x1] p",
+    "AveragePool[channels_last=1,kernel_shape=1x1] p",
     "Add x f; LayerNormalization . c c",
     "Add x c; LayerNormalization . c c",
     "Add x f; Add . f; LayerNormalization . c c",
@@ -274,8 +300,10 @@ static const char *const chains[] = {
     "Add x f; RMSNormalization . c",
     "Mul x f; Add . c",
     "Mul x c; Add . c",
+    "Mul x c; Add . x",
+    "Mul x c; Add . f",
     "Mul x r; Add . r",
-    "Mul x 2; Add . 2",
+    "Mul x 2; Add . 3",
     "Mul x 2; Add . f",
     "Add x f; Add . f",
     "Sub x f; Mul . f",
@@ -284,7 +312,7 @@ static const char *const chains[] = {
     "Mul x f; Mul . f",
     "Mul x f; Add . f",
     "Div x 2; Add . f",
-    "Sub 2 x; Mul . 2",
+    "Sub 2 x; Mul . 3",
     "Div x 2; Softmax .",
     "Mul x 2; Softmax .",
     "Add x f; Softmax .",
@@ -310,14 +338,19 @@ static const char *const chains[] = {
     "ReduceMax x a-1; Max 2 .",
     "Mul x x; ReduceSum . a-1",
     "Mul x x; ReduceSum . a-1; Mul . 2",
+    "Mul x x; ReduceSum . a-1; Mul . 2; Mul r1 r1; Sub $3 .; Max 3 .",
+    "ReduceSum x a0; Mul . 2; Mul c1 c1; Sub $2 .; Max 3 .",
     "Mul x x; ReduceMean . a-1",
     "Mul x x; ReduceMean . a-1; Add . 2; Sqrt .",
     "Sub x r; Mul . $1; ReduceMean . a-1",
     "Sub x r; Pow . 2; ReduceMean . a-1",
+    "Mul x x; Mul f1 f1; Add $1 .; Sqrt .",
+    "Mul t1 t1; Mul t2 t2; Add $1 .; Sqrt .",
+    "LessOrEqual i2 ix; And . b1",
     "And br bc; Where . 1 2",
     "And bx bf; Where . 1 2",
-    "Cast[to=1] ix; Sub 2 .; Mul . 2",
-    "Cast[to=1] bx; Sub 2 .; Mul . 2",
+    "Cast[to=1] ix; Sub 2 .; Mul . 3",
+    "Cast[to=1] bx; Sub 2 .; Mul . 3",
 };
 
 // Each behind what models have it behind.
@@ -332,11 +365,41 @@ static const char *const before[] = {
     "MatMul x w",
     "MatMul x w; Add . c",
     "MatMul t w; Add . c",
-    "Gemm x w c",
+    "Conv[channels_last=1] p k",
+    "Conv[channels_last=1] p k c",
+    "Conv[channels_last=1,group=21] p d",
+    "Conv[channels_last=1,group=21] p d c",
     "Add x c",
     "Add x f",
     "Add x r",
     "Mul x c; Add . c",
+};
+
+// What follows a sum of products with its bias: a residual or a gate, and
+// learnt scales around an activation.
+static const char *const sums[] = {
+    "MatMul x w; Add . c",
+    "Conv[channels_last=1] p k c",
+    "Conv[channels_last=1,group=21] p d c",
+};
+static const char *const tails[] = {
+    "Identity .",
+    "Add . f",
+    "Mul . f",
+    "Relu .; Add . f",
+    "Swish .; Add . f",
+    "HardSwish .; Add . f",
+    "Gelu .; Add . f",
+    "Add . f; Relu .",
+    "Add . f; Swish .",
+    "Add . f; HardSwish .",
+    "Mul . 2; Add . 3",
+    "Relu .; Mul . 2; Add . 3",
+    "HardSwish .; Mul . 2; Add . 3",
+    "Mul . 2; Add . 3; Relu .",
+    "Mul . 2; Add . 3; HardSwish .",
+    "Mul . 2; Add . 3; Relu .; Mul . 4; Add . 5",
+    "Mul . 2; Add . 3; HardSwish .; Mul . 4; Add . 5",
 };
 
 // Operators whose attributes make other specs.
@@ -358,6 +421,8 @@ static const char *const variants[] = {
     "Gemm[transB=1] x w c",
     "Gemm[transB=1] x w",
     "Gemm[transA=1] t w c",
+    "Softmax[axis=0] x",
+    "LogSoftmax[axis=0] x",
 };
 
 static lb_status add_operators(lb_pack_list *l, uint32_t lanes) {
@@ -384,11 +449,14 @@ static lb_status add_texts(lb_pack_list *l, const char *const *texts, size_t n,
   return LB_OK;
 }
 
-static lb_status add_activations(lb_pack_list *l, uint32_t lanes) {
+// Each of the first with each of the second behind it.
+static lb_status add_pairs(lb_pack_list *l, const char *const *first, size_t n,
+                           const char *const *second, size_t m,
+                           uint32_t lanes) {
   char text[MAX_TEXT];
-  for (size_t i = 0; i < COUNT(before); i++) {
-    for (size_t k = 0; k < COUNT(activations); k++) {
-      snprintf(text, sizeof text, "%s; %s", before[i], activations[k]);
+  for (size_t i = 0; i < n; i++) {
+    for (size_t k = 0; k < m; k++) {
+      snprintf(text, sizeof text, "%s; %s", first[i], second[k]);
       LB_TRY(lb_pack_sample(l, text, LB_F32, lanes));
     }
   }
@@ -407,5 +475,7 @@ lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes) {
   LB_TRY(add_operators(l, lanes));
   LB_TRY(add_texts(l, chains, COUNT(chains), lanes));
   LB_TRY(add_texts(l, variants, COUNT(variants), lanes));
-  return add_activations(l, lanes);
+  LB_TRY(add_pairs(l, before, COUNT(before), activations, COUNT(activations),
+                   lanes));
+  return add_pairs(l, sums, COUNT(sums), tails, COUNT(tails), lanes);
 }
