@@ -434,7 +434,8 @@ static void emit_band(const matmul *m) {
   int widest = (int)(m->panels * LB_PACK_COLS);
   if (lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_COLS, INT_MAX) <=
       widest) {
-    emit_columns(m, m->panels, true, col);
+    bool divides = lb_facts_divides(e->facts, LB_DIM_COLS, widest);
+    emit_columns(m, m->panels, !divides, col);
     return;
   }
   for (uint32_t n = m->panels; n; n = narrower(m, n)) {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_ROWS = 16 };  // of a tile
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static lb_status add(lb_pack_list *l, const lb_spec *spec,
@@ -29,12 +31,52 @@ static lb_facts without_divisibility(const lb_facts *f) {
   return out;
 }
 
+// Facts that were found for one spec.
+typedef struct found {
+  lb_facts facts[LB_MAX_FACTS_OF];
+  int n;
+} found;
+
+static bool has(const found *all, const lb_facts *f) {
+  for (int i = 0; i < all->n; i++)
+    if (memcmp(&all->facts[i], f, sizeof *f) == 0) return true;
+  return false;
+}
+
+static bool is_narrow(const lb_facts *f) {
+  return lb_facts_get(f, LB_ASSUME_AT_MOST, LB_DIM_COLS, 0) > 0;
+}
+
+static int rows_of(const lb_facts *f) {
+  return lb_facts_get(f, LB_CHOOSE_TILE, LB_DIM_ROWS, 0);
+}
+
+// Whether another kernel of the list serves as well: a product's code has tiles
+// of one row less, of three and of one too. Little is lost where its tile is
+// not much larger, or where columns are few and rows so few that there is
+// little to do.
+static bool is_served(const found *all, const lb_facts *f) {
+  for (int rows = rows_of(f) + 1; rows <= MAX_ROWS; rows++) {
+    lb_facts more = *f;
+    lb_facts_add(&more, LB_CHOOSE_TILE, LB_DIM_ROWS, (uint16_t)rows);
+    bool near = 3 * rows_of(f) > 2 * rows;
+    bool small = is_narrow(f) && 2 * rows_of(f) < rows;
+    if ((near || small) && has(all, &more) && !is_served(all, &more))
+      return true;
+  }
+  return false;
+}
+
+static bool is_product(const lb_spec *s) {
+  return s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV;
+}
+
 // Sizes at which choices change, and some between.
 static const int64_t some_rows[] = {1,  2,  3,  4,  5,  6,   7,   8,
                                     9,  10, 11, 12, 13, 14,  15,  16,
                                     17, 24, 25, 31, 64, 100, 127, 1024};
-static const int64_t some_cols[] = {1,  2,  7,  15,  16,  17,  31,   32,
-                                    33, 48, 64, 100, 128, 384, 1000, 1536};
+static const int64_t some_cols[] = {1,  2,  7,  15,  16,  17,  31,   32,  33,
+                                    48, 56, 64, 100, 128, 384, 1000, 1536};
 static const int64_t some_more[] = {1, 7, 32, 64, 128, 256, 384, 1024, 4096};
 
 static lb_facts facts_at(const lb_spec *spec, uint32_t lanes, int64_t rows,
@@ -45,21 +87,30 @@ static lb_facts facts_at(const lb_spec *spec, uint32_t lanes, int64_t rows,
   return without_divisibility(&facts);
 }
 
-lb_status lb_pack_list_add(lb_pack_list *l, const lb_spec *spec,
-                           uint32_t lanes) {
-  lb_facts last = facts_at(spec, lanes, 1, 1, 1);
-  LB_TRY(add(l, spec, &last));
+static lb_status find_facts(const lb_spec *spec, uint32_t lanes, found *out) {
   for (size_t i = 0; i < COUNT(some_rows); i++) {
     for (size_t j = 0; j < COUNT(some_cols); j++) {
       for (size_t k = 0; k < COUNT(some_more); k++) {
         lb_facts f =
             facts_at(spec, lanes, some_rows[i], some_cols[j], some_more[k]);
-        if (memcmp(&f, &last, sizeof f) == 0) continue;
-        LB_TRY(add(l, spec, &f));
-        last = f;
+        if (has(out, &f)) continue;
+        if (out->n == LB_MAX_FACTS_OF)
+          return lb_error(LB_INTERNAL, "sizes lead to more than %d facts",
+                          LB_MAX_FACTS_OF);
+        out->facts[out->n++] = f;
       }
     }
   }
+  return LB_OK;
+}
+
+lb_status lb_pack_list_add(lb_pack_list *l, const lb_spec *spec,
+                           uint32_t lanes) {
+  found all = {.n = 0};
+  LB_TRY(find_facts(spec, lanes, &all));
+  for (int i = 0; i < all.n; i++)
+    if (!is_product(spec) || !is_served(&all, &all.facts[i]))
+      LB_TRY(add(l, spec, &all.facts[i]));
   return LB_OK;
 }
 

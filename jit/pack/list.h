@@ -19,8 +19,8 @@ typedef struct lb_pack_list {  // {0} is empty
 } lb_pack_list;
 
 // Adds the spec with all facts that sizes can lead to on a machine with vectors
-// of `lanes` float32, divisibility left out. One that is there already is not
-// added.
+// of `lanes` float32, divisibility left out, and kernels that another's tiles
+// make needless. One that is there already is not added.
 lb_status lb_pack_list_add(lb_pack_list *l, const lb_spec *spec,
                            uint32_t lanes);
 size_t lb_pack_list_count(const lb_pack_list *l);
@@ -43,7 +43,8 @@ lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes);
 //   p     an image of one row, channels last; k d weights of a convolution and
 //         of a depthwise one, of one tap: specs have no sizes
 //   h     heads of attention; m n their mask, over queries and keys, or keys
-//   a-1   axes, a constant
+//   s e l what LSTM, GRU and RNN get; q g j their weights
+//   a-1   axes, a constant; _ none
 //   . $1  what the operator before has made, or the first, ...
 // A letter with a digit, as c1, is the same value each time. A `b` before it
 // makes it bool, `i` int64; else it is of dtype `t`.

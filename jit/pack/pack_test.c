@@ -45,6 +45,41 @@ static void a_chain_is_one_spec_with_every_tile(void **state) {
   lb_pack_list_fini(&l);
 }
 
+static int rows_of(const lb_facts *f) {
+  return lb_facts_get(f, LB_CHOOSE_TILE, LB_DIM_ROWS, 0);
+}
+
+// What sizes lead to is in the list, or is nearly there.
+static void every_tile_is_served(void **state) {
+  (void)state;
+  lb_pack_list l = list_of("MatMul x w; Add . c", LB_F32);
+  bool other = false;
+  for (int64_t rows = 1; rows < 40; rows++) {
+    const lb_spec *spec = &lb_pack_list_at(&l, 0)->spec;
+    lb_facts f = lb_facts_of(spec, LANES, (int64_t[LB_SDIMS]){rows, 100, 64});
+    int best = 0;
+    for (size_t i = 0; i < lb_pack_list_count(&l); i++) {
+      int has = rows_of(&lb_pack_list_at(&l, i)->facts);
+      if (has >= rows_of(&f) && (!best || has < best)) best = has;
+    }
+    assert_in_range(best, rows_of(&f), 2 * rows_of(&f));
+    other = other || best != rows_of(&f);
+  }
+  assert_true(other);
+  lb_pack_list_fini(&l);
+}
+
+static void recurrences_have_a_product_and_gates(void **state) {
+  (void)state;
+  lb_pack_list l = list_of("LSTM[projected=1,hidden_size=1] s _ q", LB_F32);
+  size_t n = lb_pack_list_count(&l);
+  assert_true(n > 1);
+  assert_int_equal(lb_pack_list_at(&l, 0)->spec.form, LB_FORM_MATMUL);
+  assert_int_equal(lb_pack_list_at(&l, n - 1)->spec.form, LB_FORM_MAP);
+  assert_int_equal(lb_pack_list_at(&l, n - 1)->spec.n_out, 3);
+  lb_pack_list_fini(&l);
+}
+
 static void operands_lie_as_their_letters_say(void **state) {
   (void)state;
   static const struct {
@@ -200,6 +235,8 @@ static void kernels_are_found_and_run(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_chain_is_one_spec_with_every_tile),
+      cmocka_unit_test(every_tile_is_served),
+      cmocka_unit_test(recurrences_have_a_product_and_gates),
       cmocka_unit_test(operands_lie_as_their_letters_say),
       cmocka_unit_test(images_lead_to_convolutions_and_windows),
       cmocka_unit_test(a_letter_with_a_digit_is_one_value),

@@ -36,9 +36,15 @@ static const struct {
     {'m', false, "m", 4, {2, 1, ROWS, ROWS}},
     {'n', false, "n", 4, {2, 1, 1, ROWS}},
     {'p', false, "p", 4, {1, 1, ROWS, COLS}},
+    {'s', false, "lstm", 3, {ROWS, 2, 4}},
+    {'e', false, "gru", 3, {ROWS, 2, 3}},
+    {'l', false, "rnn", 3, {ROWS, 2, 1}},
     {'w', true, "w", 2, {COLS, COLS}},
     {'k', true, "k", 4, {COLS, COLS, 1, 1}},
     {'d', true, "d", 4, {COLS, 1, 1, 1}},
+    {'q', true, "lstm", 3, {1, 4, 1}},
+    {'g', true, "gru", 3, {1, 3, 1}},
+    {'j', true, "rnn", 3, {1, 1, 1}},
 };
 
 typedef struct sample {
@@ -112,6 +118,7 @@ static lb_status operand(sample *s, const char *text, lb_value **out) {
   lb_dtype t = s->dtype;
   if (*text == 'b' || *text == 'i') t = *text++ == 'b' ? LB_BOOL : LB_I64;
   if (*text == '.' || *text == '$') return made_before(s, text, out);
+  if (*text == '_') return *out = NULL, LB_OK;
   for (size_t i = 0; i < COUNT(values); i++)
     if (values[i].letter == *text) return named(s, i, text + 1, t, out);
   if (*text != 'a') return new_number(s, t, atof(text), out);
@@ -184,18 +191,36 @@ static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
   return LB_OK;
 }
 
+// A recurrence has several kernels.
+static lb_status add_turn(const lb_partition *part, lb_pack_list *l,
+                          uint32_t lanes) {
+  lb_rshape shape = {0};
+  lb_turn turn;
+  LB_TRY(tensor_of(NULL, part->nodes[0]->in[0], &shape.tensor[LB_RMEM_X]));
+  for (int i = 0; i < lb_recurrent_kernels(part); i++) {
+    LB_TRY(lb_recurrent_bind(part, &shape, 0, i, &turn));
+    LB_TRY(lb_pack_list_add(l, &turn.b.spec, lanes));
+  }
+  return LB_OK;
+}
+
+static lb_status add_spec(sample *s, const lb_partition *part, lb_pack_list *l,
+                          uint32_t lanes) {
+  lb_binding b;
+  bool ok;
+  if (part->recurrent) return add_turn(part, l, lanes);
+  LB_TRY(lb_partition_bind(part, tensor_of, s, &b, &ok));
+  return ok ? lb_pack_list_add(l, &b.spec, lanes) : LB_OK;
+}
+
 // A graph that the shape rules refuse is no sample: dtypes are tried blindly.
 static lb_status add_specs(sample *s, lb_pack_list *l, uint32_t lanes) {
   lb_status st = lb_infer_graph(s->g);
   if (lb_status_code(st) == LB_OOM) return st;
   if (lb_failed(st)) return lb_status_drop(st), LB_OK;
   LB_TRY(lb_partitioning_init(&s->parts, s->g));
-  for (uint32_t i = 0; i < s->parts.n_parts; i++) {
-    lb_binding b;
-    bool ok;
-    LB_TRY(lb_partition_bind(s->parts.parts[i], tensor_of, s, &b, &ok));
-    if (ok) LB_TRY(lb_pack_list_add(l, &b.spec, lanes));
-  }
+  for (uint32_t i = 0; i < s->parts.n_parts; i++)
+    LB_TRY(add_spec(s, s->parts.parts[i], l, lanes));
   return LB_OK;
 }
 
@@ -205,52 +230,6 @@ lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
   lb_status st = lb_graph_new(&s.g);
   if (!lb_failed(st)) st = build(&s, text);
   if (!lb_failed(st)) st = add_specs(&s, l, lanes);
-  if (s.parts.parts) lb_partitioning_fini(&s.parts);
-  lb_graph_free(s.g);
-  return st;
-}
-
-// -- recurrences -------------------------------------------------------------
-
-// A node whose inputs are multiplied already.
-static lb_status build_recurrence(sample *s, lb_op op, bool linear) {
-  int64_t gates = op == LB_OP_LSTM ? 4 : op == LB_OP_GRU ? 3 : 1;
-  const int64_t x[] = {2, ROWS, gates * COLS};
-  lb_tensor r = {.dtype = s->dtype, .rank = 3, .dims = {1, gates * COLS, COLS}};
-  lb_value *out;
-  lb_node *n;
-  lb_tensor_dense(&r);
-  r.data = lb_arena_zalloc(&s->g->arena, lb_tensor_bytes(&r), 64);
-  if (!r.data) return lb_oom();
-  LB_TRY(lb_node_new(s->g->main, op, "recurrence", 3, 1, &n));
-  LB_TRY(new_param(s, "x", s->dtype, 3, x, &n->in[0]));
-  LB_TRY(lb_const_new(s->g, "r", &r, &n->in[2]));
-  LB_TRY(lb_value_new(s->g, "y", &out));
-  lb_node_set_out(n, 0, out);
-  LB_TRY(lb_node_set_int(s->g, n, "projected", 1));
-  LB_TRY(lb_node_set_int(s->g, n, "linear_before_reset", linear));
-  return lb_region_add_result(s->g->main, out);
-}
-
-static lb_status add_kernels(sample *s, lb_pack_list *l, uint32_t lanes) {
-  LB_TRY(lb_partitioning_init(&s->parts, s->g));
-  const lb_partition *part = s->parts.parts[0];
-  lb_rshape shape = {0};
-  LB_TRY(tensor_of(s, part->nodes[0]->in[0], &shape.tensor[LB_RMEM_X]));
-  for (int i = 0; i < lb_recurrent_kernels(part); i++) {
-    lb_turn turn;
-    LB_TRY(lb_recurrent_bind(part, &shape, 0, i, &turn));
-    LB_TRY(lb_pack_list_add(l, &turn.b.spec, lanes));
-  }
-  return LB_OK;
-}
-
-static lb_status add_recurrence(lb_pack_list *l, lb_op op, bool linear,
-                                uint32_t lanes) {
-  sample s = {.dtype = LB_F32};
-  lb_status st = lb_graph_new(&s.g);
-  if (!lb_failed(st)) st = build_recurrence(&s, op, linear);
-  if (!lb_failed(st)) st = add_kernels(&s, l, lanes);
   if (s.parts.parts) lb_partitioning_fini(&s.parts);
   lb_graph_free(s.g);
   return st;
@@ -421,6 +400,10 @@ static const char *const variants[] = {
     "Gemm[transB=1] x w c",
     "Gemm[transB=1] x w",
     "Gemm[transA=1] t w c",
+    "LSTM[projected=1,hidden_size=1] s _ q",
+    "GRU[projected=1,hidden_size=1] e _ g",
+    "GRU[projected=1,hidden_size=1,linear_before_reset=1] e _ g",
+    "RNN[projected=1,hidden_size=1] l _ j",
     "Softmax[axis=0] x",
     "LogSoftmax[axis=0] x",
 };
@@ -463,15 +446,7 @@ static lb_status add_pairs(lb_pack_list *l, const char *const *first, size_t n,
   return LB_OK;
 }
 
-static lb_status add_recurrences(lb_pack_list *l, uint32_t lanes) {
-  LB_TRY(add_recurrence(l, LB_OP_LSTM, false, lanes));
-  LB_TRY(add_recurrence(l, LB_OP_GRU, false, lanes));
-  LB_TRY(add_recurrence(l, LB_OP_GRU, true, lanes));
-  return add_recurrence(l, LB_OP_RNN, false, lanes);
-}
-
 lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes) {
-  LB_TRY(add_recurrences(l, lanes));
   LB_TRY(add_operators(l, lanes));
   LB_TRY(add_texts(l, chains, COUNT(chains), lanes));
   LB_TRY(add_texts(l, variants, COUNT(variants), lanes));

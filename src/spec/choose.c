@@ -87,7 +87,7 @@ static void choose_tile(const tiling *t, const int64_t *dims, lb_facts *out) {
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_COLS, s.cols);
   if (cols % s.cols == 0)
     lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, s.cols);
-  else if (list != t->tiles)
+  if (list != t->tiles)
     lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_COLS, s.cols);
 }
 

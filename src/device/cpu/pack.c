@@ -1,7 +1,6 @@
 // device/cpu/pack.c -- finds a kernel in a pack.
 #include "device/cpu/pack.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 // The first entry whose hash is not less.
@@ -31,14 +30,17 @@ static bool implies(const lb_facts *known, lb_sfact x) {
 }
 
 // How far code with the facts `have` is from what `want` asks for: choices
-// first, then what could have been assumed and was not. -1: it may not run.
+// first, then what could have been assumed and was not. Too small a tile is
+// worse than one too large, which has smaller ones for the rest. -1: it may not
+// run.
 static int distance(const lb_facts *have, const lb_facts *want) {
   int choices = 0, assumed = 0;
   for (int i = 0; i < LB_MAX_FACTS && have->list[i].kind; i++) {
     lb_sfact x = have->list[i];
     if (x.kind == LB_CHOOSE_TILE) {
-      int w = lb_facts_get(want, LB_CHOOSE_TILE, (lb_sdim)x.dim, 0);
-      choices += abs(w - x.value);
+      int over =
+          x.value - lb_facts_get(want, LB_CHOOSE_TILE, (lb_sdim)x.dim, 0);
+      choices += over < 0 ? -2 * over : over;
     } else if (implies(want, x)) {
       assumed++;
     } else {

@@ -148,6 +148,21 @@ static void of_those_that_may_run_the_nearest_is_taken(void **state) {
   assert_int_equal(find(&f, LB_S_EXP, multiple(tile(2), 16)), 0);
 }
 
+static void of_two_tiles_as_near_the_larger_is_taken(void **state) {
+  (void)state;
+  fixture f;
+  begin(&f);
+  add(&f, LB_S_EXP, tile(7));
+  add(&f, LB_S_EXP, tile(9));
+  assert_int_equal(find(&f, LB_S_EXP, tile(7)), 0);
+  assert_int_equal(find(&f, LB_S_EXP, tile(8)), 1);
+  assert_int_equal(find(&f, LB_S_EXP, tile(2)), 0);
+  begin(&f);
+  add(&f, LB_S_EXP, tile(9));
+  add(&f, LB_S_EXP, tile(7));
+  assert_int_equal(find(&f, LB_S_EXP, tile(8)), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_kernel_is_found_by_its_spec),
@@ -155,6 +170,7 @@ int main(void) {
       cmocka_unit_test(no_more_is_assumed_than_is_known),
       cmocka_unit_test(what_is_less_is_at_most_that),
       cmocka_unit_test(of_those_that_may_run_the_nearest_is_taken),
+      cmocka_unit_test(of_two_tiles_as_near_the_larger_is_taken),
   };
   return cmocka_run_group_tests_name("pack", tests, NULL, NULL);
 }
