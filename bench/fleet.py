@@ -84,7 +84,10 @@ class Worker:
             before, now = now, self.cpu_seconds()
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:  # it died with something left to read
+            pass
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:

@@ -30,6 +30,18 @@ double lb_match_elem(const lb_tensor *t, int64_t i) {
   }
 }
 
+int64_t lb_match_int(const lb_tensor *t, int64_t i) {
+  const char *p = (const char *)t->data + i * (int64_t)lb_dtype_size(t->dtype);
+  int64_t wide;
+  int32_t narrow;
+  if (t->dtype == LB_I64) {
+    memcpy(&wide, p, sizeof wide);
+    return wide;
+  }
+  memcpy(&narrow, p, sizeof narrow);
+  return narrow;
+}
+
 bool lb_match_scalar(const lb_value *c, const lb_value *x, double *out) {
   const lb_tensor *t = lb_value_const(c);
   if (!t || !lb_dtype_is_float(t->dtype) || lb_tensor_count(t) != 1)

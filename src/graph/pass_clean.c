@@ -1,5 +1,4 @@
 // graph/pass_clean.c -- no-ops and dead code.
-#include <string.h>
 
 #include "graph/rewrite.h"
 
@@ -49,27 +48,13 @@ static lb_value *undone_reshape(const lb_node *n, const lb_value *v) {
   return NULL;
 }
 
-// Element i of a list that may lie at any address of a file.
-static int64_t int_at(const lb_tensor *t, int64_t i) {
-  int64_t wide;
-  int32_t narrow;
-  if (t->dtype == LB_I64) {
-    memcpy(&wide, (const char *)t->data + i * (int64_t)sizeof wide,
-           sizeof wide);
-    return wide;
-  }
-  memcpy(&narrow, (const char *)t->data + i * (int64_t)sizeof narrow,
-         sizeof narrow);
-  return narrow;
-}
-
 // A slice as long as the input is all of it, unless it goes backwards.
 static bool goes_forwards(const lb_node *n) {
   if (n->n_in < 5 || !n->in[4]) return true;
   const lb_tensor *steps = lb_value_const(n->in[4]);
   if (!steps || !lb_tensor_is_dense(steps)) return false;
   for (int64_t i = 0; i < lb_tensor_count(steps); i++)
-    if (int_at(steps, i) < 0) return false;
+    if (lb_match_int(steps, i) < 0) return false;
   return true;
 }
 

@@ -111,7 +111,7 @@ static bool axes_of(const lb_node *n, int rank, uint32_t *out) {
   if (!t || t->dtype != LB_I64 || !lb_tensor_is_dense(t)) return false;
   *out = 0;
   for (int64_t i = 0; i < lb_tensor_count(t); i++) {
-    int64_t axis = ((const int64_t *)t->data)[i];
+    int64_t axis = lb_match_int(t, i);
     if (axis < 0) axis += rank;
     if (axis < 0 || axis >= rank) return false;
     *out |= 1u << axis;
@@ -295,7 +295,7 @@ static bool is_rest(const lb_value *target, int i) {
   const lb_vinfo *info = &target->info;
   if (t)
     return t->dtype == LB_I64 && t->rank == 1 && i < t->dims[0] &&
-           ((const int64_t *)t->data)[i * t->strides[0]] == -1;
+           lb_match_int(t, i * t->strides[0]) == -1;
   return info->known && i < (int)info->n_known && lb_dim_is(info->known[i], -1);
 }
 

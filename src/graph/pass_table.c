@@ -12,19 +12,6 @@
 
 // -- one-hot rows ------------------------------------------------------------
 
-// Element i of a dense tensor of int32 or int64.
-static int64_t int_at(const lb_tensor *t, int64_t i) {
-  const char *p = (const char *)t->data + i * (int64_t)lb_dtype_size(t->dtype);
-  int64_t wide;
-  int32_t narrow;
-  if (t->dtype == LB_I64) {
-    memcpy(&wide, p, sizeof wide);
-    return wide;
-  }
-  memcpy(&narrow, p, sizeof narrow);
-  return narrow;
-}
-
 // 0, 1, ..., n-1 along the last axis.
 static bool counts_up(const lb_value *v, int64_t n) {
   const lb_tensor *t = lb_value_const(v);
@@ -33,7 +20,7 @@ static bool counts_up(const lb_value *v, int64_t n) {
       !lb_tensor_is_dense(t))
     return false;
   for (int64_t i = 0; i < n; i++)
-    if (int_at(t, i) != i) return false;
+    if (lb_match_int(t, i) != i) return false;
   return true;
 }
 
@@ -44,9 +31,8 @@ static const lb_tensor *finite_table(const lb_value *v) {
     return NULL;
   int64_t n = lb_tensor_count(t);
   if (n == 0 || n > MAX_TABLE) return NULL;
-  const float *x = t->data;
   for (int64_t i = 0; i < n; i++)
-    if (!isfinite(x[i])) return NULL;
+    if (!isfinite(lb_match_elem(t, i))) return NULL;
   return t;
 }
 

@@ -78,8 +78,10 @@ lb_status lb_rewrite_walk(lb_rewrite *rw, lb_visit_fn *visit);
 lb_node *lb_match_op(const lb_value *v, lb_op op);
 // The same where v is used once: the node may vanish with its user.
 lb_node *lb_match_inner(const lb_rewrite *rw, const lb_value *v, lb_op op);
-// Element i of a dense constant of numbers.
+// Element i of a dense constant of floats, or of int32 or int64: they may lie
+// at any address.
 double lb_match_elem(const lb_tensor *t, int64_t i);
+int64_t lb_match_int(const lb_tensor *t, int64_t i);
 // Is c a constant with one floating point element that, in an elementwise node
 // with x, leaves the shape of x as it is?
 bool lb_match_scalar(const lb_value *c, const lb_value *x, double *out);
