@@ -1,5 +1,4 @@
 // graph/pass_clean.c -- no-ops and dead code.
-
 #include "graph/rewrite.h"
 
 // -- no-ops ------------------------------------------------------------------
