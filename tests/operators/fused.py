@@ -56,6 +56,9 @@ class Chain:
         if self.odd:
             chosen = self.d.rng.random(shape) < 0.02
             values[chosen] = self.d.rng.choice(ODD, np.count_nonzero(chosen))
+        if constant:  # docs/decisions/006: kernels take subnormal weights for 0
+            subnormal = np.abs(values) < np.finfo(self.dtype).tiny
+            values[subnormal] = np.copysign(0, values[subnormal])
         if not constant and shape and self.d.chance(0.3):
             return self.strided(values)
         return self.exact(self.leaf(values, constant), values)
