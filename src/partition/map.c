@@ -387,7 +387,7 @@ static bool finds_infinity(const lb_node *n) {
 
 bool lb_emit_is_map(const lb_node *n) {
   const map_op *op = &ops[n->op];
-  if (!op->kinds || n->n_in > LB_EMIT_MAX_IN || n->n_out != 1 ||
+  if (!op->kinds || n->n_in > LB_EMIT_MAX_IN || n->n_out != 1 || !n->out[0] ||
       !lb_emit_kind(n->out[0]->info.dtype))
     return false;
   uint32_t first = n->op == LB_OP_Where ? 1 : 0;

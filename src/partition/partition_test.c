@@ -265,6 +265,23 @@ static void what_others_read_feeds_nobody(void **state) {
   end(&f);
 }
 
+// Its mean is read, the norm itself is not.
+static void a_node_without_its_first_output_is_in_no_partition(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
+  lb_value *scale = param(r, "scale", LB_F32, DIMS(8));
+  lb_node *n =
+      node(r, LB_OP_LayerNormalization, "norm", 2, (lb_value *[]){x, scale}, 2);
+  n->out[0] = NULL;
+  RESULTS(r, n->out[1]);
+  partition(&f);
+  assert_int_equal(f.p.n_parts, 0);
+  end(&f);
+}
+
 // exp(x) * sin(y): the chain begins with exp, sin feeds it.
 static void branches_of_a_chain_are_taken_in(void **state) {
   (void)state;
@@ -542,6 +559,7 @@ int main(void) {
       cmocka_unit_test(what_costs_much_feeds_single_passes_alone),
       cmocka_unit_test(a_residual_goes_to_the_norm),
       cmocka_unit_test(what_others_read_feeds_nobody),
+      cmocka_unit_test(a_node_without_its_first_output_is_in_no_partition),
       cmocka_unit_test(branches_of_a_chain_are_taken_in),
       cmocka_unit_test(values_that_are_read_again_are_found),
       cmocka_unit_test(a_partition_ends_where_a_spec_is_full),

@@ -49,9 +49,11 @@ typedef enum turn { ROWS, PRODUCTS, REPEATS, MAPS, TURNS } turn;
 // And the form in which n begins one; TURNS: in none.
 static turn turn_of(const lb_node *n, lb_form *form) {
   uint32_t axes;
-  if (lb_window_is(n, form)) return PRODUCTS;
   *form = LB_FORM_MATMUL;
-  if (lb_emit_is_product(n) || lb_recurrent_is(n)) return PRODUCTS;
+  if (lb_recurrent_is(n)) return PRODUCTS;
+  if (n->n_out == 0 || !n->out[0]) return TURNS;
+  if (lb_emit_is_product(n)) return PRODUCTS;
+  if (lb_window_is(n, form)) return PRODUCTS;
   *form = LB_FORM_ATTENTION;
   if (lb_attention_is(n)) return PRODUCTS;
   *form = LB_FORM_ROWS;
