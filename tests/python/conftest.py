@@ -55,7 +55,7 @@ def negate_model(dtype=TensorProto.FLOAT, dims=("n",)):
 
 
 def slow_model(turns):
-    """y = x with `turns` matrix products behind it, 64 x 64 each."""
+    """y = x with `turns` matrix products behind it."""
     loop = [helper.make_node("MatMul", [f"v{i}", "x"], [f"v{i + 1}"])
             for i in range(1, turns)]
     first = helper.make_node("MatMul", ["x", "x"], ["v1"])

@@ -34,7 +34,7 @@ def test_one_session_serves_many_threads_at_mixed_shapes(models):
 
 def test_the_interpreter_goes_on_during_a_run():
     model = limber.load(slow_model(2000))
-    x = np.eye(64, dtype=np.float32)
+    x = np.eye(192, dtype=np.float32)
     start = time.perf_counter()
     model(x)
     alone = time.perf_counter() - start
