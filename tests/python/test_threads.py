@@ -15,7 +15,12 @@ from conftest import negate_model, slow_model
 
 
 def own_threads():
-    return len(os.listdir("/proc/self/task"))
+    """How many there are, once those that were joined are gone."""
+    seen, now = -1, len(os.listdir("/proc/self/task"))
+    while now != seen:
+        time.sleep(0.05)
+        seen, now = now, len(os.listdir("/proc/self/task"))
+    return now
 
 
 def test_one_session_serves_many_threads_at_mixed_shapes(models):
