@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,16 @@ bool read_number(const char *name, const char *text, long long low,
     return true;
   return fail(p, EXIT_USAGE, "--%s %s: say a number from %lld to %lld", name,
               text, low, high);
+}
+
+bool read_model(const char *command, int argc, char **argv, const char **out,
+                problem *p) {
+  if (argc - optind != 1)
+    return fail(p, EXIT_USAGE, "%s; see limber %s --help",
+                optind == argc ? "which model?" : "one model at a time",
+                command);
+  *out = argv[optind];
+  return true;
 }
 
 double now_ms(void) {

@@ -31,6 +31,10 @@ bool fail_status(problem *p, limber_status status, const char *what);
 bool read_number(const char *name, const char *text, long long low,
                  long long high, long long *out, problem *p);
 
+// The one argument that getopt left: the model that `command` is about.
+bool read_model(const char *command, int argc, char **argv, const char **out,
+                problem *p);
+
 double now_ms(void);
 
 // Prints "limber: ..." and returns the exit code.

@@ -44,11 +44,7 @@ static bool read_options(int argc, char **argv, job *j, problem *p) {
     }
   }
   if (j->help) return true;
-  if (argc - optind != 1)
-    return fail(p, EXIT_USAGE, "%s; see limber inspect --help",
-                optind == argc ? "which model?" : "one model at a time");
-  j->model = argv[optind];
-  return true;
+  return read_model("inspect", argc, argv, &j->model, p);
 }
 
 // A model that is not supported is shown all the same; `p` then says why.

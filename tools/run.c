@@ -129,11 +129,7 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
   for (int letter; (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;)
     if (!read_option(letter, o, p)) return false;
   if (o->help) return true;
-  if (argc - optind != 1)
-    return fail(p, EXIT_USAGE, "%s; see limber run --help",
-                optind == argc ? "which model?" : "one model at a time");
-  o->model = argv[optind];
-  return true;
+  return read_model("run", argc, argv, &o->model, p);
 }
 
 // -- running -----------------------------------------------------------------

@@ -42,6 +42,13 @@ const int64_t *lb_attr_ints(const lb_node *n, const char *name,
   return a ? a->ints : NULL;
 }
 
+int64_t lb_attr_int_at(const lb_node *n, const char *name, int i,
+                       int64_t dflt) {
+  uint32_t count;
+  const int64_t *list = lb_attr_ints(n, name, &count);
+  return list && (uint32_t)i < count ? list[i] : dflt;
+}
+
 const float *lb_attr_floats(const lb_node *n, const char *name,
                             uint32_t *count) {
   const lb_attr *a = lb_attr_find(n, name, LB_ATTR_FLOATS);

@@ -41,6 +41,9 @@ int64_t lb_attr_int(const struct lb_node *n, const char *name, int64_t dflt);
 float lb_attr_float(const struct lb_node *n, const char *name, float dflt);
 const char *lb_attr_str(const struct lb_node *n, const char *name,
                         const char *dflt);
+// Element i of a list, or `dflt` if it is not so long.
+int64_t lb_attr_int_at(const struct lb_node *n, const char *name, int i,
+                       int64_t dflt);
 // The list and its length; NULL and 0 if absent.
 const int64_t *lb_attr_ints(const struct lb_node *n, const char *name,
                             uint32_t *count);

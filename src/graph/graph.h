@@ -129,6 +129,14 @@ static inline const lb_tensor *lb_value_const(const lb_value *v) {
   return v ? v->info.data : NULL;
 }
 
+// Have they equal dims at every shape, as far as expressions say?
+static inline bool lb_value_same_dims(const lb_value *a, const lb_value *b) {
+  if (a->info.rank < 0 || a->info.rank != b->info.rank) return false;
+  for (int i = 0; i < a->info.rank; i++)
+    if (!lb_dim_equal(a->info.dims[i], b->info.dims[i])) return false;
+  return true;
+}
+
 // Is its image [batch, space..., channels]? See ops.def.
 static inline bool lb_op_channels_last(const lb_node *n) {
   return (n->op == LB_OP_Conv || n->op == LB_OP_ConvTranspose ||

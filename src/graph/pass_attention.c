@@ -131,17 +131,6 @@ static bool is_identity(const int64_t *perm) {
   return true;
 }
 
-// A value like v with another name: "<name>.<tag>".
-static lb_status value_beside(lb_graph *g, const lb_value *v, const char *tag,
-                              lb_value **out) {
-  lb_strbuf name = {0};
-  lb_strbuf_printf(&name, "%s.%s", v->name, tag);
-  lb_status st = lb_strbuf_status(&name);
-  if (!lb_failed(st)) st = lb_value_new(g, lb_strbuf_str(&name), out);
-  lb_strbuf_fini(&name);
-  return st;
-}
-
 // Makes the Transpose give K instead of K^T. The scores, dead now, still read
 // K^T until they are removed.
 static lb_status turn_back(lb_rewrite *rw, const attention *a, lb_value **key) {
@@ -151,7 +140,7 @@ static lb_status turn_back(lb_rewrite *rw, const attention *a, lb_value **key) {
   int64_t *perm =
       lb_arena_memdup(&g->arena, a->perm, sizeof a->perm, _Alignof(int64_t));
   if (!perm) return lb_oom();
-  LB_TRY(value_beside(g, kt, "key", key));
+  LB_TRY(lb_rewrite_value(rw, kt, "key", key));
   (*key)->info = kt->info;
   (*key)->info.dims[2] = kt->info.dims[3];
   (*key)->info.dims[3] = kt->info.dims[2];

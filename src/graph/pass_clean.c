@@ -27,14 +27,6 @@ static bool keeps_order(const lb_node *n) {
   return true;
 }
 
-static bool same_dims(const lb_value *v, const lb_value *w) {
-  const lb_vinfo *x = &v->info, *y = &w->info;
-  if (x->rank < 0 || x->rank != y->rank) return false;
-  for (int i = 0; i < x->rank; i++)
-    if (!lb_dim_equal(x->dims[i], y->dims[i])) return false;
-  return true;
-}
-
 static bool is_reshape(const lb_node *n) {
   return n && (n->op == LB_OP_Reshape || n->op == LB_OP_Flatten ||
                n->op == LB_OP_Squeeze || n->op == LB_OP_Unsqueeze);
@@ -43,7 +35,7 @@ static bool is_reshape(const lb_node *n) {
 // The value like v that a chain of reshapes ending with n began with, or NULL.
 static lb_value *undone_reshape(const lb_node *n, const lb_value *v) {
   for (; is_reshape(n); n = n->in[0]->producer)
-    if (same_dims(n->in[0], v)) return n->in[0];
+    if (lb_value_same_dims(n->in[0], v)) return n->in[0];
   return NULL;
 }
 
@@ -65,8 +57,9 @@ static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
     case LB_OP_CastLike: return same_dtype(n);
     case LB_OP_Dropout: return idle_dropout(rw, n);
     case LB_OP_Transpose: return keeps_order(n);
-    case LB_OP_Expand: return same_dims(n->in[0], n->out[0]);
-    case LB_OP_Slice: return same_dims(n->in[0], n->out[0]) && goes_forwards(n);
+    case LB_OP_Expand: return lb_value_same_dims(n->in[0], n->out[0]);
+    case LB_OP_Slice:
+      return lb_value_same_dims(n->in[0], n->out[0]) && goes_forwards(n);
     case LB_OP_Concat:
     case LB_OP_Sum:
     case LB_OP_Max:

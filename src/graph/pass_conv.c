@@ -27,13 +27,6 @@ typedef struct conv {
   int64_t size, step;
 } conv;
 
-static int64_t list_at(const lb_node *n, const char *name, int i,
-                       int64_t dflt) {
-  uint32_t count;
-  const int64_t *list = lb_attr_ints(n, name, &count);
-  return list && (uint32_t)i < count ? list[i] : dflt;
-}
-
 // Axis i of space is of size 1, and so is the kernel along it.
 static bool is_flat(const conv *c, int i) {
   return lb_dim_is(c->node->in[0]->info.dims[1 + i], 1) &&
@@ -43,7 +36,7 @@ static bool is_flat(const conv *c, int i) {
 // Every window is one point, and every point has one.
 static bool is_pointwise(const conv *c) {
   for (int i = 0; i < c->rank - 2; i++)
-    if (c->w->dims[2 + i] != 1 || list_at(c->node, "strides", i, 1) != 1)
+    if (c->w->dims[2 + i] != 1 || lb_attr_int_at(c->node, "strides", i, 1) != 1)
       return false;
   return true;
 }
@@ -66,7 +59,7 @@ static bool is_unpadded(const lb_node *n, int space) {
   if (strcmp(mode, "VALID") == 0) return true;
   if (*mode && strcmp(mode, "NOTSET") != 0) return false;
   for (int i = 0; i < 2 * space; i++)
-    if (list_at(n, "pads", i, 0) != 0) return false;
+    if (lb_attr_int_at(n, "pads", i, 0) != 0) return false;
   return true;
 }
 
@@ -81,8 +74,8 @@ static bool match(lb_node *n, conv *c) {
     return false;
   if (!find_axes(c) || !is_unpadded(n, c->rank - 2)) return false;
   c->size = c->w->dims[2 + c->axis];
-  c->step = list_at(n, "strides", c->axis, 1);
-  return c->size == 1 || list_at(n, "dilations", c->axis, 1) == 1;
+  c->step = lb_attr_int_at(n, "strides", c->axis, 1);
+  return c->size == 1 || lb_attr_int_at(n, "dilations", c->axis, 1) == 1;
 }
 
 // Weights [out, in, size] as [size * in, out]: a view, if size is 1.
@@ -162,12 +155,12 @@ static bool is_side_by_side(const lb_node *n) {
   bool bias = n->n_in > 2 && n->in[2];
   return n->out[0] && lb_op_channels_last(n) && w && w->dtype == LB_F32 &&
          w->rank == 4 && lb_tensor_count(w) > 0 && n->in[0]->info.rank == 4 &&
-         w->dims[3] > 1 && w->dims[3] == list_at(n, "strides", 1, 1) &&
+         w->dims[3] > 1 && w->dims[3] == lb_attr_int_at(n, "strides", 1, 1) &&
          (!bias ||
           (lb_value_const(n->in[2]) && lb_value_const(n->in[2])->rank == 1)) &&
          lb_attr_int(n, "group", 1) == 1 && is_unpadded(n, 2) &&
-         list_at(n, "dilations", 1, 1) == 1 &&
-         list_at(n, "output_padding", 1, 0) == 0 &&
+         lb_attr_int_at(n, "dilations", 1, 1) == 1 &&
+         lb_attr_int_at(n, "output_padding", 1, 0) == 0 &&
          !lb_attr_has(n, "output_shape");
 }
 
@@ -230,10 +223,11 @@ static lb_status widen(lb_rewrite *rw, lb_node *n) {
   LB_TRY(lb_rewrite_insert(rw, n, LB_OP_ConvTranspose, in, n_in, &tall));
   LB_TRY(lb_node_set_int(rw->graph, tall, "channels_last", 1));
   LB_TRY(set_tall(rw, tall, "kernel_shape", w->dims[2], 1));
-  LB_TRY(set_tall(rw, tall, "strides", list_at(n, "strides", 0, 1), 1));
-  LB_TRY(set_tall(rw, tall, "dilations", list_at(n, "dilations", 0, 1), 1));
+  LB_TRY(set_tall(rw, tall, "strides", lb_attr_int_at(n, "strides", 0, 1), 1));
+  LB_TRY(
+      set_tall(rw, tall, "dilations", lb_attr_int_at(n, "dilations", 0, 1), 1));
   LB_TRY(set_tall(rw, tall, "output_padding",
-                  list_at(n, "output_padding", 0, 0), 0));
+                  lb_attr_int_at(n, "output_padding", 0, 0), 0));
   LB_TRY(lb_rewrite_inserted(rw, tall, &x));
   return as_positions(rw, n, x, w->dims[1]);
 }

@@ -48,11 +48,6 @@ bool lb_emit_reads(const lb_node *n, uint32_t i);
 // A constant of one element: a scalar of the spec.
 bool lb_emit_is_scalar(const lb_value *v);
 
-// The operators that can stand in partitions, whatever their place there; and
-// those of them that work along rows.
-bool lb_emit_has(lb_op op);
-bool lb_emit_rows_has(lb_op op);
-
 // -- emitting
 
 // The spec node of a value that the partition does not compute, for its node

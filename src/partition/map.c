@@ -426,8 +426,3 @@ bool lb_emit_is_cheap(const lb_node *n) {
     default: return ops[n->op].sop < LB_S_EXP || ops[n->op].sop > LB_S_POW;
   }
 }
-
-bool lb_emit_has(lb_op op) {
-  return ops[op].kinds || lb_emit_rows_has(op) || op == LB_OP_MatMul ||
-         op == LB_OP_Gemm;
-}

@@ -177,7 +177,6 @@ static const rows_op ops[LB_OP_COUNT] = {
     REDUCE(ReduceSumSquare, LB_KIND_N),
 };
 
-bool lb_emit_rows_has(lb_op op) { return ops[op].fn != NULL; }
 bool lb_emit_reduces(const lb_node *n) { return ops[n->op].reduces; }
 
 bool lb_emit_reads_once(const lb_node *n) {

@@ -33,13 +33,6 @@ static void count_region(counter *c, const lb_region *r) {
   for (uint32_t i = 0; i < r->n_results; i++) c->uses[r->results[i]->id]++;
 }
 
-static bool same_dims(const lb_value *a, const lb_value *b) {
-  if (a->info.rank < 0 || a->info.rank != b->info.rank) return false;
-  for (int i = 0; i < a->info.rank; i++)
-    if (!lb_dim_equal(a->info.dims[i], b->info.dims[i])) return false;
-  return true;
-}
-
 // Which nodes begin partitions first. Anchors before elementwise nodes, which
 // so go to one beside them; rows before products: a residual then goes to the
 // norm, and products have fewer specs. A Resize before other elementwise nodes:
@@ -144,7 +137,7 @@ static bool has_op(const growth *g, lb_op op) {
 // Of the same size, as far as expressions show. Around a Resize they seldom do:
 // there, sizes that vary are taken for equal, and binding will tell.
 static bool is_alike(const growth *g, const lb_value *a, const lb_value *b) {
-  if (same_dims(a, b)) return true;
+  if (lb_value_same_dims(a, b)) return true;
   if (!has_op(g, LB_OP_Resize) || a->info.rank != b->info.rank) return false;
   for (int i = 0; i < a->info.rank; i++) {
     lb_dim x = a->info.dims[i], y = b->info.dims[i];

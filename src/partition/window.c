@@ -27,13 +27,6 @@ enum {
 
 // -- what can be one ---------------------------------------------------------
 
-static int64_t list_at(const lb_node *n, const char *name, int i,
-                       int64_t dflt) {
-  uint32_t count;
-  const int64_t *list = lb_attr_ints(n, name, &count);
-  return list && (uint32_t)i < count ? list[i] : dflt;
-}
-
 static bool is_pool(const lb_node *n) {
   return n->op == LB_OP_MaxPool || n->op == LB_OP_AveragePool;
 }
@@ -52,7 +45,7 @@ static bool is_transposed(const lb_node *n) {
 
 static int64_t kernel_of(const lb_node *n, int i) {
   const lb_tensor *w = weights_of(n);
-  return w ? w->dims[2 + i] : list_at(n, "kernel_shape", i, 1);
+  return w ? w->dims[2 + i] : lb_attr_int_at(n, "kernel_shape", i, 1);
 }
 
 // One output for each channel: a window of products.
@@ -334,8 +327,8 @@ static void set_pads(const binder *b, int i, axis *a) {
   else if (strcmp(mode, "SAME_LOWER") == 0)
     a->before = all - all / 2, a->after = all / 2;
   else if (strcmp(mode, "VALID") != 0)
-    a->before = list_at(b->node, "pads", i, 0),
-    a->after = list_at(b->node, "pads", b->space + i, 0);
+    a->before = lb_attr_int_at(b->node, "pads", i, 0),
+    a->after = lb_attr_int_at(b->node, "pads", b->space + i, 0);
 }
 
 static bool read_axes(binder *b) {
@@ -347,8 +340,8 @@ static bool read_axes(binder *b) {
     a->in = b->x.dims[1 + i];
     a->out = b->y.dims[1 + i];
     a->kernel = kernel_of(n, i);
-    a->stride = list_at(n, "strides", i, 1);
-    a->dilation = list_at(n, "dilations", i, 1);
+    a->stride = lb_attr_int_at(n, "strides", i, 1);
+    a->dilation = lb_attr_int_at(n, "dilations", i, 1);
     a->before = a->after = 0;
     set_pads(b, i, a);
     bool piece = b->planar && i == b->space - 1;
