@@ -17,13 +17,17 @@ import models
 import package
 import report
 import shapes
+import smooth
 import start
+import stream
 
 SUITES = {
     "models": (models.Models, "run times after settle, beside both peers"),
     "pack": (models.Pack, "the same without compiler, beside ONNX Runtime"),
     "start": (start.Start, "opening, first run and memory, fresh processes"),
     "callers": (callers.Callers, "1, 2, 4, 8 threads calling at once"),
+    "stream": (stream.Stream, "1,000 shapes never seen, one request each"),
+    "smooth": (smooth.Smooth, "the first run at a shape against the next"),
     "kernels": (kernels.Kernels, "each kernel against what the core can do"),
 }
 PEERS = ["onnxruntime", "openvino"]
@@ -39,6 +43,9 @@ class Settings:
     turn_seconds: float = 0.03
     callers: tuple = (1, 2, 4, 8)
     caller_seconds: float = 0.5
+    shapes: int = 1000     # of a stream
+    smooth_shapes: int = 60
+    processes: int = 5
 
 
 @dataclass
@@ -49,6 +56,7 @@ class Context:
     peers: list
     engines: list
     environments: dict
+    plot: str = None
     versions: dict = field(default_factory=dict)
 
 
@@ -73,6 +81,8 @@ def arguments():
     add("--seeds", type=int, metavar="N", help="of random shapes")
     add("--random", type=int, metavar="N", help="random shapes a seed")
     add("--fixed", type=int, metavar="N", help="at most so many fixed shapes")
+    add("--shapes", type=int, metavar="N", help="of a stream; default: 1000")
+    add("--plot", metavar="FILE", help="a picture of a stream, as SVG")
     add("--against", metavar="DIR",
         help="another build directory of Limber, measured in the same run")
     add("--build", default=ROOT / "build", type=Path, metavar="DIR",
@@ -90,7 +100,8 @@ def settings_of(options):
         settings.rounds, settings.seeds, settings.random = 7, 1, 2
         settings.turn_seconds, settings.caller_seconds = 0.01, 0.15
         settings.callers = (1, 4)
-    for name in ("rounds", "seeds", "random", "fixed"):
+        settings.shapes, settings.smooth_shapes, settings.processes = 100, 8, 3
+    for name in ("rounds", "seeds", "random", "fixed", "shapes"):
         if getattr(options, name) is not None:
             setattr(settings, name, getattr(options, name))
     return settings
@@ -101,7 +112,8 @@ def environment(build, suite):
     found = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
     if build:
         found["PYTHONPATH"] = str(package.prepare(build))
-        found["LIMBER_JIT"] = "off" if suite == "pack" else "process"
+        off = suite in ("pack", "smooth")
+        found["LIMBER_JIT"] = "off" if off else "process"
     return found
 
 
@@ -127,7 +139,8 @@ def context_of(options):
         environments["against"] = environment(options.against, options.suite)
         engines.append("against")
     return Context(settings_of(options), options.build.resolve(),
-                   models_of(options.models), chosen, engines, environments)
+                   models_of(options.models), chosen, engines, environments,
+                   options.plot)
 
 
 def main():

@@ -68,6 +68,29 @@ class Worker:
     def do_memory(self):
         return engines.memory()
 
+    def do_stream(self, shapes, seed):
+        """One run at each shape, back to back; inputs are made before."""
+        self.stream = [self.model.feeds(dims, seed) for dims in shapes]
+        before = engines.memory()["VmRSS"]
+        times = [timed(self.run, feeds)[1] for feeds in self.stream]
+        return {"times": times, "grown": engines.memory()["VmRSS"] - before}
+
+    def do_settled_stream(self):
+        """The same again when there is nothing left to compile."""
+        self.sessions[0].settle(600)
+        return {"final": [min(timed(self.run, feeds)[1] for _ in range(3))
+                          for feeds in self.stream]}
+
+    def do_first_runs(self, shapes, seed):
+        """The first run at each shape, and the median of those after it."""
+        first, steady = [], []
+        for dims in shapes:
+            self.do_feed(dims, seed)
+            times = self.do_time(0, 6)["times"]
+            first.append(times[0])
+            steady.append(float(np.median(times[1:])))
+        return {"first": first, "steady": steady}
+
     def do_save(self, path):
         np.savez(path, *self.run(self.feeds))
         return {}

@@ -53,6 +53,18 @@ class Input:
         return rng.integers(low, high + 1, shape)
 
 
+def distinct(families, count, rng):
+    """Up to `count` draws, none twice: fewer where there are not so many."""
+    found = {}
+    for _ in range(50 * count):
+        family = rng.choice(families)
+        dims = {s: rng.choice(r) for s, r in family.items()}
+        found.setdefault(tuple(sorted(dims.items())), dims)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
 class Model:
     def __init__(self, name):
         self.name = name
@@ -101,13 +113,12 @@ class Model:
         where the families hold fewer."""
         families = self.bench_families or self.families
         rng = random.Random(f"bench {self.name} {seed}")
-        found = []
-        for _ in range(50 * count):
-            family = rng.choice(families)
-            dims = {s: rng.choice(r) for s, r in family.items()}
-            if dims not in found and len(found) < count:
-                found.append(dims)
-        return found
+        return distinct(families, count, rng)
+
+    def stream_draws(self, count, seed):
+        """Shapes of all families, no shape twice."""
+        rng = random.Random(f"stream {self.name} {seed}")
+        return distinct(self.families + self.bench_families, count, rng)
 
     def feeds(self, dims, seed):
         words = [seed, *self.name.encode(), *dims.values()]

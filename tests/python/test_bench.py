@@ -4,14 +4,17 @@ import os
 import signal
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "models")]
 
 import fleet
+import plot
+import shapes
 import stats
 
 
@@ -54,3 +57,21 @@ def test_a_killed_worker_says_by_what(worker):
     os.kill(worker.process.pid, signal.SIGILL)
     with pytest.raises(fleet.Failed, match="SIGILL"):
         worker("open")
+
+
+def test_a_picture_has_every_point_inside_its_frame():
+    points = [(0.07, 12.0), (1.0, 0.3), (950.0, 88.0)]
+    tree = ElementTree.fromstring(
+        plot.scatter("title", ("x", "y"), {"one": points, "two": points[:1]}))
+    circles = [c for c in tree.iter() if c.tag.endswith("circle")]
+    dots = [c for c in circles if c.get("r") == "2"]
+    assert len(dots) == 4 and len(circles) == 6
+    for dot in dots:
+        assert plot.LEFT <= float(dot.get("cx")) <= plot.WIDTH - 150
+        assert plot.TOP <= float(dot.get("cy")) <= plot.HEIGHT - plot.BOTTOM
+
+
+def test_shapes_of_a_stream_are_all_different():
+    for model in shapes.load().values():
+        found = [tuple(d.items()) for d in model.stream_draws(100, seed=1)]
+        assert len(set(found)) == len(found) > 30

@@ -1,0 +1,82 @@
+"""Pictures of measurements, as SVG: both axes are logarithmic."""
+
+import math
+
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 760, 520, 70, 40, 60
+COLOURS = ["#1b6ca8", "#c8553d", "#3a7d44", "#8f5aa8", "#b8860b", "#444444",
+           "#1fa3a3", "#d36fa0"]
+
+
+class Axis:
+    """From numbers to places: whole decades, so that every tick is a power of
+    ten."""
+
+    def __init__(self, values, start, end):
+        self.low = math.floor(math.log10(min(values)))
+        self.high = max(math.ceil(math.log10(max(values))), self.low + 1)
+        self.start, self.end = start, end
+
+    def place(self, value):
+        share = (math.log10(value) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self):
+        return [10.0**i for i in range(self.low, self.high + 1)]
+
+
+def number(value):
+    return f"{value:g}"
+
+
+def text(x, y, words, anchor="middle", more=""):
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>' \
+           f'{words}</text>'
+
+
+def line(x1, y1, x2, y2, colour):
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" ' \
+           f'stroke="{colour}"/>'
+
+
+def frame(x, y, labels):
+    right, floor = WIDTH - 150, HEIGHT - BOTTOM
+    out = []
+    for tick in x.ticks():
+        out.append(line(x.place(tick), TOP, x.place(tick), floor, "#ddd"))
+        out.append(text(x.place(tick), floor + 18, number(tick)))
+    for tick in y.ticks():
+        out.append(line(LEFT, y.place(tick), right, y.place(tick), "#ddd"))
+        out.append(text(LEFT - 8, y.place(tick) + 4, number(tick), "end"))
+    middle = (TOP + floor) / 2
+    out.append(text((LEFT + right) / 2, floor + 42, labels[0]))
+    out.append(text(20, middle, labels[1],
+                    more=f' transform="rotate(-90 20 {middle:.0f})"'))
+    return out
+
+
+def scatter(title, labels, series, diagonal=False):
+    """The picture's text. labels: of x and y; series: name -> [(x, y)], all
+    above 0; diagonal: where x and y are equal."""
+    every = [point for points in series.values() for point in points]
+    right, floor = WIDTH - 150, HEIGHT - BOTTOM
+    xs, ys = [p[0] for p in every], [p[1] for p in every]
+    if diagonal:
+        xs = ys = xs + ys
+    x, y = Axis(xs, LEFT, right), Axis(ys, floor, TOP)
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" '
+           f'height="{HEIGHT}" font-family="sans-serif" font-size="12">',
+           f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+           text((LEFT + right) / 2, 22, title, more=' font-size="15"')]
+    out += frame(x, y, labels)
+    if diagonal:
+        out.append(line(LEFT, floor, right, TOP, "#888"))
+    for i, (name, points) in enumerate(series.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        out.append(f'<g fill="{colour}" fill-opacity="0.55">')
+        out += [f'<circle cx="{x.place(a):.1f}" cy="{y.place(b):.1f}" r="2"/>'
+                for a, b in points]
+        out.append("</g>")
+        out.append(f'<circle cx="{right + 16}" cy="{TOP + 18 * i}" r="4" '
+                   f'fill="{colour}"/>')
+        out.append(text(right + 26, TOP + 4 + 18 * i, name, "start"))
+    return "\n".join([*out, "</svg>"]) + "\n"

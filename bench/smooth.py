@@ -1,0 +1,80 @@
+"""Suite `smooth`: what the first run at a shape costs above the next ones, on
+the same kernels: nothing is compiled meanwhile. Fresh processes, of which the
+least is taken, shape by shape: what is left is the engine's, not the
+machine's."""
+
+import numpy as np
+
+import fleet as fleets
+import report
+
+
+class Smooth:
+    goal = "first / steady, p99 over all models and shapes <= 1.25; raw p50 " \
+           "and p99 not above ONNX Runtime's"
+
+    def __init__(self, context):
+        self.context = context
+        self.rows, self.failed = [], []
+        names = [("model", 8), ("thr", 3), ("shapes", 6)]
+        for engine in context.engines:
+            names += [(f"{fleets.NAMES[engine]} p50", 16), ("p99", 6),
+                      ("p99 ms", 7)]
+        self.table = report.Table(names, numbers=2)
+
+    def run(self):
+        for model in self.context.models:
+            for threads in self.context.settings.threads:
+                self.run_model(model, threads)
+        return self.summary()
+
+    def run_model(self, model, threads):
+        shapes = model.stream_draws(self.context.settings.smooth_shapes, seed=2)
+        first, steady = {}, {}  # engine -> [process][shape]
+        for _ in range(self.context.settings.processes):
+            for engine in self.context.engines:
+                self.run_process(engine, model, threads, shapes, first, steady)
+        row = {"model": model.name, "threads": threads, "shapes": shapes,
+               "first": first, "ratio": {}}
+        cells = [model.name, str(threads), str(len(shapes))]
+        for engine in self.context.engines:
+            if engine not in first:
+                cells += ["-"] * 3
+                continue
+            ratio = np.min(np.divide(first[engine], steady[engine]), axis=0)
+            row["ratio"][engine] = ratio.tolist()
+            raw = np.percentile(np.min(first[engine], axis=0), 99)
+            cells += [f"{np.percentile(ratio, 50):.2f}",
+                      f"{np.percentile(ratio, 99):.2f}", report.ms(raw)]
+        self.rows.append(row)
+        self.table.row(*cells)
+
+    def run_process(self, engine, model, threads, shapes, first, steady):
+        worker = fleets.Worker(engine, model.name, threads,
+                               self.context.environments[engine])
+        try:
+            worker("open")
+            got = worker("first_runs", timeout=3600, shapes=shapes, seed=2)
+            first.setdefault(engine, []).append(got["first"])
+            steady.setdefault(engine, []).append(got["steady"])
+        except fleets.Failed as failure:
+            self.failed.append({"model": model.name, "threads": threads,
+                                "engine": engine, "failed": str(failure)})
+            print(f"{model.name:8}  {threads:3}  {fleets.NAMES[engine]} "
+                  f"failed: {failure}", flush=True)
+        finally:
+            worker.close()
+
+    def summary(self):
+        out = {"goal": self.goal, "rows": self.rows, "failed": self.failed,
+               "p50": {}, "p99": {}}
+        print(f"\ngoal: {self.goal}")
+        for engine in self.context.engines:
+            ratios = [r for row in self.rows
+                      for r in row["ratio"].get(engine, [])]
+            if ratios:
+                out["p50"][engine] = float(np.percentile(ratios, 50))
+                out["p99"][engine] = float(np.percentile(ratios, 99))
+                print(f"{fleets.NAMES[engine]}: first / steady, p50 "
+                      f"{out['p50'][engine]:.2f}, p99 {out['p99'][engine]:.2f}")
+        return out
