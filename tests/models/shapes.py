@@ -72,6 +72,7 @@ class Model:
         self.inputs = []
         self.families = []  # each: symbol -> numbers
         self.bench_families = []  # for benchmarks; none: the same
+        self.stream_families = []  # for streams, besides all of these
         self.fixed = []  # shapes that benchmarks report: symbol -> number
 
     def smallest(self):
@@ -118,7 +119,8 @@ class Model:
     def stream_draws(self, count, seed):
         """Shapes of all families, no shape twice."""
         rng = random.Random(f"stream {self.name} {seed}")
-        return distinct(self.families + self.bench_families, count, rng)
+        return distinct(self.families + self.bench_families +
+                        self.stream_families, count, rng)
 
     def feeds(self, dims, seed):
         words = [seed, *self.name.encode(), *dims.values()]
@@ -136,15 +138,17 @@ def load(path=ROOT / "bench" / "shapes.def"):
             model = models[rest] = Model(rest)
         elif word == "input":
             model.inputs.append(Input(rest))
-        elif word in ("dims", "bench", "at"):
+        elif word in ("dims", "bench", "stream", "at"):
             pairs = (pair.split("=") for pair in rest.split())
             family = {s: parse_range(r) for s, r in pairs}
             if word == "at":
                 model.fixed.append({s: r[0] for s, r in family.items()})
             elif word == "dims":
                 model.families.append(family)
-            else:
+            elif word == "bench":
                 model.bench_families.append(family)
+            else:
+                model.stream_families.append(family)
         elif word:
             raise ValueError(f"{path}: what is '{line.strip()}'?")
     return models
