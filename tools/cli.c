@@ -16,7 +16,7 @@ static const int exits[] = {
     [LIMBER_OOM] = EXIT_INTERNAL,
     [LIMBER_IO] = EXIT_BAD,
     [LIMBER_DEVICE] = EXIT_INTERNAL,
-    [LIMBER_CANCELLED] = EXIT_INTERNAL,
+    [LIMBER_CANCELLED] = EXIT_BAD,
     [LIMBER_INTERNAL] = EXIT_INTERNAL,
 };
 
@@ -42,6 +42,13 @@ bool read_number(const char *name, const char *text, long long low,
     return true;
   return fail(p, EXIT_USAGE, "--%s %s: say a number from %lld to %lld", name,
               text, low, high);
+}
+
+bool read_seconds(const char *name, const char *text, double *out, problem *p) {
+  char *end;
+  *out = strtod(text, &end);
+  if (end != text && !*end && *out > 0) return true;
+  return fail(p, EXIT_USAGE, "--%s %s: say seconds, more than 0", name, text);
 }
 
 bool read_model(const char *command, int argc, char **argv, const char **out,

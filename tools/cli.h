@@ -8,7 +8,7 @@
 
 enum {
   EXIT_OK,
-  EXIT_BAD,  // a bad model or input, or results that differ
+  EXIT_BAD,  // a bad model or input, results that differ, time that is over
   EXIT_USAGE,
   EXIT_UNSUPPORTED,
   EXIT_INTERNAL,
@@ -30,6 +30,9 @@ bool fail_status(problem *p, limber_status status, const char *what);
 // The number behind --`name`, from low to high.
 bool read_number(const char *name, const char *text, long long low,
                  long long high, long long *out, problem *p);
+
+// The seconds behind --`name`: more than 0.
+bool read_seconds(const char *name, const char *text, double *out, problem *p);
 
 // The one argument that getopt left: the model that `command` is about.
 bool read_model(const char *command, int argc, char **argv, const char **out,

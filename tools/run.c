@@ -35,6 +35,9 @@ static const char help[] =
     "                    that long for it (LIMBER_JIT=process)\n"
     "  --profile         run once more, and list the steps: the longest\n"
     "                    first, then the share of each tier\n"
+    "  --timeout SECONDS end a run that takes longer: exit 1, and the error "
+    "says\n"
+    "                    how far it got\n"
     "  --threads N       default: all that this process may use\n"
     "  --seed N          of the random numbers; default 1\n"
     "  --optimize on|off simplify the graph; default on\n"
@@ -48,7 +51,8 @@ typedef struct options {
   const char **inputs;  // as written; room for argc of them
   size_t n_inputs;
   int threads, repeat;
-  int settle;  // seconds
+  int settle;      // seconds
+  double timeout;  // likewise; 0: none
   uint64_t seed;
   bool plain, profile, deterministic, json, help;
 } options;
@@ -91,6 +95,7 @@ static bool read_option(int letter, options *o, problem *p) {
       if (!read_number("settle", optarg, 0, 1000000, &n, p)) return false;
       o->settle = (int)n;
       return true;
+    case 'T': return read_seconds("timeout", optarg, &o->timeout, p);
     case 'p': o->profile = true; return true;
     case 'D': o->deterministic = true; return true;
     case 's':
@@ -115,6 +120,7 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
       {"threads", required_argument, NULL, 't'},
       {"repeat", required_argument, NULL, 'r'},
       {"settle", required_argument, NULL, 'S'},
+      {"timeout", required_argument, NULL, 'T'},
       {"profile", no_argument, NULL, 'p'},
       {"seed", required_argument, NULL, 's'},
       {"optimize", required_argument, NULL, 'O'},
@@ -230,9 +236,11 @@ static void free_results(job *j) {
 
 static bool run_once(job *j, problem *p) {
   free_results(j);
+  limber_run_options how = LIMBER_RUN_OPTIONS_INIT;
+  how.timeout = j->o.timeout;
   double start = now_ms();
   limber_status st = limber_session_run(j->session, j->feeds, j->n_feeds,
-                                        j->results, j->n_results);
+                                        j->results, j->n_results, &how);
   if (st) return fail_status(p, st, j->o.model);
   double ms = now_ms() - start;
   if (j->first_ms == 0) j->first_ms = j->best_ms = ms;
@@ -252,7 +260,7 @@ static bool run_profile(job *j, problem *p) {
   if (!j->o.profile) return true;
   free_results(j);
   limber_status st =
-      limber_session_profile(j->session, j->feeds, j->o.n_inputs, j->results,
+      limber_session_profile(j->session, j->feeds, j->n_feeds, j->results,
                              j->n_results, profile_add, &j->profile);
   if (st) return fail_status(p, st, j->o.model);
   if (j->profile.lost) return fail(p, EXIT_INTERNAL, "out of memory");

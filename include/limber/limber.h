@@ -188,14 +188,49 @@ typedef struct limber_model_info {
 LIMBER_API limber_status limber_session_model(const limber_session *session,
                                               limber_model_info *out);
 
+// Ends runs from another thread: give it to any number of runs, then trigger
+// it. It must outlive them.
+typedef struct limber_cancel limber_cancel;
+LIMBER_API limber_status limber_cancel_create(limber_cancel **out);
+LIMBER_API void limber_cancel_destroy(limber_cancel *cancel);
+// From here on every run that has it ends with LIMBER_CANCELLED, until it is
+// reset. Any thread may call these, and a signal handler.
+LIMBER_API void limber_cancel_trigger(limber_cancel *cancel);
+LIMBER_API void limber_cancel_reset(limber_cancel *cancel);
+LIMBER_API int limber_cancel_triggered(const limber_cancel *cancel);
+
+typedef struct limber_run_options {
+  size_t size;     // sizeof this struct
+  double timeout;  // seconds from the call; 0: none; less: the run's time was
+                   // over before it began
+  const limber_cancel *cancel;  // NULL: nobody can end the run
+  uint64_t memory_limit;        // bytes of values in this run; the session's
+                                // holds as well. 0: only that
+} limber_run_options;
+#define LIMBER_RUN_OPTIONS_INIT \
+  { sizeof(limber_run_options), 0, NULL, 0 }
+
 // Runs the model. Never compiles, never waits for a compiler. Inputs are found
 // by name, or by position where name is NULL; outputs likewise. Computes only
-// the outputs that are asked for. On failure nothing was allocated.
+// the outputs that are asked for. `options` may be NULL.
+//
+// A run that is to end is looked after before each step, and before each turn
+// of a Loop or Scan: it returns LIMBER_CANCELLED, and the error names the step
+// and how far the run got. On any failure nothing was allocated and `outputs`
+// are as they were, save that memory they brought may have been written to.
 LIMBER_API limber_status limber_session_run(limber_session *session,
                                             const limber_tensor *inputs,
                                             size_t n_inputs,
                                             limber_tensor *outputs,
-                                            size_t n_outputs);
+                                            size_t n_outputs,
+                                            const limber_run_options *options);
+
+// Runs keep their memory for the runs to come: each thread that runs has some,
+// as much as its largest run took. It falls back by itself: what 32 runs in a
+// row filled less than half is given back after the last of them, and what no
+// run used while 256 others ran goes as well. Trimming gives back all that no
+// run is using, at once, and says how many bytes that were.
+LIMBER_API uint64_t limber_session_trim(limber_session *session);
 
 // A step of a run: one kernel, or one operator.
 typedef struct limber_step {

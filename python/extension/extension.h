@@ -20,6 +20,7 @@ typedef struct imports {
   PyObject *as_brain;  // (array of two bytes each): bfloat16
   PyObject *model_errors, *run_errors;  // exception classes by status
   PyObject *array_struct;               // "__array_struct__"
+  PyObject *cancel;                     // the type limber.Cancel
 } imports;
 extern imports lb_python;
 
@@ -42,7 +43,12 @@ bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
 // stays alive as long. Takes the tensor over, on failure too.
 PyObject *lb_array_new(limber_tensor *tensor, PyObject *runtime);
 
+// The handle of a limber.Cancel, which keeps it; NULL of None. False with an
+// exception set.
+bool lb_cancel_read(PyObject *value, const limber_cancel **out);
+
 bool lb_array_init(PyObject *module);
+bool lb_cancel_init(PyObject *module);
 bool lb_session_init(PyObject *module);
 
 #endif

@@ -45,7 +45,8 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__limber(void) {
   if (!lb_python.array_struct && !import_all()) return NULL;
   PyObject *module = PyModule_Create(&definition);
-  if (module && lb_array_init(module) && lb_session_init(module) &&
+  if (module && lb_array_init(module) && lb_cancel_init(module) &&
+      lb_session_init(module) &&
       !PyModule_AddStringConstant(module, "version", limber_version()))
     return module;
   Py_XDECREF(module);

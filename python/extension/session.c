@@ -135,7 +135,8 @@ typedef struct call {
   size_t n_in, n_out, n_kept;
   size_t cap_in;
   PyObject *steps;  // a list that takes the steps, or NULL; borrowed
-  bool planning;    // a tuple is the shape of an input without elements
+  const limber_run_options *options;  // may be NULL; borrowed
+  bool planning;  // a tuple is the shape of an input without elements
 } call;
 
 static bool call_init(call *c, size_t n_in, size_t n_out) {
@@ -307,7 +308,8 @@ static bool call_run(call *c, const session *s) {
   limber_status st;
   if (c->steps) return call_profile(c, s);
   Py_BEGIN_ALLOW_THREADS;
-  st = limber_session_run(s->limber, c->in, c->n_in, c->out, c->n_out);
+  st = limber_session_run(s->limber, c->in, c->n_in, c->out, c->n_out,
+                          c->options);
   Py_END_ALLOW_THREADS;
   return !st || lb_raise(lb_python.run_errors, st);
 }
@@ -322,9 +324,9 @@ static PyObject *call_results(call *c, const session *s) {
 }
 
 // `names` may be NULL: all outputs. `place` are inputs by position, `feeds` by
-// name; each may be NULL. `steps`: a list to append the steps to, or NULL.
+// name; each may be NULL. `how` has the steps and options of the call.
 static PyObject *run(const session *s, PyObject *names, PyObject *place,
-                     PyObject *feeds, PyObject *steps) {
+                     PyObject *feeds, const call *how) {
   Py_ssize_t wanted = names ? PySequence_Size(names) : (Py_ssize_t)s->n_outputs;
   Py_ssize_t placed = place ? PyTuple_Size(place) : 0;
   Py_ssize_t named = feeds ? PyDict_Size(feeds) : 0;
@@ -332,7 +334,8 @@ static PyObject *run(const session *s, PyObject *names, PyObject *place,
   PyObject *results = NULL;
   call c;
   if (!call_init(&c, (size_t)(placed + named), (size_t)wanted)) return NULL;
-  c.steps = steps;
+  c.steps = how->steps;
+  c.options = how->options;
   for (Py_ssize_t i = 0; i < placed; i++)
     if (!add_input(&c, s, (size_t)i, PyTuple_GetItem(place, i))) goto done;
   if (add_named_inputs(&c, s, feeds) &&
@@ -345,7 +348,7 @@ done:
 }
 
 static PyObject *run_named(const session *s, PyObject *names, PyObject *feeds,
-                           PyObject *steps) {
+                           const call *how) {
   if (!PyDict_Check(feeds)) {
     PyErr_Format(PyExc_TypeError,
                  "input_feed must be a dict of names and arrays, not %R",
@@ -357,19 +360,50 @@ static PyObject *run_named(const session *s, PyObject *names, PyObject *feeds,
     return NULL;
   }
   int some = names == Py_None ? 0 : PyObject_IsTrue(names);
-  return some < 0 ? NULL : run(s, some ? names : NULL, NULL, feeds, steps);
+  return some < 0 ? NULL : run(s, some ? names : NULL, NULL, feeds, how);
+}
+
+// timeout=None is none, and timeout=0 is over before it begins.
+static bool read_timeout(PyObject *value, double *out) {
+  if (!value || value == Py_None) return true;
+  *out = PyFloat_AsDouble(value);
+  if (*out == -1 && PyErr_Occurred()) return false;
+  if (*out == 0) *out = -1;
+  return true;
+}
+
+// What options of ONNX Runtime's say, unless the call itself says it. *keep is
+// a new reference, or NULL.
+static bool read_cancel(PyObject *value, PyObject *options, PyObject **keep,
+                        const limber_cancel **out) {
+  if (value && value != Py_None) return lb_cancel_read(value, out);
+  if (!options || options == Py_None) return true;
+  *keep = PyObject_GetAttrString(options, "_cancel");
+  if (*keep) return lb_cancel_read(*keep, out);
+  PyErr_Clear();  // options of another kind have no say
+  return true;
 }
 
 static PyObject *session_run(PyObject *self, PyObject *args,
                              PyObject *keywords) {
   static char *parameters[] = {"output_names", "input_feed", "run_options",
-                               NULL};
-  PyObject *names, *feeds, *unused = NULL;
+                               "timeout",      "cancel",     NULL};
+  PyObject *names, *feeds, *options = NULL, *timeout = NULL, *cancel = NULL;
+  PyObject *keep = NULL, *results = NULL;
+  limber_run_options o = LIMBER_RUN_OPTIONS_INIT;
   const session *s = opened(self);
-  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "OO|O:run", parameters,
-                                         &names, &feeds, &unused))
+  if (!s ||
+      !PyArg_ParseTupleAndKeywords(args, keywords, "OO|O$OO:run", parameters,
+                                   &names, &feeds, &options, &timeout, &cancel))
     return NULL;
-  return run_named(s, names, feeds, NULL);
+  if (read_timeout(timeout, &o.timeout) &&
+      read_cancel(cancel, options, &keep, &o.cancel)) {
+    bool plain = o.timeout == 0 && !o.cancel;
+    call how = {.options = plain ? NULL : &o};
+    results = run_named(s, names, feeds, &how);
+  }
+  Py_XDECREF(keep);
+  return results;
 }
 
 static PyObject *session_profile(PyObject *self, PyObject *args,
@@ -381,7 +415,8 @@ static PyObject *session_profile(PyObject *self, PyObject *args,
                                          parameters, &names, &feeds))
     return NULL;
   PyObject *steps = PyList_New(0);
-  PyObject *results = steps ? run_named(s, names, feeds, steps) : NULL;
+  call how = {.steps = steps};
+  PyObject *results = steps ? run_named(s, names, feeds, &how) : NULL;
   if (!results) Py_CLEAR(steps);
   Py_XDECREF(results);
   return steps;
@@ -390,7 +425,8 @@ static PyObject *session_profile(PyObject *self, PyObject *args,
 static PyObject *session_call(PyObject *self, PyObject *args,
                               PyObject *keywords) {
   const session *s = opened(self);
-  PyObject *results = s ? run(s, NULL, args, keywords, NULL) : NULL;
+  call how = {0};
+  PyObject *results = s ? run(s, NULL, args, keywords, &how) : NULL;
   if (!results || s->n_outputs != 1) return results;
   PyObject *only = PyList_GetItem(results, 0);
   Py_XINCREF(only);
@@ -525,6 +561,17 @@ static PyObject *session_settle(PyObject *self, PyObject *seconds) {
   Py_RETURN_NONE;
 }
 
+static PyObject *session_trim(PyObject *self, PyObject *unused) {
+  (void)unused;
+  const session *s = opened(self);
+  uint64_t bytes;
+  if (!s) return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  bytes = limber_session_trim(s->limber);
+  Py_END_ALLOW_THREADS;
+  return PyLong_FromUnsignedLongLong(bytes);
+}
+
 static PyObject *session_dump(PyObject *self, PyObject *unused) {
   (void)unused;
   const session *s = opened(self);
@@ -542,10 +589,20 @@ static PyObject *session_dump(PyObject *self, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))session_run,
      METH_VARARGS | METH_KEYWORDS,
-     "run(output_names, input_feed, run_options=None)\n\n"
+     "run(output_names, input_feed, run_options=None, *, timeout=None,\n"
+     "    cancel=None)\n\n"
      "Runs the model on a dict of names and arrays; returns a list of arrays,\n"
      "one for each of output_names (None: all outputs). Only the outputs that\n"
-     "are asked for are computed. Other Python threads go on meanwhile."},
+     "are asked for are computed. Other Python threads go on meanwhile.\n\n"
+     "After timeout seconds, or when cancel (a limber.Cancel) is triggered, "
+     "the\n"
+     "run ends before its next step and raises limber.Cancelled, which says\n"
+     "how far it got."},
+    {"trim", session_trim, METH_NOARGS,
+     "trim()\n\n"
+     "Gives back the memory that runs keep for runs to come; returns how many\n"
+     "bytes. It falls back by itself after 32 runs that filled less than half\n"
+     "of it."},
     {"profile", (PyCFunction)(void (*)(void))session_profile,
      METH_VARARGS | METH_KEYWORDS,
      "profile(output_names, input_feed)\n\n"

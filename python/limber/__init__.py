@@ -10,6 +10,7 @@ InferenceSession is the same model behind ONNX Runtime's interface.
 from limber._errors import (Cancelled, DeviceError, Error, FileError,
                             InternalError, InvalidArgument, InvalidModel,
                             OutOfMemory, Unsupported)
+from limber._limber import Cancel
 from limber._limber import version as __version__
 from limber._model import Model, Stats, ValueInfo, load
 from limber._session import (ExecutionMode, GraphOptimizationLevel,
@@ -18,7 +19,7 @@ from limber._session import (ExecutionMode, GraphOptimizationLevel,
                              get_device)
 
 __all__ = [
-    "load", "Model", "Stats", "ValueInfo",
+    "load", "Model", "Stats", "ValueInfo", "Cancel",
     "InferenceSession", "SessionOptions", "RunOptions", "ModelMetadata",
     "GraphOptimizationLevel", "ExecutionMode",
     "get_available_providers", "get_device",

@@ -73,9 +73,20 @@ class SessionOptions(Options):
 
 
 class RunOptions(Options):
-    """Accepted by run; changes nothing."""
+    """terminate = True, set by any thread, ends the runs that have these
+    options. The others are accepted and change nothing."""
 
-    known = {"log_severity_level": -1, "log_verbosity_level": 0, "logid": ""}
+    known = {"log_severity_level": -1, "log_verbosity_level": 0, "logid": "",
+             "terminate": False}
+
+    def __init__(self):
+        super().__init__()
+        object.__setattr__(self, "_cancel", _limber.Cancel())
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "terminate":
+            (self._cancel.trigger if value else self._cancel.reset)()
 
 
 class ModelMetadata(NamedTuple):

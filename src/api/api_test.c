@@ -98,10 +98,11 @@ static void inputs_and_outputs_are_found_by_name_or_position(void **state) {
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
   limber_tensor named[2] = {input("y", 2), input("x", 2)};
   limber_tensor out[2] = {{.name = "twice"}, {.name = "sum"}}, first = {0};
-  assert_int_equal(limber_session_run(f->session, in, 2, out, 2), LIMBER_OK);
+  assert_int_equal(limber_session_run(f->session, in, 2, out, 2, NULL),
+                   LIMBER_OK);
   assert_true(((float *)out[0].data)[5] == 4);
   assert_true(((float *)out[1].data)[5] == 2);
-  assert_int_equal(limber_session_run(f->session, named, 2, &first, 1),
+  assert_int_equal(limber_session_run(f->session, named, 2, &first, 1, NULL),
                    LIMBER_OK);
   assert_true(((float *)first.data)[0] == 2);
   assert_int_equal(first.rank, 2);
@@ -113,18 +114,68 @@ static void inputs_and_outputs_are_found_by_name_or_position(void **state) {
   limber_tensor_free(&first);  // once more does nothing
 }
 
+static void a_run_can_be_bounded(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
+  limber_run_options o = LIMBER_RUN_OPTIONS_INIT;
+  limber_cancel *cancel;
+  assert_int_equal(limber_cancel_create(&cancel), LIMBER_OK);
+  o.cancel = cancel;
+  o.timeout = 3600;
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, &o),
+                   LIMBER_OK);
+  limber_tensor_free(&out);
+  limber_cancel_trigger(cancel);
+  assert_int_equal(limber_cancel_triggered(cancel), 1);
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, &o),
+                   LIMBER_CANCELLED);
+  assert_non_null(strstr(limber_last_error(), "the run was cancelled after"));
+  assert_non_null(strstr(limber_last_error(), "0 of 1 steps behind it"));
+  assert_null(out.data);
+  limber_cancel_reset(cancel);
+  o.timeout = -1;
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, &o),
+                   LIMBER_CANCELLED);
+  assert_non_null(strstr(limber_last_error(), "the run's time was over"));
+  o.timeout = __builtin_nan("");
+  refused(limber_session_run(f->session, in, 2, &out, 1, &o), LIMBER_INVALID,
+          "timeout: not a number");
+  o = (limber_run_options){0};
+  refused(limber_session_run(f->session, in, 2, &out, 1, &o), LIMBER_INVALID,
+          "limber_run_options: set its field size to "
+          "sizeof(limber_run_options)");
+  o = (limber_run_options){.size = sizeof o, .memory_limit = 1};
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, &o),
+                   LIMBER_OOM);
+  limber_cancel_destroy(cancel);
+  limber_cancel_destroy(NULL);
+}
+
+static void trimming_leaves_nothing_behind(void **state) {
+  fixture *f = *state;
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)},
+                out = {.name = "twice"};
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
+                   LIMBER_OK);
+  limber_tensor_free(&out);
+  assert_true(limber_session_trim(f->session) > 0);
+  assert_int_equal(f->live, 0);
+  assert_true(limber_session_trim(f->session) == 0);
+}
+
 static void outputs_land_in_the_callers_memory(void **state) {
   fixture *f = *state;
   float room[8] = {0};
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
   limber_tensor out = {.name = "sum", .data = room, .bytes = sizeof room};
-  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
+                   LIMBER_OK);
   assert_ptr_equal(out.data, room);
   assert_null(out.owner);
   assert_int_equal(out.bytes, 24);
   assert_true(room[5] == 2 && room[6] == 0);
   out.bytes = 23;
-  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1),
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
                    LIMBER_INVALID);
   assert_non_null(strstr(limber_last_error(), "24 bytes"));
   limber_tensor_free(&out);  // not Limber's: nothing happens
@@ -133,10 +184,12 @@ static void outputs_land_in_the_callers_memory(void **state) {
 static void an_output_that_is_used_again_is_freed_once(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
-  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
+                   LIMBER_OK);
   void *data = out.data;
   in[0].dims[0] = in[1].dims[0] = 1;
-  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
+                   LIMBER_OK);
   assert_ptr_equal(out.data, data);
   assert_ptr_equal(out.owner, f->runtime);
   limber_tensor_free(&out);  // tear_down counts what is left
@@ -151,7 +204,7 @@ static void bytes_of_an_output_without_data_mean_nothing(void **state) {
                                               f->model.b.len, &o, &s),
                    LIMBER_OK);
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {.bytes = 99};
-  assert_int_equal(limber_session_run(s, in, 2, &out, 1), LIMBER_OK);
+  assert_int_equal(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_OK);
   assert_int_equal(out.bytes, 24);
   limber_tensor_free(&out);
   limber_session_close(s);
@@ -160,7 +213,8 @@ static void bytes_of_an_output_without_data_mean_nothing(void **state) {
 static void outputs_outlive_the_session(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 1), input(NULL, 1)}, out = {0};
-  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
+                   LIMBER_OK);
   limber_session_close(f->session);
   f->session = NULL;
   assert_true(((float *)out.data)[2] == 2);
@@ -172,7 +226,8 @@ static void inputs_without_elements_need_no_memory(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 0), input(NULL, 0)}, out = {0};
   in[0].data = in[1].data = NULL;
-  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
+                   LIMBER_OK);
   assert_int_equal(out.dims[0], 0);
   assert_int_equal(out.dims[1], 3);
   limber_tensor_free(&out);
@@ -184,47 +239,47 @@ static void wrong_inputs_are_told_exactly(void **state) {
   limber_session *s = ((fixture *)*state)->session;
   limber_tensor out = {0};
   limber_tensor in[3] = {input("x", 2), input("x", 2), input(NULL, 2)};
-  refused(limber_session_run(s, in, 1, &out, 1), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 1, &out, 1, NULL), LIMBER_INVALID,
           "missing input 'y' (float32[n,3])");
-  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
           "input 'x' was given twice");
   in[1] = input("y", 2);
-  refused(limber_session_run(s, in, 3, &out, 1), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 3, &out, 1, NULL), LIMBER_INVALID,
           "input 2 was given by position, but the model has only 2");
   in[1] = input("z", 2);
-  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
           "the model has no input 'z'; its inputs are 'x', 'y'");
   in[1] = input("y", 2);
   in[1].bytes = 23;
-  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
           "input 'y': float32[2,3] takes 24 bytes, data has 23");
   in[1].data = NULL;
-  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
           "input 'y': data is NULL, and dims ask for 24 bytes");
   in[1] = input("y", 2);
   in[1].rank = 13;
-  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
           "input 'y': rank 13 is not in 0 to 12");
   in[1] = input("y", 2);
   in[1].dtype = (limber_dtype)99;
-  refused(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
           "input 'y': 99 is not a dtype");
   in[1] = input("y", -2);
-  assert_int_equal(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID);
+  assert_int_equal(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID);
   in[1] = input("y", INT64_MAX);
-  assert_int_equal(limber_session_run(s, in, 2, &out, 1), LIMBER_INVALID);
+  assert_int_equal(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID);
 }
 
 static void wrong_outputs_are_told_exactly(void **state) {
   limber_session *s = ((fixture *)*state)->session;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
   limber_tensor out[3] = {{.name = "z"}};
-  refused(limber_session_run(s, in, 2, out, 1), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 2, out, 1, NULL), LIMBER_INVALID,
           "the model has no output 'z'; its outputs are 'sum', 'twice'");
   out[0].name = out[1].name = "sum";
-  refused(limber_session_run(s, in, 2, out, 2), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 2, out, 2, NULL), LIMBER_INVALID,
           "output 'sum' was asked for twice");
-  refused(limber_session_run(s, in, 2, out, 3), LIMBER_INVALID,
+  refused(limber_session_run(s, in, 2, out, 3, NULL), LIMBER_INVALID,
           "the model has 2 outputs, 3 were asked for");
 }
 
@@ -310,7 +365,8 @@ static void a_wrong_declared_dim_is_one_warning(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(limber_session_run(f->session, in, 2, &out, 1), LIMBER_OK);
+    assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
+                     LIMBER_OK);
     limber_tensor_free(&out);
   }
   assert_string_equal(f->log,
@@ -322,7 +378,7 @@ static void runs_and_plans_are_counted(void **state) {
   for (int64_t n = 1; n <= 2; n++) {
     for (int i = 0; i < 3; i++) {
       limber_tensor in[2] = {input(NULL, n), input(NULL, n)}, out = {0};
-      assert_int_equal(limber_session_run(f->session, in, 2, &out, 1),
+      assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
                        LIMBER_OK);
       limber_tensor_free(&out);
     }
@@ -344,7 +400,8 @@ static void a_plan_needs_no_data_and_serves_the_run_after_it(void **state) {
   assert_int_equal(info.steps, 2);
   assert_int_equal(info.nodes_left, 0);
   in[0].data = in[1].data = ones;
-  assert_int_equal(limber_session_run(f->session, in, 2, out, 2), LIMBER_OK);
+  assert_int_equal(limber_session_run(f->session, in, 2, out, 2, NULL),
+                   LIMBER_OK);
   limber_tensor_free(&out[0]);
   limber_tensor_free(&out[1]);
   limber_stats s = {.size = sizeof s};
@@ -419,7 +476,8 @@ static void a_profile_tells_each_step_and_gives_the_results(void **state) {
   assert_int_equal(
       limber_session_profile(f->session, in, 2, out, 2, count_step, counts),
       LIMBER_OK);
-  assert_int_equal(limber_session_run(f->session, in, 2, again, 2), LIMBER_OK);
+  assert_int_equal(limber_session_run(f->session, in, 2, again, 2, NULL),
+                   LIMBER_OK);
   assert_int_equal(counts[1], info.steps);
   assert_int_equal(counts[0], counts[1]);
   assert_memory_equal(out[0].data, again[0].data, out[0].bytes);
@@ -448,6 +506,8 @@ static void a_runtime_has_the_threads_asked_for(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(inputs_and_outputs_are_found_by_name_or_position),
+      TEST(a_run_can_be_bounded),
+      TEST(trimming_leaves_nothing_behind),
       TEST(outputs_land_in_the_callers_memory),
       TEST(an_output_that_is_used_again_is_freed_once),
       TEST(bytes_of_an_output_without_data_mean_nothing),

@@ -100,7 +100,7 @@ static limber_status run(limber_session *s) {
       {.dtype = LIMBER_F32, .rank = 2, .dims = {2, 4}, .data = x},
       {.dtype = LIMBER_I64, .data = &turns}};
   limber_tensor out[OUTPUTS] = {{0}};
-  limber_status st = limber_session_run(s, in, 2, out, OUTPUTS);
+  limber_status st = limber_session_run(s, in, 2, out, OUTPUTS, NULL);
   if (!st) {
     assert_int_equal(out[1].dims[1], 8);
     assert_true(((float *)out[2].data)[7] == 64);
@@ -196,7 +196,7 @@ static void a_run_of_known_shapes_allocates_nothing(void **state) {
   assert_int_equal(open_model(f->runtime, &f->model, &s), LIMBER_OK);
   for (int i = 0; i < 3; i++) {
     countdown = many;
-    assert_int_equal(limber_session_run(s, in, 2, &out, 1), LIMBER_OK);
+    assert_int_equal(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_OK);
     long left = countdown;
     countdown = -1;
     if (i) assert_int_equal(left, many);

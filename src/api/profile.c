@@ -59,8 +59,9 @@ limber_status limber_session_profile(limber_session *session,
                                      void *user) {
   events all = {0};
   lb_watcher watcher = {keep, &all};
+  lb_run_how how = {.watcher = &watcher};
   lb_status st =
-      lb_api_run(session, inputs, n_inputs, outputs, n_outputs, &watcher);
+      lb_api_run(session, inputs, n_inputs, outputs, n_outputs, &how);
   for (size_t i = 0; !lb_failed(st) && i < all.n; i++)
     tell(&all.list[i], fn, user);
   free(all.list);

@@ -175,7 +175,7 @@ static void give_outputs(const request *q, limber_tensor *outputs, size_t n) {
 
 lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
                      size_t n_inputs, limber_tensor *outputs, size_t n_outputs,
-                     const lb_watcher *watcher) {
+                     const lb_run_how *how) {
   request q;
   lb_status st = request_init(&q, s, n_outputs);
   if (lb_failed(st)) return st;
@@ -183,7 +183,7 @@ lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
   if (lb_failed(st)) goto done;
   st = take_outputs(&q, outputs, n_outputs);
   if (lb_failed(st)) goto done;
-  st = lb_session_watch(s->session, q.in, q.out, watcher);
+  st = lb_session_run_so(s->session, q.in, q.out, how);
   if (lb_failed(st)) goto done;
   give_outputs(&q, outputs, n_outputs);
   lb_declared_after(s, q.out);
@@ -195,10 +195,22 @@ done:
 
 limber_status limber_session_run(limber_session *session,
                                  const limber_tensor *inputs, size_t n_inputs,
-                                 limber_tensor *outputs, size_t n_outputs) {
-  return lb_report(
-      lb_api_run(session, inputs, n_inputs, outputs, n_outputs, NULL),
-      &session->runtime->log);
+                                 limber_tensor *outputs, size_t n_outputs,
+                                 const limber_run_options *options) {
+  lb_run_how how = {0};
+  lb_bound bound;
+  lb_status st = LB_OK;
+  if (options) {
+    st = lb_bound_read(options, &bound);
+    how.bound = &bound;
+  }
+  if (!lb_failed(st))
+    st = lb_api_run(session, inputs, n_inputs, outputs, n_outputs, &how);
+  return lb_report(st, &session->runtime->log);
+}
+
+uint64_t limber_session_trim(limber_session *session) {
+  return lb_session_trim(session->session);
 }
 
 // -- planning ----------------------------------------------------------------

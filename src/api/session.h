@@ -28,10 +28,13 @@ struct limber_session {
   atomic_bool *doubtful;
 };
 
-// limber_session_run; `watcher` may be NULL.
+// limber_session_run; `how` says what its options do.
 lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
                      size_t n_inputs, limber_tensor *outputs, size_t n_outputs,
-                     const lb_watcher *watcher);
+                     const lb_run_how *how);
+
+// The bound that a run's options set. Time counts from here.
+lb_status lb_bound_read(const limber_run_options *options, lb_bound *out);
 
 // Compares results with what the model declares of them; a difference is a
 // warning. `before` compares what was inferred, `after` what came out of a run.

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -36,4 +37,13 @@ void lb_alloc_put(const lb_alloc *a, void *p) {
   } else if (a->free) {
     a->free(a->user, p);
   }
+}
+
+void lb_alloc_drop(const lb_alloc *a, void *p, size_t size) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)p;
+  uintptr_t begin = (at + page - 1) / page * page;
+  uintptr_t end = (at + size) / page * page;
+  if (p && (!a || !a->alloc) && begin < end)
+    madvise((void *)begin, end - begin, MADV_DONTNEED);
+  lb_alloc_put(a, p);
 }

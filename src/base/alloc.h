@@ -18,5 +18,8 @@ typedef struct lb_alloc {
 // breaks the alignment. Not cleared.
 void *lb_alloc_get(const lb_alloc *a, size_t size);
 void lb_alloc_put(const lb_alloc *a, void *p);  // NULL is fine
+// The same for `size` bytes that will not be needed again soon: the system gets
+// them, where the C library would keep them.
+void lb_alloc_drop(const lb_alloc *a, void *p, size_t size);
 
 #endif

@@ -4,22 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-lb_status lb_context_new(const lb_alloc *alloc, size_t limit,
-                         lb_context **out) {
+#define SMALL ((size_t)1 << 20)  // bytes that need not be given back
+
+lb_status lb_context_new(const lb_alloc *alloc, lb_context **out) {
   lb_context *c = *out = calloc(1, sizeof *c);
   if (!c) return lb_oom();
   c->alloc = alloc;
-  c->own_budget.limit = limit;
   c->budget = &c->own_budget;
   lb_arena_init(&c->scratch, 16 << 10);
   lb_arena_init(&c->keys, 4 << 10);
   return LB_OK;
 }
 
-void lb_context_trim(lb_context *c) {
+size_t lb_context_trim(lb_context *c) {
+  size_t bytes = c->budget->kept;
   for (; c; c = c->inner) {
+    bytes += c->scratch.used + c->keys.used;
     for (uint32_t i = 0; i < c->n_own; i++)
-      lb_alloc_put(c->alloc, c->own[i].tensor.data);
+      lb_alloc_drop(c->alloc, c->own[i].tensor.data, c->own[i].cap);
     free(c->own);
     c->own = NULL;
     c->n_own = 0;
@@ -33,13 +35,15 @@ void lb_context_trim(lb_context *c) {
     c->last = NULL;
     c->last_key = NULL;
     c->last_size = c->last_cap = 0;
-    lb_alloc_put(c->alloc, c->arena);
+    lb_alloc_drop(c->alloc, c->arena, c->arena_cap);
     c->arena = NULL;
     c->arena_cap = 0;
+    c->roomy = 0;
     c->budget->kept = 0;
     lb_arena_fini(&c->scratch);  // empty, and ready for more
     lb_arena_fini(&c->keys);
   }
+  return bytes;
 }
 
 void lb_context_free(lb_context *c) {
@@ -52,11 +56,40 @@ void lb_context_free(lb_context *c) {
 }
 
 lb_status lb_context_inner(lb_context *c, lb_context **out) {
-  if (!c->inner) LB_TRY(lb_context_new(c->alloc, 0, &c->inner));
+  if (!c->inner) LB_TRY(lb_context_new(c->alloc, &c->inner));
   c->inner->budget = c->budget;
   c->inner->watcher = c->watcher;
+  c->inner->bound = c->bound;
   *out = c->inner;
   return LB_OK;
+}
+
+void lb_context_begin(lb_context *c, size_t limit) {
+  if (limit && c->budget->kept) lb_context_trim(c);
+  c->budget->limit = limit;
+  c->budget->outputs = 0;
+  for (; c; c = c->inner) {
+    c->arena_used = 0;
+    for (uint32_t i = 0; i < c->n_own; i++) c->own[i].used = 0;
+  }
+}
+
+static size_t bytes_used(const lb_context *c) {
+  size_t bytes = 0;
+  for (; c; c = c->inner) {
+    bytes += c->arena_used;
+    for (uint32_t i = 0; i < c->n_own; i++) bytes += c->own[i].used;
+  }
+  return bytes;
+}
+
+void lb_context_end(lb_context *c) {
+  size_t kept = c->budget->kept;
+  if (kept < SMALL || bytes_used(c) >= kept / 2) {
+    c->roomy = 0;
+  } else if (++c->roomy >= LB_ROOMY_RUNS) {
+    lb_context_trim(c);
+  }
 }
 
 lb_status lb_budget_check(const lb_budget *b, size_t bytes) {
@@ -74,6 +107,7 @@ static lb_status no_memory(size_t bytes) {
 }
 
 lb_status lb_context_arena(lb_context *c, size_t bytes) {
+  if (bytes > c->arena_used) c->arena_used = bytes;
   if (bytes <= c->arena_cap) return LB_OK;
   LB_TRY(lb_budget_check(c->budget, bytes - c->arena_cap));
   void *p = lb_alloc_get(c->alloc, bytes);
@@ -145,6 +179,7 @@ lb_status lb_context_own(lb_context *c, uint32_t i, const lb_tensor *t,
     o->cap = cap;
     data = p;
   }
+  if (bytes > o->used) o->used = bytes;
   o->tensor = *t;
   lb_tensor_dense(&o->tensor);
   o->tensor.data = data;

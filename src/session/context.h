@@ -10,11 +10,13 @@
 #include "base/arena.h"
 #include "base/tensor.h"
 #include "plan/plan.h"
+#include "session/bound.h"
 #include "session/watch.h"
 
 typedef struct lb_own {  // a buffer sized while running
   lb_tensor tensor;      // dense; data owned
   size_t cap;
+  size_t used;  // of it, by this run
 } lb_own;
 
 // What one run takes, bodies of loops included: bytes for values, and turns.
@@ -31,9 +33,11 @@ typedef struct lb_context {
   lb_budget *budget;         // the outermost context's
   lb_budget own_budget;
   const lb_watcher *watcher;  // of this run; borrowed, may be NULL
+  lb_bound *bound;            // likewise
   void *arena;                // owned
   size_t arena_cap;
-  lb_own *own;  // owned, with their data
+  size_t arena_used;  // of it, by this run
+  lb_own *own;        // owned, with their data
   uint32_t n_own;
   // For the step being run, and for the stage: see plan/plan.h. Owned.
   lb_tensor *operands;
@@ -45,13 +49,25 @@ typedef struct lb_context {
   char *last_key;
   size_t last_size, last_cap;
   uint64_t seed;     // for random operators; grows with each step
+  uint64_t run;      // number of the last run, of those of the session
+  uint32_t roomy;    // runs in a row that filled less than half of it
   lb_arena scratch;  // emptied after each step
   lb_arena keys;     // signatures and facts; emptied after each run
 } lb_context;
 
-lb_status lb_context_new(const lb_alloc *alloc, size_t limit, lb_context **out);
+lb_status lb_context_new(const lb_alloc *alloc, lb_context **out);
 void lb_context_free(lb_context *c);  // NULL is fine; inner ones too
-void lb_context_trim(lb_context *c);  // gives back all memory; inner ones too
+// Gives back all memory, that of inner ones too; how much it was.
+size_t lb_context_trim(lb_context *c);
+
+// Makes it ready for a run that may take `limit` bytes (0: any number) for
+// values. Without inner ones: they follow their outer one.
+void lb_context_begin(lb_context *c, size_t limit);
+// After a run: gives back all memory if LB_ROOMY_RUNS runs in a row have filled
+// less than half of it.
+#define LB_ROOMY_RUNS 32
+void lb_context_end(lb_context *c);
+
 lb_status lb_context_inner(lb_context *c, lb_context **out);
 
 // LB_OOM if `bytes` more would exceed the limit.

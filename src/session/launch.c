@@ -102,8 +102,9 @@ static void move_on(call *c) {
   for (int i = 0; i < l->n_operands; i++) c->args[i] += (uint64_t)l->steps[i];
 }
 
-static void run_turns(call *calls, uint32_t n, int64_t turns, lb_pool *pool) {
-  for (int64_t t = 0; t < turns; t++)
+static void run_turns(call *calls, uint32_t n, int64_t turns, lb_pool *pool,
+                      lb_bound *bound) {
+  for (int64_t t = 0; t < turns && !(bound && lb_bound_over(bound)); t++)
     for (uint32_t i = 0; i < n; i++) {
       run_call(&calls[i], pool);
       move_on(&calls[i]);
@@ -111,7 +112,7 @@ static void run_turns(call *calls, uint32_t n, int64_t turns, lb_pool *pool) {
 }
 
 bool lb_launch_try_turns(const lb_step *step, lb_pool *pool,
-                         const uintptr_t *bases) {
+                         const uintptr_t *bases, lb_bound *bound) {
   call calls[LB_TURN_KERNELS];
   uint32_t n = 0;
   for (const lb_launch *l = step->launch; l; l = l->next, n++) {
@@ -120,6 +121,6 @@ bool lb_launch_try_turns(const lb_step *step, lb_pool *pool,
     prepare(&calls[n], l, kernel, bases);
   }
   for (uint32_t i = 0; i < n; i += step->each)
-    run_turns(calls + i, step->each, step->turns, pool);
+    run_turns(calls + i, step->each, step->turns, pool, bound);
   return true;
 }

@@ -5,6 +5,7 @@
 
 #include "base/pool.h"
 #include "plan/plan.h"
+#include "session/bound.h"
 
 // Runs the kernel over the whole partition. `bases` are addresses, by number
 // of the base.
@@ -12,8 +13,9 @@ void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
                    const uintptr_t *bases);
 
 // Runs a step that has turns; operands move on with each turn. False if a
-// kernel is missing: nothing is run.
+// kernel is missing: nothing is run. Turns that `bound` forbids are left out;
+// it may be NULL.
 bool lb_launch_try_turns(const lb_step *step, lb_pool *pool,
-                         const uintptr_t *bases);
+                         const uintptr_t *bases, lb_bound *bound);
 
 #endif

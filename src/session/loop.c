@@ -62,12 +62,23 @@ static void end(turns *t) {
   t->c->seed = t->inner ? t->inner->seed : t->c->seed;
 }
 
+static lb_status bounded_turn(turns *t, int64_t i, lb_output *out) {
+  lb_bound *bound = t->c->bound;
+  char label[128];
+  lb_status st = lb_bound_over(bound)
+                     ? lb_bound_error(bound, "between two turns")
+                     : lb_run_region(t->s, t->inner, t->body, t->args, out);
+  if (!bound || !bound->found || !lb_failed(st)) return st;
+  return lb_status_note(st, "%s: turn %" PRId64,
+                        lb_node_label(t->step->node, label, sizeof label), i);
+}
+
 // One turn; results are in the returned set.
 static lb_status turn(turns *t, int64_t i, lb_output **out) {
   *out = t->sets[i & 1];
   if (t->c->budget->turns++ >= t->s->options.loop_limit)
     return fail(t, "more turns than the session's loop_limit allows", i);
-  LB_TRY(lb_run_region(t->s, t->inner, t->body, t->args, *out));
+  LB_TRY(bounded_turn(t, i, *out));
   for (uint32_t k = 0; k < t->n_states; k++)
     t->args[t->first_state + k] = (*out)[t->skip + k].tensor;
   return LB_OK;

@@ -1,8 +1,11 @@
 // session/run.c -- the life of a request.
 #include "session/run.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "device/host/move.h"
 #include "session/launch.h"
 
@@ -191,7 +194,7 @@ static lb_status bind_stage(const frame *f, const lb_plan *plan) {
 static lb_status tell(const frame *f, const lb_step *step, int64_t start) {
   const lb_watcher *w = f->c->watcher;
   lb_step_event e;
-  int64_t end = lb_watch_ns();
+  int64_t end = lb_clock_ns();
   if (step->kind == LB_STEP_LOOP) return LB_OK;  // its body's steps were told
   lb_watch_step(step, &e);
   e.start_ns = start;
@@ -202,7 +205,8 @@ static lb_status tell(const frame *f, const lb_step *step, int64_t start) {
 // False if a kernel is missing: the step's cover comes next.
 static bool try_launch(const frame *f, const lb_step *step) {
   lb_pool *pool = f->s->options.pool;
-  if (step->turns) return lb_launch_try_turns(step, pool, f->c->bases);
+  if (step->turns)
+    return lb_launch_try_turns(step, pool, f->c->bases, f->c->bound);
   lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
   if (!kernel) return false;
   for (const lb_launch *l = step->launch; l; l = l->next)
@@ -210,15 +214,37 @@ static bool try_launch(const frame *f, const lb_step *step) {
   return true;
 }
 
+// How far a run got that ends before, or in, a step.
+static lb_status cut_short(const frame *f, const lb_plan *plan,
+                           const lb_step *step) {
+  uint32_t done = 0, all = 0;
+  for (uint32_t i = 0; i < plan->n_steps; i++, all++) {
+    if (plan->steps + i < step) done++;
+    if (plan->steps[i].kind == LB_STEP_LAUNCH) i += plan->steps[i].skip;
+  }
+  char where[256], label[128] = "a copy";
+  if (step->node) lb_node_label(step->node, label, sizeof label);
+  int n = snprintf(where, sizeof where,
+                   "at %s, with %" PRIu32 " of %" PRIu32 " steps behind it",
+                   label, done, all);
+  if (plan->n_facts && n > 0 && (size_t)n < sizeof where)
+    snprintf(where + n, sizeof where - (size_t)n,
+             " and more that only data tells");
+  return lb_bound_error(f->c->bound, where);
+}
+
 static lb_status run_stage(frame *f, const lb_plan *plan) {
   LB_TRY(bind_stage(f, plan));
   const lb_watcher *watcher = f->c->watcher;
+  lb_bound *bound = f->c->bound;
   const lb_step *end = plan->steps + plan->n_steps, *next;
   for (const lb_step *step = plan->steps; step < end; step = next) {
     next = step + 1;
-    int64_t start = watcher ? lb_watch_ns() : 0;
+    if (bound && lb_bound_over(bound)) return cut_short(f, plan, step);
+    int64_t start = watcher ? lb_clock_ns() : 0;
     if (step->kind == LB_STEP_LAUNCH) {
       if (!try_launch(f, step)) continue;
+      if (bound && bound->found) return cut_short(f, plan, step);
       next += step->skip;
     } else {
       LB_TRY(run_step(f, step));

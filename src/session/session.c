@@ -70,10 +70,9 @@ static lb_status take_context(lb_session *s, bool run, lb_context **out) {
       c = atomic_exchange(&s->idle[i], NULL);
   *out = c;
   uint64_t seed = run ? atomic_fetch_add(&s->runs, 1) : 0;
-  if (!c)
-    LB_TRY(lb_context_new(s->options.alloc, s->options.memory_limit, out));
+  if (!c) LB_TRY(lb_context_new(s->options.alloc, out));
   (*out)->seed = seed << 32;
-  (*out)->budget->outputs = 0;
+  if (run) (*out)->run = seed;
   return LB_OK;
 }
 
@@ -85,22 +84,63 @@ static void keep_context(lb_session *s, lb_context *c) {
   lb_context_free(c);
 }
 
+// Frees idle contexts that no run has used for long: there were more runs at
+// once than there are.
+static void free_unused(lb_session *s, uint64_t run) {
+  for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
+    if (!atomic_load_explicit(&s->idle[i], memory_order_relaxed)) continue;
+    lb_context *c = atomic_exchange(&s->idle[i], NULL);
+    if (c && c->run + LB_IDLE_RUNS < run) {
+      lb_context_free(c);
+    } else if (c) {
+      keep_context(s, c);
+    }
+  }
+}
+
 static void give_context(lb_session *s, lb_context *c) {
-  if (s->options.memory_limit) lb_context_trim(c);
+  uint64_t run = c->run;
+  if (s->options.memory_limit) {
+    lb_context_trim(c);
+  } else {
+    lb_context_end(c);
+  }
+  c->watcher = NULL;
+  c->bound = NULL;
   keep_context(s, c);
+  if (run % LB_ROOMY_RUNS == 0) free_unused(s, run);
+}
+
+size_t lb_session_trim(lb_session *s) {
+  size_t bytes = 0;
+  for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
+    lb_context *c = atomic_exchange(&s->idle[i], NULL);
+    if (c) bytes += lb_context_trim(c);
+    lb_context_free(c);
+  }
+  return bytes;
 }
 
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs) {
-  return lb_session_watch(s, inputs, outputs, NULL);
+  return lb_session_run_so(s, inputs, outputs, &(lb_run_how){0});
 }
 
-lb_status lb_session_watch(lb_session *s, const lb_tensor *inputs,
-                           lb_output *outputs, const lb_watcher *watcher) {
+// The smaller of two limits; 0 is none.
+static size_t limit_of(size_t a, size_t b) {
+  if (!a || !b) return a ? a : b;
+  return a < b ? a : b;
+}
+
+lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
+                            lb_output *outputs, const lb_run_how *how) {
   lb_context *c;
   LB_TRY(lb_check_inputs(s->graph, inputs));
   LB_TRY(take_context(s, true, &c));
-  c->watcher = watcher;
+  c->watcher = how->watcher;
+  c->bound = how->bound;
+  lb_context_begin(c, limit_of(s->options.memory_limit,
+                               how->bound ? how->bound->memory_limit : 0));
   lb_pool_enter(s->options.pool);
   lb_status st = lb_run_region(s, c, s->graph->main, inputs, outputs);
   lb_pool_leave(s->options.pool);
@@ -151,7 +191,7 @@ lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
   if (!lb_failed(st)) *out = count_steps(plan);
   lb_plan_release(plan);
   lb_arena_reset(&c->keys);
-  give_context(s, c);
+  keep_context(s, c);
   return st;
 }
 

@@ -12,6 +12,7 @@
 #include "base/tensor.h"
 #include "cache/slots.h"
 #include "graph/graph.h"
+#include "session/bound.h"
 #include "session/watch.h"
 
 typedef struct lb_session lb_session;
@@ -49,10 +50,15 @@ void lb_session_free(lb_session *s);  // no run may be inside; NULL is fine
 // On failure outputs keep what the caller put there, nothing is owned.
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs);
-// The same; `watcher` is told of each step, as soon as it has run. Of a Loop or
-// Scan it sees the steps of the body.
-lb_status lb_session_watch(lb_session *s, const lb_tensor *inputs,
-                           lb_output *outputs, const lb_watcher *watcher);
+
+typedef struct lb_run_how {
+  // Is told of each step, as soon as it has run: of a Loop or Scan of the steps
+  // of its body. Borrowed; may be NULL.
+  const lb_watcher *watcher;
+  lb_bound *bound;  // borrowed; may be NULL
+} lb_run_how;
+lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
+                            lb_output *outputs, const lb_run_how *how);
 void lb_output_free(const lb_session *s, lb_output *o);
 
 typedef struct lb_plan_counts {
@@ -74,5 +80,8 @@ typedef struct lb_session_stats {
   size_t packed_bytes;           // of weights, laid out for kernels
 } lb_session_stats;
 void lb_session_stats_get(lb_session *s, lb_session_stats *out);
+
+// Gives back the memory of contexts in which nobody runs; how much it was.
+size_t lb_session_trim(lb_session *s);
 
 #endif

@@ -2,15 +2,8 @@
 #include "session/watch.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "plan/plan.h"
-
-int64_t lb_watch_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 // Elements of a factor of a product or of attention.
 static uint64_t factor_size(const lb_spec *s, uint32_t i, const int64_t *dims) {

@@ -23,8 +23,6 @@ typedef struct lb_watcher {
   void *user;
 } lb_watcher;
 
-int64_t lb_watch_ns(void);
-
 // Fills all of *out but the times.
 struct lb_step;
 void lb_watch_step(const struct lb_step *step, lb_step_event *out);

@@ -79,8 +79,8 @@ static void run(limber_session *session, source *s) {
   limber_tensor inputs[MAX_INPUTS] = {{0}}, outputs[MAX_INPUTS] = {{0}};
   int ok = n_in <= MAX_INPUTS && n_out <= MAX_INPUTS;
   for (size_t i = 0; ok && i < n_in; i++) ok = fill(s, &in[i], &inputs[i]);
-  if (ok &&
-      limber_session_run(session, inputs, n_in, outputs, n_out) == LIMBER_OK)
+  if (ok && limber_session_run(session, inputs, n_in, outputs, n_out, NULL) ==
+                LIMBER_OK)
     for (size_t i = 0; i < n_out; i++) limber_tensor_free(&outputs[i]);
   for (size_t i = 0; i < MAX_INPUTS; i++) free(inputs[i].data);
 }

@@ -42,7 +42,7 @@ static int parse(const char *text, limber_tensor *t) {
 
 static int run(limber_session *s, const limber_tensor *in, limber_tensor *out) {
   *out = (limber_tensor){0};
-  if (limber_session_run(s, in, 1, out, 1) == LIMBER_OK) return 1;
+  if (limber_session_run(s, in, 1, out, 1, NULL) == LIMBER_OK) return 1;
   fprintf(stderr, "%s\n", limber_last_error());
   return 0;
 }

@@ -1,0 +1,50 @@
+// api/cancel.c -- ending runs: the handle, and a run's options.
+#include <math.h>
+#include <stdlib.h>
+
+#include "api/error.h"
+#include "api/options.h"
+#include "api/session.h"
+#include "base/clock.h"
+
+struct limber_cancel {
+  atomic_int triggered;
+};
+
+limber_status limber_cancel_create(limber_cancel **out) {
+  *out = calloc(1, sizeof **out);
+  return lb_report(*out ? LB_OK : lb_oom(), NULL);
+}
+
+void limber_cancel_destroy(limber_cancel *cancel) { free(cancel); }
+
+void limber_cancel_trigger(limber_cancel *cancel) {
+  atomic_store(&cancel->triggered, 1);
+}
+
+void limber_cancel_reset(limber_cancel *cancel) {
+  atomic_store(&cancel->triggered, 0);
+}
+
+int limber_cancel_triggered(const limber_cancel *cancel) {
+  return atomic_load(&cancel->triggered);
+}
+
+// The end of time for what would be later.
+static int64_t deadline_after(int64_t now, double seconds) {
+  const double most = 1e9;  // seconds: more than thirty years
+  if (seconds < 0) return now;
+  return now + (int64_t)((seconds < most ? seconds : most) * 1e9);
+}
+
+lb_status lb_bound_read(const limber_run_options *options, lb_bound *out) {
+  limber_run_options o;
+  LB_TRY(lb_options_read("limber_run_options", options, sizeof o, &o));
+  if (isnan(o.timeout)) return lb_error(LB_INVALID, "timeout: not a number");
+  *out = (lb_bound){.start_ns = lb_clock_ns(),
+                    .memory_limit = (size_t)o.memory_limit};
+  if (o.cancel) out->cancelled = &o.cancel->triggered;
+  if (o.timeout != 0)
+    out->deadline_ns = deadline_after(out->start_ns, o.timeout);
+  return LB_OK;
+}
