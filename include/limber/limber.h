@@ -79,14 +79,27 @@ typedef struct limber_runtime_options {
   void (*log)(void *user, int level, const char *line);
   void *log_user;
   const limber_allocator *allocator;  // copied; NULL: the C library
+  uint64_t cache_capacity;  // limber_set_cache_capacity; 0: leave it as it is
 } limber_runtime_options;
 #define LIMBER_RUNTIME_OPTIONS_INIT \
-  { sizeof(limber_runtime_options), 0, 0, NULL, NULL, NULL }
+  { sizeof(limber_runtime_options), 0, 0, NULL, NULL, NULL, 0 }
 
 LIMBER_API limber_status limber_runtime_create(
     const limber_runtime_options *options, limber_runtime **out);
 LIMBER_API void limber_runtime_destroy(limber_runtime *runtime);
 LIMBER_API int limber_runtime_threads(limber_runtime *runtime);
+
+// -- the cache of what is compiled --------------------------------------------
+// One byte budget for the process, whatever runtimes there are: for compiled
+// kernels, for primitives and for the weights these have packed. What is over
+// it goes, the least recently used first; what a run still uses goes when that
+// ends. A kernel that went is compiled again when it is wanted again; until
+// then, what the library contains serves.
+
+// Bytes; 0: nothing compiled is kept. Evicts just enough at once. The default
+// is LIMBER_CACHE_CAPACITY (bytes, or K, M, G of them), else 64 MB.
+LIMBER_API limber_status limber_set_cache_capacity(uint64_t bytes);
+LIMBER_API limber_status limber_get_cache_capacity(uint64_t *out);
 
 // -- tensors: plain structs that borrow memory --------------------------------
 

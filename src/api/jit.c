@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/cache.h"
 #include "device/cpu/isa.h"
 #include "limber/limber.h"
 
@@ -72,16 +73,16 @@ static const lb_pack *pack_of(lb_isa_level level) {
 // -- opening -----------------------------------------------------------------
 
 static lb_status open_slots(lb_kernels *k, lb_isa_level level,
-                            const lb_pack *pack) {
+                            const lb_pack *pack, const lb_log *log) {
   lb_slots *s = calloc(1, sizeof *s);
   if (!s) return lb_oom();
   lb_status st = lb_slots_init(s, level == LB_ISA_V4 ? 16 : 8, pack);
   if (lb_failed(st)) {
     free(s);
-  } else {
-    k->slots = s;
+    return st;
   }
-  return st;
+  k->slots = s;
+  return lb_process_shelf(log, &s->shelf);
 }
 
 static lb_status open_compiler(lb_kernels *k, lb_isa isa, const lb_log *log) {
@@ -117,7 +118,7 @@ void lb_kernels_open(lb_kernels *k, const lb_log *log) {
     return;
   }
   if (!compiles && !pack) return;
-  lb_status st = open_slots(k, isa.level, pack);
+  lb_status st = open_slots(k, isa.level, pack, log);
   if (!lb_failed(st) && compiles) st = open_compiler(k, isa, log);
   if (lb_failed(st))
     lb_log_line(log, LB_LOG_WARN, "no kernels will be compiled: %s",

@@ -125,6 +125,8 @@ static lb_status runtime_new(const limber_runtime_options *o,
     return st;
   }
   lb_kernels_open(&r->kernels, &r->log);
+  if (o->cache_capacity && r->kernels.slots && r->kernels.slots->shelf)
+    lb_shelf_set_capacity(r->kernels.slots->shelf, o->cache_capacity);
   r->deterministic = read_deterministic(r);
   lb_log_line(&r->log, LB_LOG_INFO, "runtime with %d threads", threads);
   *out = r;

@@ -1,10 +1,13 @@
 // base/lock.c -- the list of locks, and what fork does with it.
 #include "base/lock.h"
 
+#include <stdatomic.h>
+
 // Only fork itself knows when it happens; hence a list that hangs off no
 // object. Order: list_lock, then the locks; nobody else holds two.
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static lb_lock *locks;
+static atomic_uint forks;
 
 static void before_fork(void) {
   pthread_mutex_lock(&list_lock);
@@ -16,10 +19,15 @@ static void after_fork(void) {
   pthread_mutex_unlock(&list_lock);
 }
 
+static void after_fork_in_child(void) {
+  atomic_fetch_add(&forks, 1);
+  after_fork();
+}
+
 static int atfork_error;
 
 static void watch_forks(void) {
-  atfork_error = pthread_atfork(before_fork, after_fork, after_fork);
+  atfork_error = pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 lb_status lb_lock_init(lb_lock *l) {
@@ -42,3 +50,5 @@ void lb_lock_fini(lb_lock *l) {
   pthread_mutex_unlock(&list_lock);
   pthread_mutex_destroy(&l->mutex);
 }
+
+unsigned lb_fork_count(void) { return atomic_load(&forks); }

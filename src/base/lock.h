@@ -21,6 +21,10 @@ typedef struct lb_lock {
 lb_status lb_lock_init(lb_lock *l);
 void lb_lock_fini(lb_lock *l);  // nobody holds it
 
+// How many forks this process is away from the one that made the first lock.
+// What a thread left undone under another number will never be finished.
+unsigned lb_fork_count(void);
+
 static inline void lb_lock_take(lb_lock *l) { pthread_mutex_lock(&l->mutex); }
 static inline void lb_lock_give(lb_lock *l) { pthread_mutex_unlock(&l->mutex); }
 

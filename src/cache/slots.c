@@ -12,13 +12,16 @@ const char *lb_tier_name(lb_tier t) {
 
 lb_status lb_slots_init(lb_slots *s, uint32_t lanes, const lb_pack *pack) {
   *s = (lb_slots){.lanes = lanes, .pack = pack};
-  return pthread_mutex_init(&s->lock, NULL) ? lb_oom() : LB_OK;
+  return lb_lock_init(&s->lock);
 }
 
 void lb_slots_fini(lb_slots *s) {
-  for (size_t i = 0; i < s->map.count; i++) free(s->map.entries[i].value);
+  for (size_t i = 0; i < s->map.count; i++) {
+    lb_slots_withdraw(s, s->map.entries[i].value);
+    free(s->map.entries[i].value);
+  }
   lb_map_fini(&s->map);
-  pthread_mutex_destroy(&s->lock);
+  lb_lock_fini(&s->lock);
 }
 
 static lb_status insert(lb_slots *s, const lb_slot_key *key,
@@ -27,6 +30,7 @@ static lb_status insert(lb_slots *s, const lb_slot_key *key,
   if (!slot) return lb_oom();
   slot->key = *key;
   slot->in_pack = kernel != NULL;
+  slot->pack = kernel;
   if (kernel) lb_slot_publish(slot, kernel, LB_TIER_PACK);
   lb_status st = lb_map_put(&s->map, &slot->key, sizeof slot->key, slot, NULL);
   if (lb_failed(st)) {
@@ -59,35 +63,118 @@ static lb_slot_key key_of(const lb_spec *spec, const lb_facts *facts) {
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out) {
   lb_slot_key key = key_of(spec, facts);
-  pthread_mutex_lock(&s->lock);
+  lb_lock_take(&s->lock);
   lb_status st = find(s, &key, true, out);
   if (!lb_failed(st)) atomic_store(&(*out)->wanted, true);
-  pthread_mutex_unlock(&s->lock);
+  lb_lock_give(&s->lock);
   return st;
 }
 
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
                             const lb_facts *facts, lb_slot **out) {
   lb_slot_key key = key_of(spec, facts);
-  pthread_mutex_lock(&s->lock);
+  lb_lock_take(&s->lock);
   lb_status st = find(s, &key, false, out);
-  pthread_mutex_unlock(&s->lock);
+  lb_lock_give(&s->lock);
   if (!lb_failed(st) && *out && !(*out)->in_pack) *out = NULL;
   return st;
 }
 
 size_t lb_slots_wanted(lb_slots *s) {
   size_t n = 0;
-  pthread_mutex_lock(&s->lock);
+  lb_lock_take(&s->lock);
   for (size_t i = 0; i < s->map.count; i++)
     n += atomic_load(&((lb_slot *)s->map.entries[i].value)->wanted);
-  pthread_mutex_unlock(&s->lock);
+  lb_lock_give(&s->lock);
   return n;
 }
 
 lb_slot *lb_slots_at(lb_slots *s, size_t i) {
-  pthread_mutex_lock(&s->lock);
+  lb_lock_take(&s->lock);
   lb_slot *slot = i < s->map.count ? s->map.entries[i].value : NULL;
-  pthread_mutex_unlock(&s->lock);
+  lb_lock_give(&s->lock);
   return slot;
+}
+
+// -- compiled kernels ---------------------------------------------------------
+
+typedef struct lb_slot_item {
+  lb_shelf_item base;
+  lb_slot *slot;  // borrowed; not looked at any more once it is retired
+  void (*release)(void *owner);
+  void *owner;
+} item;
+
+static void go_back(lb_slot *slot) {
+  slot->item = NULL;
+  lb_slot_publish(slot, slot->pack,
+                  slot->in_pack ? LB_TIER_PACK : LB_TIER_HOST);
+}
+
+static void hide(lb_shelf_item *base) {
+  lb_slot *slot = ((item *)base)->slot;
+  go_back(slot);
+  atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
+}
+
+static void drop(lb_shelf_item *base) {
+  item *x = (item *)base;
+  x->release(x->owner);
+  free(x);
+}
+
+static item *new_item(lb_slot *slot, const lb_slot_code *code) {
+  item *x = malloc(sizeof *x);
+  if (!x) return NULL;
+  *x = (item){.base = {.bytes = code->bytes + sizeof *x,
+                       .used = &slot->used,
+                       .hide = hide,
+                       .drop = drop},
+              .slot = slot,
+              .release = code->release,
+              .owner = code->owner};
+  return x;
+}
+
+// The former kernel is hidden by the one that comes in its place.
+static bool put(lb_shelf *shelf, lb_slot *slot, item *x,
+                const lb_slot_code *code) {
+  item *former = slot->item;
+  if (x->base.bytes > shelf->stats.capacity) return false;
+  slot->item = x;
+  lb_slot_publish(slot, code->kernel, code->tier);
+  if (former) lb_shelf_take_off(shelf, &former->base);
+  return lb_shelf_try_put(shelf, &x->base);
+}
+
+lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
+                           bool *kept) {
+  item *x = new_item(slot, code);
+  *kept = false;
+  if (!x) {
+    code->release(code->owner);
+    return lb_oom();
+  }
+  lb_lock_take(&s->shelf->lock);
+  *kept = put(s->shelf, slot, x, code);
+  lb_lock_give(&s->shelf->lock);
+  if (!*kept) drop(&x->base);
+  lb_shelf_collect(s->shelf);
+  return LB_OK;
+}
+
+void lb_slots_withdraw(lb_slots *s, lb_slot *slot) {
+  if (!s->shelf) return;
+  lb_lock_take(&s->shelf->lock);
+  item *former = slot->item;
+  if (former) {
+    go_back(slot);
+    lb_shelf_take_off(s->shelf, &former->base);
+  }
+  lb_lock_give(&s->shelf->lock);
+  if (former) lb_shelf_collect(s->shelf);
+}
+
+bool lb_slots_keep(lb_slots *s) {
+  return s->shelf && lb_shelf_capacity(s->shelf) > 0;
 }

@@ -3,14 +3,19 @@
 // One slot per (spec, facts), interned process-wide: plans hold slots, not
 // kernels. A slot begins with the pack's kernel, where the pack has one, and
 // gets better ones by one atomic store; whoever runs a step loads it once.
-// Slots and their kernels live as long as the table. Any thread may call.
+//
+// Compiled kernels stand on a shelf (cache/shelf.h): when its bytes run out,
+// the least recently used go, and their slots are back at the pack's kernel, or
+// at none; such a slot lacks again and can be compiled for again. Whoever calls
+// a compiled kernel is inside the shelf's epoch meanwhile.
+//
+// Slots themselves live as long as the table: there are at most LB_MAX_FACTS_OF
+// for one spec, however many shapes come. Any thread may call.
 #ifndef LB_CACHE_SLOTS_H
 #define LB_CACHE_SLOTS_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "base/map.h"
+#include "cache/shelf.h"
 #include "device/cpu/pack.h"
 
 typedef enum lb_tier {  // where code comes from, worst first
@@ -33,6 +38,10 @@ typedef struct lb_slot {
   atomic_int tier;                 // lb_tier of the kernel, set after it
   atomic_int failed;               // 1: compiling it was given up
   bool in_pack;                    // it will never be empty
+  lb_kernel_fn *pack;              // the pack's kernel, or NULL
+  _Atomic uint64_t used;           // the epoch of its last use
+  struct lb_slot_item *item;       // what is on the shelf; of the shelf's lock
+  atomic_uint evicted;             // how often its kernel was
   atomic_bool wanted;              // is worth compiling: not of a cover alone
   // Where the partition's cover begins anew: bit i stands for its node i. 0:
   // not decided yet. See plan/cover.c.
@@ -40,14 +49,16 @@ typedef struct lb_slot {
 } lb_slot;
 
 typedef struct lb_slots {
-  pthread_mutex_t lock;
+  lb_lock lock;
   lb_map map;           // lb_slot_key -> lb_slot, owned
   uint32_t lanes;       // float32 in a vector of the target: for lb_facts_of
   const lb_pack *pack;  // borrowed; NULL: there is none
+  lb_shelf *shelf;      // borrowed; NULL: no compiled kernels come
 } lb_slots;
 
+// The caller may set the shelf then.
 lb_status lb_slots_init(lb_slots *s, uint32_t lanes, const lb_pack *pack);
-void lb_slots_fini(lb_slots *s);
+void lb_slots_fini(lb_slots *s);  // nobody runs; compiled kernels go as well
 
 // The slot of that key, made if new, and wanted from now on.
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
@@ -68,10 +79,37 @@ static inline lb_kernel_fn *lb_slot_kernel(const lb_slot *s) {
 static inline lb_tier lb_slot_tier(const lb_slot *s) {
   return (lb_tier)atomic_load_explicit(&s->tier, memory_order_relaxed);
 }
+// A run that is inside notes that it uses the slot's kernel.
+static inline void lb_slot_use(lb_slot *s, const lb_stay *stay) {
+  lb_shelf_use(&s->used, stay->at);
+}
+// For kernels that are there for ever, as the pack's are.
 static inline void lb_slot_publish(lb_slot *s, lb_kernel_fn *kernel,
                                    lb_tier tier) {
   atomic_store_explicit(&s->kernel, kernel, memory_order_release);
   atomic_store_explicit(&s->tier, (int)tier, memory_order_relaxed);
 }
+
+// A compiled kernel and how to get rid of it.
+typedef struct lb_slot_code {
+  lb_kernel_fn *kernel;
+  lb_tier tier;
+  uint64_t bytes;  // of code and what belongs to it
+  void (*release)(void *owner);
+  void *owner;
+} lb_slot_code;
+
+// Publishes a compiled kernel, which it takes over, in place of the one that
+// the slot has; evicts others where that needs room. *kept is false if the
+// kernel is larger than the capacity: then the slot stays as it is. `code` is
+// released as soon as nobody uses it any more, on failure at once, by whichever
+// thread notices: release must not take long, nor a lock that fork takes.
+lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
+                           bool *kept);
+// Takes a compiled kernel away again; the slot is back at the pack's, or none.
+void lb_slots_withdraw(lb_slots *s, lb_slot *slot);
+// False where nothing compiled would be kept: there is no shelf, or its
+// capacity is 0.
+bool lb_slots_keep(lb_slots *s);
 
 #endif

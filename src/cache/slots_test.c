@@ -106,12 +106,70 @@ static void a_slot_begins_with_what_the_pack_has(void **state) {
   lb_slots_fini(&t);
 }
 
+// -- compiled kernels ---------------------------------------------------------
+
+static int released[8];
+
+static void count_release(void *owner) { released[(intptr_t)owner]++; }
+
+static bool publish(lb_slots *t, lb_slot *s, intptr_t number, uint64_t bytes) {
+  bool kept;
+  lb_slot_code code = {.kernel = kernel,
+                       .tier = LB_TIER_REUSABLE,
+                       .bytes = bytes,
+                       .release = count_release,
+                       .owner = (void *)number};
+  assert_false(lb_failed(lb_slots_publish(t, s, &code, &kept)));
+  return kept;
+}
+
+static void what_is_evicted_lacks_again(void **state) {
+  (void)state;
+  lb_slots t;
+  lb_shelf shelf;
+  lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
+  small_pack p = {.head = {.magic = LB_PACK_MAGIC, .n = 1}, .spec = exp};
+  p.head.code = offsetof(small_pack, code);
+  p.entry.hash = lb_hash(&exp, lb_spec_bytes(&exp));
+  p.entry.spec = offsetof(small_pack, spec);
+  assert_false(lb_failed(lb_slots_init(&t, 16, &p.head)));
+  assert_false(lb_slots_keep(&t));
+  assert_false(lb_failed(lb_shelf_init(&shelf, 1500)));
+  t.shelf = &shelf;
+  assert_true(lb_slots_keep(&t));
+  lb_slot *a = intern(&t, &exp, &(lb_facts){0});
+  lb_slot *b = intern(&t, &log, &(lb_facts){0});
+  assert_true(publish(&t, a, 0, 1000));
+  assert_int_equal(lb_slot_tier(a), LB_TIER_REUSABLE);
+  assert_true(publish(&t, b, 1, 1000));
+  assert_int_equal(lb_slot_tier(a), LB_TIER_PACK);
+  assert_true((uintptr_t)lb_slot_kernel(a) == (uintptr_t)p.code);
+  assert_int_equal(released[0], 1);
+  assert_true(publish(&t, a, 2, 1000));
+  assert_int_equal(lb_slot_tier(b), LB_TIER_HOST);
+  assert_true(lb_slot_kernel(b) == NULL);
+  assert_int_equal(atomic_load(&b->evicted), 1);
+  assert_false(publish(&t, b, 3, 2000));  // never fits: a stays
+  assert_int_equal(released[3], 1);
+  assert_int_equal(lb_slot_tier(a), LB_TIER_REUSABLE);
+  assert_true(publish(&t, a, 4, 1000));  // takes the place of the former
+  assert_int_equal(released[2], 1);
+  assert_int_equal(released[4], 0);
+  lb_slots_withdraw(&t, a);
+  assert_int_equal(released[4], 1);
+  assert_true(publish(&t, a, 5, 1000));
+  lb_slots_fini(&t);
+  assert_int_equal(released[5], 1);
+  lb_shelf_fini(&shelf);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equal_keys_share_a_slot),
       cmocka_unit_test(a_slot_is_empty_until_published),
       cmocka_unit_test(a_cover_asks_for_nothing_to_be_made),
       cmocka_unit_test(a_slot_begins_with_what_the_pack_has),
+      cmocka_unit_test(what_is_evicted_lacks_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,8 +21,6 @@ struct lb_compiler {
   lb_perf *perf;         // owned; NULL: nobody asked
   pthread_mutex_t lock;  // of all below; held while compiling
   lb_builts builts;
-  lb_cpu_exec **execs;  // owned; what slots point to
-  size_t n_execs, cap_execs;
   lb_compiler_stats stats;
   bool warned;  // that settling fails
 };
@@ -64,8 +62,6 @@ lb_status lb_compiler_new(const lb_compiler_options *o, lb_compiler **out) {
 void lb_compiler_free(lb_compiler *c) {
   if (!c) return;
   lb_worker_free(c->worker);
-  for (size_t i = 0; i < c->n_execs; i++) lb_cpu_exec_release(c->execs[i]);
-  free(c->execs);
   lb_cpu_code_release(c->code);
   lb_perf_close(c->perf);
   lb_builts_fini(&c->builts);
@@ -74,35 +70,26 @@ void lb_compiler_free(lb_compiler *c) {
   free(c);
 }
 
-static lb_status keep(lb_compiler *c, lb_cpu_exec *exec) {
-  if (c->n_execs == c->cap_execs) {
-    size_t cap = c->cap_execs ? 2 * c->cap_execs : 16;
-    lb_cpu_exec **execs = realloc(c->execs, cap * sizeof *execs);
-    if (!execs) return lb_oom();
-    c->execs = execs;
-    c->cap_execs = cap;
-  }
-  c->execs[c->n_execs++] = exec;
-  return LB_OK;
-}
-
 static lb_tier tier_of(const lb_slot *slot) {
   return lb_facts_reusable(&slot->key.facts) ? LB_TIER_REUSABLE
                                              : LB_TIER_SPECIALISED;
 }
 
+static void release(void *exec) { lb_cpu_exec_release(exec); }
+
 static lb_status load(lb_compiler *c, lb_slot *slot, lb_built *built,
                       lb_span object) {
   lb_cpu_exec *exec;
+  bool kept;
   LB_TRY(lb_cpu_exec_create(c->code, c->perf, object, built->name, &exec));
-  lb_status st = keep(c, exec);
-  if (lb_failed(st)) {
-    lb_cpu_exec_release(exec);
-    return st;
-  }
-  lb_slot_publish(slot, (lb_kernel_fn *)exec->entry, tier_of(slot));
-  lb_builts_dump(&c->builts, built, object);
+  lb_slot_code code = {.kernel = (lb_kernel_fn *)exec->entry,
+                       .tier = tier_of(slot),
+                       .bytes = exec->block->size + sizeof *exec,
+                       .release = release,
+                       .owner = exec};
   built->code_bytes = exec->block->size;
+  LB_TRY(lb_slots_publish(c->slots, slot, &code, &kept));
+  lb_builts_dump(&c->builts, built, object);
   c->stats.code_bytes += built->code_bytes;
   c->stats.compiled++;
   return LB_OK;
@@ -161,6 +148,7 @@ static bool is_lacking(lb_slot *slot) {
 static lb_status settle(lb_compiler *c, double end) {
   lb_slot *slot;
   lb_cpu_way way = c->perf ? LB_CPU_SEALED : LB_CPU_SHARED;  // see perf.h
+  if (!lb_slots_keep(c->slots)) return LB_OK;
   if (!c->code) LB_TRY(lb_cpu_code_create(CODE_BYTES, way, &c->code));
   for (size_t i = 0; (slot = lb_slots_at(c->slots, i)); i++) {
     if (!is_lacking(slot)) continue;

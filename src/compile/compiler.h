@@ -7,7 +7,8 @@
 //     time.
 // (2) A key that the worker refuses is not asked for again; when the worker
 //     itself fails, settle ends with that status and can be called again.
-// (3) Kernels stay until the compiler is freed: nobody may use slots then.
+// (3) Kernels belong to their slots, which may evict them. Where nothing would
+//     be kept, nothing is compiled.
 #ifndef LB_COMPILE_COMPILER_H
 #define LB_COMPILE_COMPILER_H
 

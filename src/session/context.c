@@ -11,6 +11,7 @@ lb_status lb_context_new(const lb_alloc *alloc, lb_context **out) {
   if (!c) return lb_oom();
   c->alloc = alloc;
   c->budget = &c->own_budget;
+  c->stay = &c->own_stay;
   lb_arena_init(&c->scratch, 16 << 10);
   lb_arena_init(&c->keys, 4 << 10);
   return LB_OK;
@@ -58,6 +59,7 @@ void lb_context_free(lb_context *c) {
 lb_status lb_context_inner(lb_context *c, lb_context **out) {
   if (!c->inner) LB_TRY(lb_context_new(c->alloc, &c->inner));
   c->inner->budget = c->budget;
+  c->inner->stay = c->stay;
   c->inner->watcher = c->watcher;
   c->inner->bound = c->bound;
   *out = c->inner;

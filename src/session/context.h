@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/tensor.h"
+#include "cache/shelf.h"
 #include "plan/plan.h"
 #include "session/bound.h"
 #include "session/watch.h"
@@ -32,6 +33,8 @@ typedef struct lb_context {
   const lb_alloc *alloc;     // borrowed
   lb_budget *budget;         // the outermost context's
   lb_budget own_budget;
+  lb_stay *stay;  // the outermost context's: since when the run is inside
+  lb_stay own_stay;
   const lb_watcher *watcher;  // of this run; borrowed, may be NULL
   lb_bound *bound;            // likewise
   void *arena;                // owned

@@ -205,6 +205,8 @@ static lb_status tell(const frame *f, const lb_step *step, int64_t start) {
 // False if a kernel is missing: the step's cover comes next.
 static bool try_launch(const frame *f, const lb_step *step) {
   lb_pool *pool = f->s->options.pool;
+  for (const lb_launch *l = step->launch; l; l = step->turns ? l->next : NULL)
+    lb_slot_use(l->slot, f->c->stay);
   if (step->turns)
     return lb_launch_try_turns(step, pool, f->c->bases, f->c->bound);
   lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
@@ -234,7 +236,9 @@ static lb_status cut_short(const frame *f, const lb_plan *plan,
 }
 
 static lb_status run_stage(frame *f, const lb_plan *plan) {
+  lb_slots *slots = f->s->options.slots;
   LB_TRY(bind_stage(f, plan));
+  if (slots) lb_shelf_refresh(slots->shelf, f->c->stay);  // no kernel is held
   const lb_watcher *watcher = f->c->watcher;
   lb_bound *bound = f->c->bound;
   const lb_step *end = plan->steps + plan->n_steps, *next;

@@ -134,6 +134,7 @@ static size_t limit_of(size_t a, size_t b) {
 
 lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
                             lb_output *outputs, const lb_run_how *how) {
+  lb_shelf *shelf = s->options.slots ? s->options.slots->shelf : NULL;
   lb_context *c;
   LB_TRY(lb_check_inputs(s->graph, inputs));
   LB_TRY(take_context(s, true, &c));
@@ -142,7 +143,9 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   lb_context_begin(c, limit_of(s->options.memory_limit,
                                how->bound ? how->bound->memory_limit : 0));
   lb_pool_enter(s->options.pool);
+  lb_shelf_enter(shelf, c->stay);
   lb_status st = lb_run_region(s, c, s->graph->main, inputs, outputs);
+  lb_shelf_leave(shelf, c->stay);
   lb_pool_leave(s->options.pool);
   give_context(s, c);
   for (uint32_t i = 0; lb_failed(st) && i < s->graph->main->n_results; i++)

@@ -1,0 +1,170 @@
+// cache/shelf.c -- one byte budget: a list by use, and one of what is retired.
+#include "cache/shelf.h"
+
+// Whoever evicts looks at so many items at most: those that were used since
+// they were placed go up again, and if all were, the oldest of them goes.
+#define LOOKS 32
+
+lb_status lb_shelf_init(lb_shelf *s, uint64_t capacity) {
+  *s = (lb_shelf){.stats.capacity = capacity};
+  lb_epochs_init(&s->epochs, &s->lock);
+  return lb_lock_init(&s->lock);
+}
+
+// -- the list ----------------------------------------------------------------
+
+static void unlink_item(lb_shelf *s, lb_shelf_item *x) {
+  *(x->prev ? &x->prev->next : &s->first) = x->next;
+  *(x->next ? &x->next->prev : &s->last) = x->prev;
+}
+
+static void push_first(lb_shelf *s, lb_shelf_item *x) {
+  x->prev = NULL;
+  x->next = s->first;
+  *(s->first ? &s->first->prev : &s->last) = x;
+  s->first = x;
+}
+
+static uint64_t last_use(const lb_shelf_item *x) {
+  uint64_t used = atomic_load_explicit(x->used, memory_order_relaxed);
+  return used > x->placed ? used : x->placed;
+}
+
+static const lb_shelf_item *older(const lb_shelf_item *a,
+                                  const lb_shelf_item *b) {
+  return a && a->placed < b->placed ? a : b;
+}
+
+// The item to evict; there is one.
+static lb_shelf_item *least_used(lb_shelf *s) {
+  const lb_shelf_item *oldest = NULL, *begin = s->last;
+  for (int i = 0; i < LOOKS; i++) {
+    lb_shelf_item *x = s->last;
+    if (i && x == begin) break;
+    uint64_t used = last_use(x);
+    bool placed_well = used == x->placed;
+    x->placed = used;
+    oldest = older(oldest, x);
+    if (placed_well) break;
+    unlink_item(s, x);
+    push_first(s, x);
+  }
+  return (lb_shelf_item *)(uintptr_t)oldest;
+}
+
+// -- what is retired ----------------------------------------------------------
+
+static void retire(lb_shelf *s, lb_shelf_item *x) {
+  unlink_item(s, x);
+  s->stats.bytes -= x->bytes;
+  s->stats.items--;
+  s->stats.retired_bytes += x->bytes;
+  s->stats.retired++;
+  x->placed = lb_epochs_next(&s->epochs);
+  x->next = NULL;
+  if (s->last_gone) {
+    s->last_gone->next = x;
+  } else {
+    s->first_gone = x;
+    atomic_store_explicit(&s->gone, x->placed, memory_order_release);
+  }
+  s->last_gone = x;
+}
+
+static void evict(lb_shelf *s) {
+  lb_shelf_item *x = least_used(s);
+  x->hide(x);
+  retire(s, x);
+  s->stats.evictions++;
+}
+
+// Takes those that may be dropped off the list of retired ones.
+static lb_shelf_item *take_gone(lb_shelf *s) {
+  lb_shelf_item *first = s->first_gone, **end = &s->first_gone;
+  uint64_t oldest = first ? lb_epochs_oldest(&s->epochs) : 0;
+  while (*end && (*end)->placed < oldest) {
+    s->stats.retired_bytes -= (*end)->bytes;
+    s->stats.retired--;
+    end = &(*end)->next;
+  }
+  lb_shelf_item *left = *end;
+  *end = NULL;
+  if (first == left) first = NULL;
+  s->first_gone = left;
+  if (!left) s->last_gone = NULL;
+  atomic_store_explicit(&s->gone, left ? left->placed : 0,
+                        memory_order_release);
+  return first;
+}
+
+static void drop_all(lb_shelf_item *x) {
+  while (x) {
+    lb_shelf_item *next = x->next;
+    x->drop(x);
+    x = next;
+  }
+}
+
+void lb_shelf_collect(lb_shelf *s) {
+  if (!atomic_load_explicit(&s->gone, memory_order_acquire)) return;
+  lb_lock_take(&s->lock);
+  lb_shelf_item *gone = take_gone(s);
+  lb_lock_give(&s->lock);
+  drop_all(gone);
+}
+
+// Only a run that entered before something was retired can have held it up.
+void lb_shelf_leave(lb_shelf *s, lb_stay *stay) {
+  if (!s) return;
+  uint64_t at = stay->at;
+  lb_epochs_leave(&s->epochs, stay);
+  if (atomic_load_explicit(&s->gone, memory_order_acquire) >= at)
+    lb_shelf_collect(s);
+}
+
+// -- the whole ----------------------------------------------------------------
+
+void lb_shelf_fini(lb_shelf *s) {
+  while (s->last) evict(s);
+  drop_all(take_gone(s));
+  lb_lock_fini(&s->lock);
+}
+
+void lb_shelf_set_capacity(lb_shelf *s, uint64_t bytes) {
+  lb_lock_take(&s->lock);
+  s->stats.capacity = bytes;
+  while (s->stats.bytes > bytes) evict(s);
+  lb_lock_give(&s->lock);
+  lb_shelf_collect(s);
+}
+
+uint64_t lb_shelf_capacity(lb_shelf *s) {
+  lb_shelf_stats stats;
+  lb_shelf_count(s, &stats);
+  return stats.capacity;
+}
+
+void lb_shelf_count(lb_shelf *s, lb_shelf_stats *out) {
+  lb_lock_take(&s->lock);
+  *out = s->stats;
+  lb_lock_give(&s->lock);
+}
+
+bool lb_shelf_try_put(lb_shelf *s, lb_shelf_item *x) {
+  if (x->bytes > s->stats.capacity) return false;
+  while (s->stats.bytes > s->stats.capacity - x->bytes) evict(s);
+  x->placed = lb_epochs_next(&s->epochs);
+  push_first(s, x);
+  s->stats.bytes += x->bytes;
+  s->stats.items++;
+  s->stats.insertions++;
+  return true;
+}
+
+void lb_shelf_take_off(lb_shelf *s, lb_shelf_item *x) { retire(s, x); }
+
+void lb_shelf_move_up(lb_shelf *s, lb_shelf_item *x) {
+  unlink_item(s, x);
+  push_first(s, x);
+  x->placed = atomic_load_explicit(&s->epochs.now, memory_order_relaxed);
+}

@@ -1,0 +1,195 @@
+// cache/shelf_test.c -- who is evicted, and when what was evicted goes.
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache/shelf.h"
+
+#define MANY 100
+
+typedef struct thing {
+  lb_shelf_item item;
+  _Atomic uint64_t used;
+  int hidden, dropped;
+} thing;
+
+static void hide(lb_shelf_item *x) { ((thing *)x)->hidden++; }
+static void drop(lb_shelf_item *x) { ((thing *)x)->dropped++; }
+
+static bool put(lb_shelf *s, thing *t, uint64_t bytes) {
+  *t = (thing){.item = {.bytes = bytes, .hide = hide, .drop = drop}};
+  t->item.used = &t->used;
+  lb_lock_take(&s->lock);
+  bool put = lb_shelf_try_put(s, &t->item);
+  lb_lock_give(&s->lock);
+  lb_shelf_collect(s);
+  return put;
+}
+
+static void use(lb_shelf *s, thing *t) {
+  lb_stay stay = {0};
+  lb_shelf_enter(s, &stay);
+  lb_shelf_use(&t->used, stay.at);
+  lb_shelf_leave(s, &stay);
+}
+
+static void init(lb_shelf *s, uint64_t capacity) {
+  assert_false(lb_failed(lb_shelf_init(s, capacity)));
+}
+
+static lb_shelf_stats count(lb_shelf *s) {
+  lb_shelf_stats stats;
+  lb_shelf_count(s, &stats);
+  return stats;
+}
+
+static void the_least_recently_used_goes(void **state) {
+  (void)state;
+  lb_shelf s;
+  thing t[5];
+  init(&s, 40);
+  for (int i = 0; i < 4; i++) assert_true(put(&s, &t[i], 10));
+  use(&s, &t[0]);
+  use(&s, &t[2]);
+  assert_true(put(&s, &t[4], 20));
+  const int gone[] = {0, 1, 0, 1, 0};
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(t[i].hidden, gone[i]);
+    assert_int_equal(t[i].dropped, gone[i]);
+  }
+  assert_int_equal(count(&s).bytes, 40);
+  assert_int_equal(count(&s).items, 3);
+  assert_int_equal(count(&s).evictions, 2);
+  assert_int_equal(count(&s).insertions, 5);
+  lb_shelf_fini(&s);
+  for (int i = 0; i < 5; i++) assert_int_equal(t[i].dropped, 1);
+}
+
+// The use of 0 is older than that of the others, though all were used.
+static void among_used_ones_the_oldest_use_decides(void **state) {
+  (void)state;
+  lb_shelf s;
+  thing t[6];
+  init(&s, 40);
+  for (int i = 0; i < 4; i++) put(&s, &t[i], 10);
+  use(&s, &t[2]);
+  lb_epochs_next(&s.epochs);
+  use(&s, &t[0]);
+  use(&s, &t[1]);
+  use(&s, &t[3]);
+  put(&s, &t[4], 10);
+  assert_int_equal(t[2].dropped, 1);
+  assert_int_equal(t[0].hidden + t[1].hidden + t[3].hidden, 0);
+  lb_shelf_fini(&s);
+}
+
+static void shrinking_evicts_just_enough(void **state) {
+  (void)state;
+  lb_shelf s;
+  thing t[MANY];
+  init(&s, 1000);
+  for (int i = 0; i < MANY; i++) put(&s, &t[i], 10);
+  lb_shelf_set_capacity(&s, 505);
+  assert_int_equal(count(&s).items, 50);
+  for (int i = 0; i < MANY; i++) assert_int_equal(t[i].dropped, i < 50);
+  lb_shelf_set_capacity(&s, 0);
+  assert_int_equal(count(&s).items, 0);
+  assert_false(put(&s, &t[0], 10));
+  assert_int_equal(t[0].hidden, 0);
+  assert_int_equal(lb_shelf_capacity(&s), 0);
+  lb_shelf_fini(&s);
+}
+
+static void nothing_in_use_is_dropped(void **state) {
+  (void)state;
+  lb_shelf s;
+  thing t[3];
+  lb_stay early = {0}, late = {0};
+  init(&s, 10);
+  put(&s, &t[0], 10);
+  lb_shelf_enter(&s, &early);
+  put(&s, &t[1], 10);
+  assert_int_equal(t[0].hidden, 1);
+  assert_int_equal(t[0].dropped, 0);
+  assert_int_equal(count(&s).retired_bytes, 10);
+  lb_shelf_enter(&s, &late);
+  put(&s, &t[2], 10);
+  lb_shelf_leave(&s, &early);
+  assert_int_equal(t[0].dropped, 1);  // late entered when it was hidden
+  assert_int_equal(t[1].dropped, 0);
+  lb_shelf_refresh(&s, &late);
+  lb_shelf_collect(&s);
+  assert_int_equal(t[1].dropped, 1);
+  assert_int_equal(count(&s).retired, 0);
+  lb_shelf_leave(&s, &late);
+  lb_shelf_fini(&s);
+}
+
+static void any_number_of_runs_is_inside(void **state) {
+  (void)state;
+  lb_shelf s;
+  thing t[2];
+  static lb_stay stays[3 * LB_EPOCH_CELLS];
+  memset(stays, 0, sizeof stays);
+  init(&s, 10);
+  put(&s, &t[0], 10);
+  for (int i = 0; i < 3 * LB_EPOCH_CELLS; i++) lb_shelf_enter(&s, &stays[i]);
+  put(&s, &t[1], 10);
+  for (int i = 3 * LB_EPOCH_CELLS; i-- > 0;) {
+    assert_int_equal(t[0].dropped, 0);
+    lb_shelf_leave(&s, &stays[i]);
+  }
+  assert_int_equal(t[0].dropped, 1);
+  lb_shelf_fini(&s);
+}
+
+// Stays that a fork left behind hold nothing up in the child, and neither
+// does the one that forked, until it refreshes.
+static void a_child_is_not_held_up_by_runs_of_its_parent(void **state) {
+  (void)state;
+  lb_shelf s;
+  thing t[3];
+  static lb_stay stays[2 * LB_EPOCH_CELLS];
+  memset(stays, 0, sizeof stays);
+  init(&s, 10);
+  put(&s, &t[0], 10);
+  for (int i = 0; i < 2 * LB_EPOCH_CELLS; i++) lb_shelf_enter(&s, &stays[i]);
+  pid_t pid = fork();
+  if (pid == 0) {
+    put(&s, &t[1], 10);
+    bool fine = t[0].dropped == 1;
+    lb_shelf_refresh(&s, &stays[0]);
+    put(&s, &t[2], 10);
+    fine = fine && t[1].dropped == 0;
+    lb_shelf_leave(&s, &stays[0]);
+    lb_shelf_leave(&s, &stays[2 * LB_EPOCH_CELLS - 1]);
+    _exit(fine && t[1].dropped == 1 ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(status, 0);
+  put(&s, &t[1], 10);
+  assert_int_equal(t[0].dropped, 0);
+  for (int i = 0; i < 2 * LB_EPOCH_CELLS; i++) lb_shelf_leave(&s, &stays[i]);
+  assert_int_equal(t[0].dropped, 1);
+  lb_shelf_fini(&s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_least_recently_used_goes),
+      cmocka_unit_test(among_used_ones_the_oldest_use_decides),
+      cmocka_unit_test(shrinking_evicts_just_enough),
+      cmocka_unit_test(nothing_in_use_is_dropped),
+      cmocka_unit_test(any_number_of_runs_is_inside),
+      cmocka_unit_test(a_child_is_not_held_up_by_runs_of_its_parent),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,157 @@
+// cache/slots_threads_test.c -- threads that call kernels, publish others in
+// their place and change the capacity, all at once. A kernel that was released
+// must not be running: its owner is poisoned then. Runs under TSan in
+// scripts/test.
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cache/slots.h"
+
+#define THREADS 16
+#define ROUNDS 10000
+#define SLOTS 12
+#define BYTES 1000
+
+// A kernel that stands for code in memory: whoever calls it says which.
+typedef struct code {
+  lb_slot *slot;
+  atomic_int live;
+} code;
+
+typedef struct shared {
+  lb_slots slots;
+  lb_shelf shelf;
+  lb_slot *slot[SLOTS];
+  atomic_int made, released;
+} shared;
+
+typedef struct job {
+  shared *s;
+  unsigned seed;
+  const char *bad;
+} job;
+
+static shared *all;
+
+static void release(void *owner) {
+  code *c = owner;
+  atomic_store_explicit(&c->live, 0, memory_order_relaxed);
+  free(c);  // found by TSan or ASan where somebody still looks at it
+  atomic_fetch_add(&all->released, 1);
+}
+
+// The address of the code is what is published; nobody calls it as a function.
+static lb_kernel_fn *as_kernel(code *c) { return (lb_kernel_fn *)(uintptr_t)c; }
+
+static const char *publish(job *j) {
+  lb_slot *slot = j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS];
+  code *c = malloc(sizeof *c);
+  bool kept;
+  if (!c) return "memory";
+  c->slot = slot;
+  atomic_init(&c->live, 1);
+  atomic_fetch_add(&j->s->made, 1);
+  lb_slot_code x = {.kernel = as_kernel(c),
+                    .tier = LB_TIER_REUSABLE,
+                    .bytes = BYTES,
+                    .release = release,
+                    .owner = c};
+  return lb_failed(lb_slots_publish(&j->s->slots, slot, &x, &kept)) ? "publish"
+                                                                    : NULL;
+}
+
+static const char *run(job *j, lb_stay *stay) {
+  const char *bad = NULL;
+  lb_shelf_enter(&j->s->shelf, stay);
+  for (int i = 0; i < SLOTS && !bad; i++) {
+    lb_slot *slot = j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS];
+    code *c = (code *)(uintptr_t)lb_slot_kernel(slot);
+    if (!c) continue;
+    lb_slot_use(slot, stay);
+    if (c->slot != slot) bad = "a kernel of another slot";
+    if (!atomic_load_explicit(&c->live, memory_order_relaxed))
+      bad = "a kernel that was released";
+    if (rand_r(&j->seed) % 4 == 0) lb_shelf_refresh(&j->s->shelf, stay);
+  }
+  lb_shelf_leave(&j->s->shelf, stay);
+  return bad;
+}
+
+static void *work(void *user) {
+  job *j = user;
+  lb_stay stay = {0};
+  for (int i = 0; i < ROUNDS && !j->bad; i++) {
+    int what = rand_r(&j->seed) % 64;
+    if (what == 0)
+      lb_shelf_set_capacity(&j->s->shelf,
+                            (uint64_t)(rand_r(&j->seed) % 8) * BYTES * 3 / 2);
+    else if (what == 1)
+      lb_slots_withdraw(&j->s->slots,
+                        j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS]);
+    else if (what < 16)
+      j->bad = publish(j);
+    else
+      j->bad = run(j, &stay);
+  }
+  return NULL;
+}
+
+static void open_slots(shared *s) {
+  assert_false(lb_failed(lb_slots_init(&s->slots, 16, NULL)));
+  assert_false(lb_failed(lb_shelf_init(&s->shelf, 5 * BYTES)));
+  s->slots.shelf = &s->shelf;
+  for (int i = 0; i < SLOTS; i++) {
+    lb_spec_builder b;
+    lb_spec spec;
+    lb_facts facts = {0};
+    lb_spec_begin(&b, LB_FORM_MAP);
+    uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+    lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1),
+                   LB_LAYOUT_FULL);
+    assert_false(lb_failed(lb_spec_finish(&b, &spec)));
+    lb_facts_add(&facts, LB_ASSUME_MULTIPLE, LB_DIM_COLS, (uint16_t)(i + 1));
+    assert_false(
+        lb_failed(lb_slots_intern(&s->slots, &spec, &facts, &s->slot[i])));
+  }
+}
+
+static void kernels_outlive_their_runs_and_no_longer(void **state) {
+  (void)state;
+  static shared s;
+  pthread_t threads[THREADS];
+  job jobs[THREADS];
+  all = &s;
+  open_slots(&s);
+  for (unsigned i = 0; i < THREADS; i++) {
+    jobs[i] = (job){.s = &s, .seed = i};
+    assert_int_equal(pthread_create(&threads[i], NULL, work, &jobs[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++)
+    if (jobs[i].bad) fail_msg("thread %d: %s", i, jobs[i].bad);
+  lb_shelf_stats stats;
+  lb_shelf_count(&s.shelf, &stats);
+  assert_true(stats.bytes <= stats.capacity);
+  assert_int_equal(stats.retired, 0);  // the last one out saw to it
+  assert_int_equal(atomic_load(&s.made) - atomic_load(&s.released),
+                   (int)stats.items);
+  assert_true(stats.evictions > 0);
+  lb_slots_fini(&s.slots);
+  lb_shelf_fini(&s.shelf);
+  assert_int_equal(atomic_load(&s.made), atomic_load(&s.released));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(kernels_outlive_their_runs_and_no_longer),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
