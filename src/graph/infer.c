@@ -171,8 +171,9 @@ static lb_status check_control(const lb_node *n, const lb_value *v, lb_dtype t,
                                const char *what) {
   if (!v) return LB_OK;
   const lb_vinfo *x = &v->info;
-  bool one = x->rank <= 1;
-  if (x->rank == 1) one = !lb_rule_differ(x->dims[0], lb_dim_const(1));
+  bool one = true;
+  for (int i = 0; i < x->rank; i++)
+    one = one && !lb_rule_differ(x->dims[i], lb_dim_const(1));
   if (x->dtype == t && one) return LB_OK;
   return node_error(n, "%s must be a single element of %s", what,
                     lb_dtype_name(t));

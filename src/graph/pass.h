@@ -24,7 +24,8 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_NOOP = 1 << 2,        // Identity and the like vanish
   LB_PASS_MERGE = 1 << 3,       // common subexpressions
   LB_PASS_DEAD = 1 << 4,        // nodes and captures nobody reads
-  LB_PASS_BATCH_NORM = 1 << 5,  // and biases, into the convolution before
+  LB_PASS_BATCH_NORM = 1 << 5,  // and biases, into the convolution before;
+                                // where there is none, element by element
   LB_PASS_MATCH = 1 << 6,       // layer norm, GELU, HardSwish, SiLU
   LB_PASS_ATTENTION = 1 << 7,
   LB_PASS_TABLE = 1 << 8,       // products of one-hot rows, and what follows
@@ -32,7 +33,8 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_SINK = 1 << 10,       // transposes move towards the end
   LB_PASS_LAYOUT = 1 << 11,     // convolutions get their channels last
   LB_PASS_RECURRENT = 1 << 12,  // products with inputs leave recurrences
-  LB_PASS_ALL = (1 << 13) - 1,
+  LB_PASS_WINDOW = 1 << 13,     // large windows, and their borders
+  LB_PASS_ALL = (1 << 14) - 1,
 };
 
 #define LB_FOLD_LIMIT ((size_t)1 << 20)

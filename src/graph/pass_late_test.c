@@ -1,5 +1,6 @@
 // graph/pass_late_test.c -- one-hot products become gathers, convolutions
-// along one axis products, products leave recurrences, and transposes sink.
+// along one axis products, products leave recurrences, transposes sink, and
+// large windows come apart.
 #include "graph/text_test.h"
 
 static void a_product_of_one_hot_rows_is_a_gather(void **state) {
@@ -245,6 +246,60 @@ static void a_recurrence_whose_weights_are_not_known_stays(void **state) {
       "out y\n");
 }
 
+static void a_large_pool_goes_along_one_axis_after_the_other(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,h,w,4]\n"
+      "y = MaxPool(x) {kernel_shape=[5,7], strides=[2,1], pads=[2,3,1,3], "
+      "channels_last=1}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,4]\n"
+      "y.MaxPool: float32[b,h,w,4] = MaxPool(x) {kernel_shape=[1,7], "
+      "strides=[1,1], dilations=[1,1], pads=[0,3,0,3], ceil_mode=0, "
+      "channels_last=1}\n"
+      "y: float32[b,floor(h/2),w,4] = MaxPool(y.MaxPool) {kernel_shape=[5,1], "
+      "strides=[2,1], pads=[2,0,1,0], channels_last=1, dilations=[1,1], "
+      "ceil_mode=0}\n"
+      "out y\n");
+}
+
+static void a_border_of_many_zones_is_written_once(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,h,w,1]\n"
+      "const k float32[1,1,3,13] 1\n"
+      "y = Conv(x, k) {pads=[1,6,1,6], channels_last=1}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,1]\n"
+      "y.Pad: float32[b,h,w+12,1] = Pad(x, pads:int64[8], 0)\n"
+      "y: float32[b,h,w,1] = Conv(y.Pad, k:float32[1,1,3,13]) "
+      "{pads=[1,0,1,0], channels_last=1}\n"
+      "out y\n");
+  becomes(
+      "in x float32[b,h,w,4]\n"
+      "y = MaxPool(x) {kernel_shape=[1,13], pads=[0,6,0,6], "
+      "channels_last=1}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,4]\n"
+      "y.Pad: float32[b,h,w+12,4] = Pad(x, pads:int64[8], -inf)\n"
+      "y: float32[b,h,w,4] = MaxPool(y.Pad) {kernel_shape=[1,13], "
+      "pads=[0,0,0,0], channels_last=1}\n"
+      "out y\n");
+  stays(  // few zones
+      "in x float32[b,h,w,1]\n"
+      "const k float32[1,1,3,12] 1\n"
+      "y = Conv(x, k) {pads=[1,6,1,5], channels_last=1}\n"
+      "out y\n");
+  stays(  // where a window lies depends on more than the border
+      "in x float32[b,h,w,4]\n"
+      "y = MaxPool(x) {kernel_shape=[1,13], strides=[1,2], pads=[0,6,0,6], "
+      "ceil_mode=1, channels_last=1}\n"
+      "out y\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_of_one_hot_rows_is_a_gather),
@@ -260,6 +315,8 @@ int main(void) {
       cmocka_unit_test(a_transpose_sinks_through_reshapes_that_keep_axes),
       cmocka_unit_test(a_transpose_stays_before_reshapes_across_it),
       cmocka_unit_test(a_transpose_that_keeps_the_last_axis_stays),
+      cmocka_unit_test(a_large_pool_goes_along_one_axis_after_the_other),
+      cmocka_unit_test(a_border_of_many_zones_is_written_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
 // y = (conv(x) - mean) * f + shift, with f = scale / sqrt(var + eps) for each
 // output channel, is a convolution with weights w * f and bias
 // (bias - mean) * f + shift. Computed in double, rounded once.
+//
+// Without such a convolution it is what the formula says, element by element.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,24 +49,31 @@ static bool only_first_output(const lb_node *n) {
   return n->n_out > 0 && n->out[0];
 }
 
-static bool match(const lb_rewrite *rw, lb_node *n, batch_norm *b) {
+// A normalisation by constants, one for each channel.
+static bool match_norm(lb_node *n, batch_norm *b) {
   if (n->op != LB_OP_BatchNormalization || !only_first_output(n) ||
       lb_attr_int(n, "training_mode", 0) != 0)
     return false;
-  *b = (batch_norm){.node = n, .conv = conv_before(rw, n->in[0])};
+  *b = (batch_norm){.node = n,
+                    .scale = dense_const(n->in[1]),
+                    .shift = dense_const(n->in[2]),
+                    .mean = dense_const(n->in[3]),
+                    .var = dense_const(n->in[4])};
+  int64_t m = b->scale && b->scale->rank == 1 ? b->scale->dims[0] : 0;
+  b->channels = m;
+  return m > 0 && is_vector(b->shift, m) && is_vector(b->mean, m) &&
+         is_vector(b->var, m);
+}
+
+static bool match(const lb_rewrite *rw, lb_node *n, batch_norm *b) {
+  if (!match_norm(n, b)) return false;
+  b->conv = conv_before(rw, n->in[0]);
   if (!b->conv) return false;
   b->weight = dense_const(b->conv->in[1]);
   bool biased = b->conv->n_in > 2 && b->conv->in[2];
   if (biased) b->bias = dense_const(b->conv->in[2]);
-  b->scale = dense_const(n->in[1]);
-  b->shift = dense_const(n->in[2]);
-  b->mean = dense_const(n->in[3]);
-  b->var = dense_const(n->in[4]);
-  b->channels = b->weight ? out_channels(b->conv, b->weight) : 0;
-  int64_t m = b->channels;
-  return m > 0 && is_vector(b->scale, m) && is_vector(b->shift, m) &&
-         is_vector(b->mean, m) && is_vector(b->var, m) &&
-         (!biased || is_vector(b->bias, m));
+  return b->weight && out_channels(b->conv, b->weight) == b->channels &&
+         (!biased || is_vector(b->bias, b->channels));
 }
 
 // False if a channel's factor is no number.
@@ -134,6 +143,64 @@ static lb_status fold(lb_rewrite *rw, const batch_norm *b, const double *f) {
   LB_TRY(shifted_bias(rw->graph, b, f, &in[2]));
   LB_TRY(lb_rewrite_become(rw, b->node, b->conv->op, in, 3));
   return lb_node_copy_attrs(rw->graph, b->node, b->conv);
+}
+
+// -- element by element ------------------------------------------------------
+
+// One number for each channel, to go with an input of that rank.
+static lb_status channel_row(lb_rewrite *rw, const lb_tensor *from, int rank,
+                             lb_value **out) {
+  lb_tensor t = {.dtype = from->dtype,
+                 .rank = rank - 1,
+                 .dims = {from->dims[0]},
+                 .data = from->data};
+  for (int i = 1; i < t.rank; i++) t.dims[i] = 1;
+  lb_tensor_dense(&t);
+  return lb_const_new(rw->graph, "channel", &t, out);
+}
+
+static lb_status factor_row(lb_rewrite *rw, const batch_norm *b, int rank,
+                            const double *f, lb_value **out) {
+  lb_tensor t = *b->scale;
+  t.data = lb_arena_alloc(&rw->graph->arena, lb_tensor_bytes(&t), 64);
+  if (!t.data) return lb_oom();
+  for (int64_t i = 0; i < b->channels; i++) store(&t, i, f[i]);
+  return channel_row(rw, &t, rank, out);
+}
+
+static lb_status spell_out(lb_rewrite *rw, const batch_norm *b,
+                           const double *f) {
+  static const lb_op ops[] = {LB_OP_Sub, LB_OP_Mul};
+  int rank = b->node->in[0]->info.rank;
+  lb_value *x[2] = {b->node->in[0]};
+  for (int i = 0; i < 2; i++) {
+    lb_node *n;
+    LB_TRY(i ? factor_row(rw, b, rank, f, &x[1])
+             : channel_row(rw, b->mean, rank, &x[1]));
+    LB_TRY(lb_rewrite_insert(rw, b->node, ops[i], x, 2, &n));
+    LB_TRY(lb_rewrite_inserted(rw, n, &x[0]));
+  }
+  LB_TRY(channel_row(rw, b->shift, rank, &x[1]));
+  return lb_rewrite_become(rw, b->node, LB_OP_Add, x, 2);
+}
+
+static bool is_of_one_dtype(const batch_norm *b) {
+  lb_dtype t = b->node->in[0]->info.dtype;
+  return (t == LB_F32 || t == LB_F64) && b->scale->dtype == t &&
+         b->shift->dtype == t && b->mean->dtype == t && b->var->dtype == t;
+}
+
+static lb_status visit_affine(lb_rewrite *rw, lb_node *n) {
+  batch_norm b;
+  if (!match_norm(n, &b) || n->in[0]->info.rank < 2 || !is_of_one_dtype(&b))
+    return LB_OK;
+  double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
+  if (!f) return lb_oom();
+  return factors(&b, f) ? spell_out(rw, &b, f) : LB_OK;
+}
+
+lb_status lb_pass_affine(lb_rewrite *rw) {
+  return lb_rewrite_walk(rw, visit_affine);
 }
 
 // -- a bias added apart ------------------------------------------------------

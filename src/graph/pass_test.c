@@ -492,13 +492,6 @@ static void what_is_no_bias_is_added_still(void **state) {
 
 static void batch_norm_stays_where_it_must(void **state) {
   (void)state;
-  stays(BN_PARAMS  // the convolution is read twice
-        "y = BatchNormalization(c, s, t, m, v)\n"
-        "z = Relu(c)\n"
-        "out y z\n");
-  stays(BN_PARAMS  // the convolution is a result
-        "y = BatchNormalization(c, s, t, m, v)\n"
-        "out y c\n");
   stays(BN_PARAMS  // statistics of the batch
         "y, rm, rv = BatchNormalization(c, s, t, m, v) {training_mode=1}\n"
         "out y rm rv\n");
@@ -516,6 +509,34 @@ static void batch_norm_stays_where_it_must(void **state) {
       "c = Conv(x, k)\n"
       "y = BatchNormalization(c, s, s, s, s)\n"
       "out y\n");
+}
+
+static void batch_norm_alone_is_spelled_out(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,2,w]\n"
+      "const s float32[2] 2 3\n"
+      "const t float32[2] 0.5 -1\n"
+      "const m float32[2] 4 5\n"
+      "const v float32[2] 3 8\n"
+      "y = BatchNormalization(x, s, t, m, v) {epsilon=1.0}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,2,w]\n"
+      "y.Sub: float32[b,2,w] = Sub(x, channel:float32[2,1])\n"
+      "y.Mul: float32[b,2,w] = Mul(y.Sub, channel:float32[2,1])\n"
+      "y: float32[b,2,w] = Add(y.Mul, channel:float32[2,1])\n"
+      "out y\n");
+  becomes(BN_PARAMS  // the convolution is a result
+          "y = BatchNormalization(c, s, t, m, v) {epsilon=1.0}\n"
+          "out y c\n",
+          NULL,
+          "in x: float32[b,3,h,w]\n"
+          "c: float32[b,2,h,w] = Conv(x, k:float32[2,3,1,1])\n"
+          "y.Sub: float32[b,2,h,w] = Sub(c, channel:float32[2,1,1])\n"
+          "y.Mul: float32[b,2,h,w] = Mul(y.Sub, channel:float32[2,1,1])\n"
+          "y: float32[b,2,h,w] = Add(y.Mul, channel:float32[2,1,1])\n"
+          "out y\nout c\n");
 }
 
 int main(void) {
@@ -543,6 +564,7 @@ int main(void) {
       cmocka_unit_test(a_bias_added_apart_joins_the_convolution),
       cmocka_unit_test(what_is_no_bias_is_added_still),
       cmocka_unit_test(batch_norm_stays_where_it_must),
+      cmocka_unit_test(batch_norm_alone_is_spelled_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

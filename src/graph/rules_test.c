@@ -610,6 +610,14 @@ static void what_controls_a_body_is_one_element(void **state) {
       "else(p)\ngives p\nout y\n",
       "If 'If_0': the condition must be a single element of bool");
   fails(
+      "in c bool[1,2]\nin x float32[b]\ny = If(c,x)\nthen(p)\ngives p\n"
+      "else(p)\ngives p\nout y\n",
+      "If 'If_0': the condition must be a single element of bool");
+  gives(
+      "in c bool[1,1]\nin x float32[b]\ny = If(c,x)\nthen(p)\ngives p\n"
+      "else(p)\ngives p\nout y\n",
+      "float32[b]");
+  fails(
       "in x float32[b]\nin m int64[2]\nu = Loop(m,_,x)\nbody(i,c,p)\n"
       "gives c p\nout u\n",
       "Loop 'Loop_0': the trip count must be a single element of int64");

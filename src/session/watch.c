@@ -48,10 +48,13 @@ static uint64_t launch_flops(const lb_launch *l, const int64_t *dims) {
   const lb_spec *s = &l->slot->key.spec;
   uint64_t rows = (uint64_t)dims[LB_DIM_ROWS], k = (uint64_t)dims[LB_DIM_K];
   uint64_t cols = (uint64_t)dims[LB_DIM_COLS];
-  uint64_t len = (uint64_t)dims[LB_DIM_LEN], nodes = 0, sums = 0;
+  uint64_t len = (uint64_t)dims[LB_DIM_LEN], nodes = 0, sums = 0, taps = 0;
   for (int i = 0; i < s->n_nodes; i++)
     nodes += lb_sop_infos[s->nodes[i].op].n_src != 0;
+  if (lb_spec_has_taps(s)) taps = len * (uint64_t)dims[LB_DIM_STEPS];
   if (s->form == LB_FORM_MATMUL) sums = 2 * rows * cols * k;
+  if (s->form == LB_FORM_CONV) sums = 2 * rows * cols * k * taps;
+  if (s->form == LB_FORM_WINDOW) sums = 2 * rows * cols * taps;
   if (s->form == LB_FORM_ATTENTION) sums = 2 * rows * len * (k + cols);
   if (s->form == LB_FORM_ATTENTION) cols = len;
   return (sums + nodes * rows * cols) * (uint64_t)l->split.outer;

@@ -416,7 +416,7 @@ def windows_of(array, k, fill):
 
 def convolved(c, x):
     """A Conv that keeps height and width, now and then one a channel."""
-    n, k = x.shape[1], c.d.pick([1, 3])
+    n, k = x.shape[1], c.d.pick([1, 3, 1, 3, 13])
     alone = c.d.chance(0.3)
     out = n if alone else c.d.pick([1, 3, 8, 16, 17, 24])
     w = c.operand((out, 1 if alone else n, k, k), constant=True)
@@ -433,9 +433,25 @@ def convolved(c, x):
 
 
 def pooled(c, x):
-    name = c.emit("MaxPool", [x], kernel_shape=[3, 3], pads=[1] * 4)
-    return Value(name, windows_of(x.array, 3, -np.inf).max((4, 5)),
-                 windows_of(x.error, 3, 0).max((4, 5)))
+    k = c.d.pick([3, 3, 5, 13])
+    name = c.emit("MaxPool", [x], kernel_shape=[k, k], pads=[k // 2] * 4)
+    return Value(name, windows_of(x.array, k, -np.inf).max((4, 5)),
+                 windows_of(x.error, k, 0).max((4, 5)))
+
+
+def normalised(c, x):
+    """By statistics of training."""
+    n = x.shape[1:2]
+    scale, shift, mean = (c.operand(n, constant=True) for _ in range(3))
+    spread = (1 + np.abs(c.d.rng.normal(0, 1, n))).astype(c.dtype)
+    var = c.exact(c.leaf(spread, True), spread)
+    name = c.emit("BatchNormalization", [x, scale, shift, mean, var])
+    by, add, at, of = (v.array[:, None, None]
+                       for v in (scale, shift, mean, var))
+    by = by / np.sqrt(of + 1e-5)
+    size = (np.abs(x.array) + np.abs(at)) * np.abs(by) + np.abs(add)
+    return c.rounded(name, (x.array - at) * by + add,
+                     8 * c.eps * size + 2 * x.error * np.abs(by))
 
 
 def doubled(c, x):
@@ -470,7 +486,7 @@ def images(c):
         y = convolved(c, x)
         for _ in range(c.d.int(0, 2)):
             y = c.d.pick([lambda v: pooled(c, v), lambda v: convolved(c, v),
-                          c.unary("Relu"), c.unary("Sigmoid")])(y)
+                          lambda v: normalised(c, v), c.unary("Relu"), c.unary("Sigmoid")])(y)
         return y
 
     parts = [branch() for _ in range(c.d.int(2, 3))]

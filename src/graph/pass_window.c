@@ -1,0 +1,125 @@
+// graph/pass_window.c -- large windows become what kernels are good at.
+//
+// The greatest element of a rectangle is the greatest of its rows' greatest: a
+// large MaxPool is one along each axis.
+//
+// Kernels take the border of an image zone by zone, as many as the window has
+// positions over the edge. Where those are too many, the border is written
+// once, by a Pad, and the window needs none.
+#include <math.h>
+#include <string.h>
+
+#include "graph/rewrite.h"
+
+enum { MAX_SIZE = 12 };  // of a window at a border, along an axis
+
+static bool is_window(const lb_node *n) {
+  if ((n->op != LB_OP_Conv && n->op != LB_OP_MaxPool) || !n->out[0] ||
+      !lb_op_channels_last(n))
+    return false;
+  const char *mode = lb_attr_str(n, "auto_pad", "NOTSET");
+  bool indices = n->op == LB_OP_MaxPool && n->n_out > 1 && n->out[1];
+  return n->in[0]->info.dtype == LB_F32 && !indices &&
+         (!*mode || strcmp(mode, "NOTSET") == 0);
+}
+
+static int64_t size_along(const lb_node *n, int axis) {
+  if (n->op == LB_OP_MaxPool) return lb_attr_int_at(n, "kernel_shape", axis, 1);
+  const lb_tensor *w = lb_value_const(n->in[1]);
+  return w && w->rank == n->in[0]->info.rank ? w->dims[2 + axis] : 1;
+}
+
+// -- one axis after the other ------------------------------------------------
+
+static bool is_large_pool(const lb_node *n) {
+  if (n->op != LB_OP_MaxPool || n->in[0]->info.rank != 4) return false;
+  int64_t h = size_along(n, 0), w = size_along(n, 1);
+  return h > 1 && w > 1 && h <= INT32_MAX && w <= INT32_MAX &&
+         h * w > 2 * (h + w);
+}
+
+// `to` pools along one axis as `n` does, and leaves the other one alone.
+static lb_status pool_along(lb_rewrite *rw, lb_node *to, const lb_node *n,
+                            int axis) {
+  static const char *const lists[] = {"kernel_shape", "strides", "dilations"};
+  int64_t pads[4] = {0};
+  pads[axis] = lb_attr_int_at(n, "pads", axis, 0);
+  pads[2 + axis] = lb_attr_int_at(n, "pads", 2 + axis, 0);
+  for (int i = 0; i < 3; i++) {
+    int64_t list[2] = {1, 1};
+    list[axis] = lb_attr_int_at(n, lists[i], axis, 1);
+    LB_TRY(lb_node_set_ints(rw->graph, to, lists[i], list, 2));
+  }
+  LB_TRY(lb_node_set_ints(rw->graph, to, "pads", pads, 4));
+  LB_TRY(lb_node_set_int(rw->graph, to, "ceil_mode",
+                         lb_attr_int(n, "ceil_mode", 0)));
+  return lb_node_set_int(rw->graph, to, "channels_last", 1);
+}
+
+static void read_instead(lb_rewrite *rw, lb_node *n, lb_value *x) {
+  lb_rewrite_use(rw, n->in[0], -1);
+  n->in[0] = x;
+  lb_rewrite_use(rw, x, 1);
+}
+
+static lb_status split_pool(lb_rewrite *rw, lb_node *n) {
+  lb_node *rows;
+  lb_value *x;
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_MaxPool, n->in, 1, &rows));
+  LB_TRY(pool_along(rw, rows, n, 1));
+  LB_TRY(lb_rewrite_inserted(rw, rows, &x));
+  read_instead(rw, n, x);
+  return pool_along(rw, n, n, 0);
+}
+
+// -- borders -----------------------------------------------------------------
+
+// With `ceil_mode` windows may begin in the border, so that it is not one of
+// the image's. Steps between elements of a window let it lie outside
+// altogether.
+static bool keeps_to_the_border(const lb_node *n, int space) {
+  if (n->op == LB_OP_Conv) return true;
+  for (int i = 0; i < space; i++)
+    if (lb_attr_int_at(n, "dilations", i, 1) != 1) return false;
+  return lb_attr_int(n, "ceil_mode", 0) == 0;
+}
+
+// Moves the padding of large axes from `own` to `outer`, which has that of a
+// Pad; false if there is none.
+static bool move_pads(const lb_node *n, int64_t *own, int64_t *outer) {
+  int rank = n->in[0]->info.rank, space = rank - 2;
+  bool moved = false;
+  for (int i = 0; i < 2 * space; i++) {
+    int axis = i % space, side = i / space;
+    int64_t size = size_along(n, axis);
+    own[i] = lb_attr_int_at(n, "pads", i, 0);
+    if (size <= MAX_SIZE || own[i] <= 0 || own[i] >= size) continue;
+    outer[side * rank + 1 + axis] = own[i];
+    own[i] = 0;
+    moved = true;
+  }
+  return moved;
+}
+
+static lb_status write_border(lb_rewrite *rw, lb_node *n) {
+  int64_t own[2 * LB_MAX_RANK] = {0}, outer[2 * LB_MAX_RANK] = {0};
+  int rank = n->in[0]->info.rank;
+  lb_value *in[3] = {n->in[0]}, *x;
+  lb_node *pad;
+  if (!keeps_to_the_border(n, rank - 2) || !move_pads(n, own, outer))
+    return LB_OK;
+  LB_TRY(lb_const_ints(rw->graph, "pads", outer, 2 * rank, &in[1]));
+  LB_TRY(lb_const_f32(rw->graph, "border",
+                      n->op == LB_OP_MaxPool ? -INFINITY : 0, &in[2]));
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Pad, in, 3, &pad));
+  LB_TRY(lb_rewrite_inserted(rw, pad, &x));
+  read_instead(rw, n, x);
+  return lb_node_set_ints(rw->graph, n, "pads", own, 2 * (uint32_t)(rank - 2));
+}
+
+static lb_status visit(lb_rewrite *rw, lb_node *n) {
+  if (!is_window(n)) return LB_OK;
+  return is_large_pool(n) ? split_pool(rw, n) : write_border(rw, n);
+}
+
+lb_status lb_pass_window(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }
