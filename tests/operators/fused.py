@@ -448,7 +448,7 @@ def normalised(c, x):
     name = c.emit("BatchNormalization", [x, scale, shift, mean, var])
     by, add, at, of = (v.array[:, None, None]
                        for v in (scale, shift, mean, var))
-    by = by / np.sqrt(of + 1e-5)
+    by = by / np.sqrt(of + float(np.float32(1e-5)))
     size = (np.abs(x.array) + np.abs(at)) * np.abs(by) + np.abs(add)
     return c.rounded(name, (x.array - at) * by + add,
                      8 * c.eps * size + 2 * x.error * np.abs(by))
