@@ -1,0 +1,87 @@
+// base/events.h -- what the engine decides, told to a listener.
+//
+// Every decision (a plan is built, a kernel is published, a worker is stopped)
+// is an event: a name and a reason of the lists in events.def, when it began
+// and ended, what it is about, a number. A listener belongs to a runtime; where
+// there is none, the object is NULL, and telling costs a test of a pointer.
+//
+// (1) Telling never waits and never allocates: events go through a ring of
+//     fixed size to a thread that calls the listener, one event at a time, in
+//     the order in which they were told. A slow listener slows no run.
+// (2) What the ring cannot take is counted, and told as `events_lost`.
+// (3) Any thread may tell, whatever locks it holds. The listener must not use
+//     sessions of its runtime: it may be called while one of them is closed.
+// (4) A forked child has no such thread, and tells nothing.
+#ifndef LB_BASE_EVENTS_H
+#define LB_BASE_EVENTS_H
+
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+typedef enum lb_event_kind {
+#define LB_EVENT(id, ...) LB_EVENT_##id,
+#include "base/events.def"
+  LB_EVENT_COUNT,
+} lb_event_kind;
+
+typedef enum lb_reason {
+#define LB_REASON(id, ...) LB_REASON_##id,
+#include "base/events.def"
+  LB_REASON_COUNT,
+} lb_reason;
+
+const char *lb_event_name(lb_event_kind kind);   // "kernel_published"
+const char *lb_event_about(lb_event_kind kind);  // "the kernel, and its tier"
+const char *lb_reason_name(lb_reason reason);    // "faster"
+const char *lb_reason_text(lb_reason reason);    // "measured, it is faster"
+
+typedef struct lb_event {
+  lb_event_kind kind;
+  lb_reason reason;
+  int64_t start_ns;  // of the monotonic clock; 0: it took no time
+  int64_t end_ns;    // set by telling
+  int64_t value;     // bytes, or how many; 0: none
+  int thread;        // of the system; set by telling
+} lb_event;
+
+// `text` says what it is about; valid until the listener returns.
+typedef void lb_listener(void *user, const lb_event *e, const char *text);
+
+typedef struct lb_events lb_events;
+
+lb_status lb_events_new(lb_listener *fn, void *user, lb_events **out);
+// Calls the listener with all that was told until now, then ends. NULL is fine.
+void lb_events_free(lb_events *e);
+// Waits until the listener has had all that was told until now. NULL is fine.
+void lb_events_flush(lb_events *e);
+
+// Longer texts are cut.
+#define LB_EVENT_TEXT 400
+void lb_events_put(lb_events *e, const lb_event *event, const char *fmt, ...)
+    LB_PRINTF(3, 4);
+
+// lb_tell(events, PLAN_BUILT, NEW_SHAPES, "%s", text): arguments are evaluated
+// only if somebody listens.
+#define lb_tell(e, kind_, reason_, ...) \
+  lb_tell_since(e, kind_, reason_, 0, 0, __VA_ARGS__)
+
+// The same of what began at `start_ns` (0: no time), with a number.
+#define lb_tell_since(e, kind_, reason_, start, number, ...)   \
+  do {                                                         \
+    if (e)                                                     \
+      lb_events_put((e),                                       \
+                    &(lb_event){.kind = LB_EVENT_##kind_,      \
+                                .reason = LB_REASON_##reason_, \
+                                .start_ns = (start),           \
+                                .value = (int64_t)(number)},   \
+                    __VA_ARGS__);                              \
+  } while (0)
+
+// When something begins that will be told of; 0 if nobody listens.
+static inline int64_t lb_tell_start(const lb_events *e) {
+  return e ? lb_clock_ns() : 0;
+}
+
+#endif
