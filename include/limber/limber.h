@@ -71,6 +71,18 @@ typedef struct limber_allocator {
   void *user;
 } limber_allocator;
 
+// Something that was decided. docs/deployment.md lists all names and reasons.
+typedef struct limber_event {
+  size_t size;               // sizeof this struct where Limber was built
+  const char *name;          // what: "kernel_published"
+  const char *reason;        // why: "faster"
+  const char *reason_text;   // the same in words
+  const char *text;          // what it is about: a kernel, shapes; or ""
+  int64_t value;             // bytes, or how many; 0: none
+  int64_t start_ns, end_ns;  // of the monotonic clock; equal: it took no time
+  int thread;                // that decided it, as the system numbers it
+} limber_event;
+
 typedef struct limber_runtime_options {
   size_t size;    // sizeof this struct
   int threads;    // 0: LIMBER_THREADS, else what cpuset and quota allow
@@ -80,14 +92,25 @@ typedef struct limber_runtime_options {
   void *log_user;
   const limber_allocator *allocator;  // copied; NULL: the C library
   uint64_t cache_capacity;  // limber_set_cache_capacity; 0: leave it as it is
+  // Is told every decision, in order, by a thread of its own: however long it
+  // takes, no run waits for it. What comes too fast for it is counted and told
+  // as "events_lost". It must not call functions of its runtime or sessions.
+  // NULL: nobody listens, and that costs nothing.
+  void (*event)(void *user, const limber_event *event);
+  void *event_user;
 } limber_runtime_options;
 #define LIMBER_RUNTIME_OPTIONS_INIT \
-  { sizeof(limber_runtime_options), 0, 0, NULL, NULL, NULL, 0 }
+  { sizeof(limber_runtime_options), 0, 0, NULL, NULL, NULL, 0, NULL, NULL }
 
 LIMBER_API limber_status limber_runtime_create(
     const limber_runtime_options *options, limber_runtime **out);
 LIMBER_API void limber_runtime_destroy(limber_runtime *runtime);
 LIMBER_API int limber_runtime_threads(limber_runtime *runtime);
+// Waits until the listener to events has had all that was decided until now.
+LIMBER_API void limber_runtime_flush(limber_runtime *runtime);
+// The i-th name of an event, and of a reason; NULL: there are not so many.
+LIMBER_API const char *limber_event_name(size_t i);
+LIMBER_API const char *limber_reason_name(size_t i);
 
 // -- the cache of what is compiled --------------------------------------------
 // One byte budget for the process, whatever runtimes there are: for compiled

@@ -29,6 +29,20 @@ static void forward(void *user, int level, const char *line) {
   r->user_log(r->log_user, level + 1, line);
 }
 
+static void forward_event(void *user, const lb_event *e, const char *text) {
+  const limber_runtime *r = user;
+  limber_event event = {.size = sizeof event,
+                        .name = lb_event_name(e->kind),
+                        .reason = lb_reason_name(e->reason),
+                        .reason_text = lb_reason_text(e->reason),
+                        .text = text,
+                        .value = e->value,
+                        .start_ns = e->start_ns,
+                        .end_ns = e->end_ns,
+                        .thread = e->thread};
+  r->user_event(r->event_user, &event);
+}
+
 // -- the environment ---------------------------------------------------------
 
 // True until told once: a bad variable is worth one line per process.
@@ -108,6 +122,13 @@ static void set_log(limber_runtime *r, const limber_runtime_options *o) {
   }
 }
 
+static lb_status listen(limber_runtime *r, const limber_runtime_options *o) {
+  if (!o->event) return LB_OK;
+  r->user_event = o->event;
+  r->event_user = o->event_user;
+  return lb_events_new(forward_event, r, &r->events);
+}
+
 static lb_status runtime_new(const limber_runtime_options *o,
                              limber_runtime **out) {
   LB_TRY(check(o));
@@ -119,8 +140,10 @@ static lb_status runtime_new(const limber_runtime_options *o,
         (lb_alloc){o->allocator->alloc, o->allocator->free, o->allocator->user};
   int threads = o->threads ? o->threads : read_threads(r);
   if (!threads) threads = lb_cpu_usable();
-  lb_status st = lb_pool_new(threads, &r->pool);
+  lb_status st = listen(r, o);
+  if (!lb_failed(st)) st = lb_pool_new(threads, &r->pool);
   if (lb_failed(st)) {
+    lb_events_free(r->events);
     free(r);
     return st;
   }
@@ -171,6 +194,7 @@ void limber_runtime_destroy(limber_runtime *runtime) {
   if (!runtime) return;
   lb_pool_free(runtime->pool);
   lb_kernels_close(&runtime->kernels);
+  lb_events_free(runtime->events);
   free(runtime);
 }
 
@@ -178,4 +202,16 @@ int limber_runtime_threads(limber_runtime *runtime) {
   limber_runtime *r;
   if (lb_report(lb_runtime_of(runtime, &r), NULL)) return 1;
   return lb_pool_threads(r->pool);
+}
+
+void limber_runtime_flush(limber_runtime *runtime) {
+  if (runtime) lb_events_flush(runtime->events);  // the default one has none
+}
+
+const char *limber_event_name(size_t i) {
+  return i < LB_EVENT_COUNT ? lb_event_name((lb_event_kind)i) : NULL;
+}
+
+const char *limber_reason_name(size_t i) {
+  return i < LB_REASON_COUNT ? lb_reason_name((lb_reason)i) : NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "api/jit.h"
 #include "base/alloc.h"
+#include "base/events.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "limber/limber.h"
@@ -15,6 +16,9 @@ struct limber_runtime {
   lb_alloc alloc;
   void (*user_log)(void *user, int level, const char *line);
   void *log_user;
+  lb_events *events;  // owned; NULL: nobody listens
+  void (*user_event)(void *user, const limber_event *event);
+  void *event_user;
   bool deterministic;  // what sessions are that do not say
 };
 

@@ -90,6 +90,7 @@ static lb_status load(limber_session *s, const source *from,
       .loop_limit = o->loop_limit,
       .passes_off = o->optimize < 0 ? LB_PASS_ALL : 0,
       .slots = s->runtime->kernels.slots,
+      .events = s->runtime->events,
       .deterministic = o->deterministic || s->runtime->deterministic,
   };
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));

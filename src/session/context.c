@@ -85,13 +85,13 @@ static size_t bytes_used(const lb_context *c) {
   return bytes;
 }
 
-void lb_context_end(lb_context *c) {
+size_t lb_context_end(lb_context *c) {
   size_t kept = c->budget->kept;
   if (kept < SMALL || bytes_used(c) >= kept / 2) {
     c->roomy = 0;
-  } else if (++c->roomy >= LB_ROOMY_RUNS) {
-    lb_context_trim(c);
+    return 0;
   }
+  return ++c->roomy < LB_ROOMY_RUNS ? 0 : lb_context_trim(c);
 }
 
 lb_status lb_budget_check(const lb_budget *b, size_t bytes) {

@@ -67,9 +67,9 @@ size_t lb_context_trim(lb_context *c);
 // values. Without inner ones: they follow their outer one.
 void lb_context_begin(lb_context *c, size_t limit);
 // After a run: gives back all memory if LB_ROOMY_RUNS runs in a row have filled
-// less than half of it.
+// less than half of it; how much that was.
 #define LB_ROOMY_RUNS 32
-void lb_context_end(lb_context *c);
+size_t lb_context_end(lb_context *c);
 
 lb_status lb_context_inner(lb_context *c, lb_context **out);
 

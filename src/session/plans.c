@@ -13,8 +13,8 @@ struct lb_plans_entry {
   char key[];
 };
 
-lb_status lb_plans_init(lb_plans *p, size_t budget) {
-  *p = (lb_plans){.budget = budget};
+lb_status lb_plans_init(lb_plans *p, size_t budget, lb_events *events) {
+  *p = (lb_plans){.budget = budget, .events = events};
   return lb_lock_init(&p->lock);
 }
 
@@ -74,7 +74,10 @@ static lb_status insert(lb_plans *p, const void *key, size_t size,
   push_front(p, e);
   p->bytes += e->bytes;
   p->built++;
-  for (; p->bytes > p->budget && p->last != e; p->evicted++) drop(p, p->last);
+  for (; p->bytes > p->budget && p->last != e; p->evicted++) {
+    lb_tell_since(p->events, PLAN_EVICTED, BUDGET, 0, p->last->bytes, "%s", "");
+    drop(p, p->last);
+  }
   return LB_OK;
 }
 

@@ -3,6 +3,7 @@
 #ifndef LB_SESSION_PLANS_H
 #define LB_SESSION_PLANS_H
 
+#include "base/events.h"
 #include "base/lock.h"
 #include "base/map.h"
 #include "plan/plan.h"
@@ -13,9 +14,10 @@ typedef struct lb_plans {
   struct lb_plans_entry *first, *last;  // most recent first
   size_t bytes, budget;
   uint64_t built, evicted, serial;
+  lb_events *events;  // borrowed; may be NULL
 } lb_plans;
 
-lb_status lb_plans_init(lb_plans *p, size_t budget);
+lb_status lb_plans_init(lb_plans *p, size_t budget, lb_events *events);
 void lb_plans_fini(lb_plans *p);
 
 // A retained plan, or NULL.

@@ -279,6 +279,36 @@ static lb_status read_facts(frame *f, const lb_plan *plan, lb_tensor **out) {
   return LB_OK;
 }
 
+void lb_run_shapes(const lb_region *r, const lb_tensor *in, char *buf,
+                   size_t cap) {
+  size_t n = 0;
+  *buf = 0;
+  for (uint32_t i = 0; i < r->n_params; i++) {
+    for (int k = -1; k < in[i].rank; k++) {
+      if (n >= cap) return;
+      int more = k < 0 ? snprintf(buf + n, cap - n, "%s%s=", i ? " " : "",
+                                  r->params[i]->name)
+                       : snprintf(buf + n, cap - n, "%s%" PRId64, k ? "x" : "",
+                                  in[i].dims[k]);
+      n += more > 0 ? (size_t)more : 0;
+    }
+  }
+}
+
+static void tell_plan(const lb_session *s, const lb_region *r,
+                      const lb_tensor *in, const lb_plan *plan, int64_t start) {
+  lb_events *e = s->options.events;
+  char shapes[LB_EVENT_TEXT];
+  lb_run_shapes(r, in, shapes, sizeof shapes);
+  if (plan->parent) {
+    lb_tell_since(e, PLAN_BUILT, NEXT_STAGE, start, plan->n_steps, "%s",
+                  shapes);
+  } else {
+    lb_tell_since(e, PLAN_BUILT, NEW_SHAPES, start, plan->n_steps, "%s",
+                  shapes);
+  }
+}
+
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
                       const lb_tensor *in, const bool *wanted, lb_plan **out) {
   key k;
@@ -291,8 +321,10 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
   }
   *out = lb_plans_get(&s->plans, k.data, k.size);
   if (!*out) {
+    int64_t start = lb_tell_start(s->options.events);
     LB_TRY(lb_plan_first(&s->program, r, in, wanted, out));
     LB_TRY(lb_plans_put(&s->plans, k.data, k.size, out));
+    if (start) tell_plan(s, r, in, *out, start);
   }
   lb_context_remember(c, k.data, k.size, *out);
   return LB_OK;
@@ -314,12 +346,14 @@ static lb_status next_plan(frame *f, lb_plan **plan) {
   LB_TRY(next_key(f->c, *plan, facts, &k));
   lb_plan *next = lb_plans_get(&f->s->plans, k.data, k.size);
   if (!next) {
+    int64_t start = lb_tell_start(f->s->options.events);
     LB_TRY(lb_plan_next(*plan, facts, &next));
     lb_status st = lb_plans_put(&f->s->plans, k.data, k.size, &next);
     if (lb_failed(st)) {
       lb_plan_release(next);
       return st;
     }
+    if (start) tell_plan(f->s, f->region, f->in, next, start);
   }
   lb_plan_release(*plan);
   *plan = next;

@@ -33,6 +33,11 @@ lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
                       const lb_tensor *in, const bool *wanted, lb_plan **out);
 
+// Names and shapes of a region's inputs, "x=1x3x48x320 n="; cut where `buf` is
+// too small.
+void lb_run_shapes(const lb_region *r, const lb_tensor *in, char *buf,
+                   size_t cap);
+
 // Runs a Loop or Scan step; outputs become own buffers of c.
 lb_status lb_run_loop(lb_session *s, lb_context *c, const lb_step *step,
                       const lb_tensor *in);

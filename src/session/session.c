@@ -39,7 +39,7 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
   s->options = *o;
   if (!s->options.plan_bytes) s->options.plan_bytes = DEFAULT_PLAN_BYTES;
   if (!s->options.loop_limit) s->options.loop_limit = DEFAULT_LOOP_LIMIT;
-  lb_status st = lb_plans_init(&s->plans, s->options.plan_bytes);
+  lb_status st = lb_plans_init(&s->plans, s->options.plan_bytes, o->events);
   if (lb_failed(st)) {
     free(s);
     return st;
@@ -91,6 +91,8 @@ static void free_unused(lb_session *s, uint64_t run) {
     if (!atomic_load_explicit(&s->idle[i], memory_order_relaxed)) continue;
     lb_context *c = atomic_exchange(&s->idle[i], NULL);
     if (c && c->run + LB_IDLE_RUNS < run) {
+      lb_tell_since(s->options.events, MEMORY_TRIMMED, UNUSED, 0,
+                    lb_context_trim(c), "%s", "");
       lb_context_free(c);
     } else if (c) {
       keep_context(s, c);
@@ -100,11 +102,14 @@ static void free_unused(lb_session *s, uint64_t run) {
 
 static void give_context(lb_session *s, lb_context *c) {
   uint64_t run = c->run;
+  size_t freed = 0;
   if (s->options.memory_limit) {
     lb_context_trim(c);
   } else {
-    lb_context_end(c);
+    freed = lb_context_end(c);
   }
+  if (freed)
+    lb_tell_since(s->options.events, MEMORY_TRIMMED, ROOMY, 0, freed, "%s", "");
   c->watcher = NULL;
   c->bound = NULL;
   keep_context(s, c);
@@ -118,12 +123,31 @@ size_t lb_session_trim(lb_session *s) {
     if (c) bytes += lb_context_trim(c);
     lb_context_free(c);
   }
+  lb_tell_since(s->options.events, MEMORY_TRIMMED, ASKED, 0, bytes, "%s", "");
   return bytes;
 }
 
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs) {
   return lb_session_run_so(s, inputs, outputs, &(lb_run_how){0});
+}
+
+static void tell_run(const lb_session *s, const lb_tensor *inputs,
+                     const lb_bound *bound, lb_status st, int64_t start) {
+  lb_events *e = s->options.events;
+  char shapes[LB_EVENT_TEXT];
+  lb_run_shapes(s->graph->main, inputs, shapes, sizeof shapes);
+  if (!lb_failed(st)) {
+    lb_tell_since(e, RUN_ENDED, DONE, start, 0, "%s", shapes);
+  } else if (bound && bound->found == LB_BOUND_LATE) {
+    lb_tell_since(e, RUN_CANCELLED, DEADLINE, start, 0, "%s",
+                  lb_status_message(st));
+  } else if (bound && bound->found) {
+    lb_tell_since(e, RUN_CANCELLED, CANCELLED, start, 0, "%s",
+                  lb_status_message(st));
+  } else {
+    lb_tell_since(e, RUN_ENDED, FAILED, start, 0, "%s", lb_status_message(st));
+  }
 }
 
 // The smaller of two limits; 0 is none.
@@ -136,6 +160,7 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
                             lb_output *outputs, const lb_run_how *how) {
   lb_shelf *shelf = s->options.slots ? s->options.slots->shelf : NULL;
   lb_context *c;
+  int64_t start = lb_tell_start(s->options.events);
   LB_TRY(lb_check_inputs(s->graph, inputs));
   LB_TRY(take_context(s, true, &c));
   c->watcher = how->watcher;
@@ -148,6 +173,7 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   lb_shelf_leave(shelf, c->stay);
   lb_pool_leave(s->options.pool);
   give_context(s, c);
+  if (start) tell_run(s, inputs, how->bound, st, start);
   for (uint32_t i = 0; lb_failed(st) && i < s->graph->main->n_results; i++)
     lb_output_free(s, &outputs[i]);
   return st;

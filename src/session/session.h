@@ -7,6 +7,7 @@
 #define LB_SESSION_SESSION_H
 
 #include "base/alloc.h"
+#include "base/events.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/tensor.h"
@@ -27,6 +28,7 @@ typedef struct lb_session_options {
   // Where kernels of partitions are published; borrowed, outlives the session.
   // NULL: every node runs by its host kernel, and no weights are packed.
   lb_slots *slots;
+  lb_events *events;   // who is told what is decided; borrowed, may be NULL
   bool deterministic;  // see plan/program.h
 } lb_session_options;
 
