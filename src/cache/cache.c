@@ -1,0 +1,323 @@
+// cache/cache.c -- values by key: a map of what stands on the shelf, and of
+// what is being built.
+//
+// An entry is *pending* from the first request until its value, or its failure,
+// is there. It is in the map then, but not on the shelf; whoever builds and
+// whoever waits hold references to it.
+#include "cache/cache.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct entry {
+  lb_shelf_item base;  // first
+  lb_cache *cache;     // not looked at any more once it is retired
+  lb_shelf *shelf;
+  const lb_cache_type *type;
+  _Atomic uint64_t used;
+  int refs;  // of the map or shelf, and of threads; with the lock held
+  bool pending;
+  bool listed;     // in the map
+  unsigned forks;  // when its build began
+  void *value;     // a reference; NULL: pending, or failed
+  lb_code code;    // of the failure
+  char *message;   // owned; NULL: there was no memory for it
+  size_t key_size;
+  char key[];
+} entry;
+
+lb_status lb_cache_init(lb_cache *c, lb_shelf *shelf,
+                        const lb_cache_type *type) {
+  *c = (lb_cache){.shelf = shelf, .type = type, .forks = lb_fork_count()};
+  return pthread_cond_init(&c->built, NULL) ? lb_oom() : LB_OK;
+}
+
+static void lock(lb_cache *c) { lb_lock_take(&c->shelf->lock); }
+static void unlock(lb_cache *c) { lb_lock_give(&c->shelf->lock); }
+
+// -- entries ------------------------------------------------------------------
+
+static void entry_free(entry *e) {
+  if (e->value) e->type->release(e->value);
+  free(e->message);
+  free(e);
+}
+
+static void unlist(entry *e) {
+  if (e->listed) lb_map_remove(&e->cache->map, e->key, e->key_size);
+  e->listed = false;
+}
+
+// True if this was the last reference: the caller frees it, without the lock.
+static bool unref(entry *e) { return --e->refs == 0; }
+
+static void hide(lb_shelf_item *x) {
+  entry *e = (entry *)x;
+  unlist(e);
+  e->cache->stats.entries--;
+  e->cache->stats.bytes -= x->bytes;
+  e->cache->stats.evictions++;
+}
+
+static void drop(lb_shelf_item *x) {
+  entry *e = (entry *)x;
+  lb_lock_take(&e->shelf->lock);
+  bool last = unref(e);
+  lb_lock_give(&e->shelf->lock);
+  if (last) entry_free(e);
+}
+
+// A pending entry in the map, held by it and by whoever builds.
+static lb_status new_entry(lb_cache *c, const void *key, size_t size,
+                           entry **out) {
+  entry *e = malloc(sizeof *e + size);
+  if (!e) return lb_oom();
+  *e = (entry){.base = {.hide = hide, .drop = drop, .used = &e->used},
+               .cache = c,
+               .shelf = c->shelf,
+               .type = c->type,
+               .refs = 2,
+               .pending = true,
+               .listed = true,
+               .forks = lb_fork_count(),
+               .key_size = size};
+  memcpy(e->key, key, size);
+  lb_status st = lb_map_put(&c->map, e->key, size, e, NULL);
+  if (lb_failed(st)) {
+    free(e);
+  } else {
+    *out = e;
+  }
+  return st;
+}
+
+// What is here under that key. A build that a fork left behind is forgotten.
+static entry *find(lb_cache *c, const void *key, size_t size) {
+  entry *e = lb_map_get(&c->map, key, size);
+  if (!e || !e->pending || e->forks == lb_fork_count()) return e;
+  unlist(e);
+  e->refs--;  // never the last: whoever built it had one
+  return NULL;
+}
+
+static void note_miss(lb_cache *c, const void *key, size_t size) {
+  c->stats.misses++;
+  if (size > c->missed_cap) {
+    char *p = realloc(c->missed, size);
+    if (!p) return;
+    c->missed = p;
+    c->missed_cap = size;
+  }
+  memcpy(c->missed, key, size);
+  c->missed_size = size;
+}
+
+// -- building -----------------------------------------------------------------
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void keep_failure(entry *e, lb_status st) {
+  e->code = lb_status_code(st);
+  e->message = strdup(lb_status_message(st));
+}
+
+// Puts a built value on the shelf, unless it is too large or the entry was
+// forgotten. With the lock held.
+static void put_on_shelf(lb_cache *c, entry *e) {
+  if (!e->listed) return;
+  if (!lb_shelf_try_put(c->shelf, &e->base)) {
+    unlist(e);
+    e->refs--;
+    return;
+  }
+  c->stats.insertions++;
+  c->stats.entries++;
+  c->stats.bytes += e->base.bytes;
+}
+
+// Waiters of a parent are not in its child, and must not be waited for there.
+static pthread_cond_t *built(lb_cache *c) {
+  if (c->forks != lb_fork_count()) {
+    static const pthread_cond_t none = PTHREAD_COND_INITIALIZER;
+    c->built = none;
+    c->forks = lb_fork_count();
+  }
+  return &c->built;
+}
+
+static void settle(lb_cache *c, entry *e, uint64_t ns) {
+  bool failed = !e->value;
+  e->pending = false;
+  c->stats.build_ns += ns;
+  c->stats.failures += failed;
+  if (!failed) {
+    c->type->retain(e->value);  // for the one who built it
+    put_on_shelf(c, e);
+  } else if (e->listed) {
+    unlist(e);
+    e->refs--;
+  }
+  pthread_cond_broadcast(built(c));
+}
+
+// Gives up a reference, and the lock with it.
+static void leave(lb_cache *c, entry *e) {
+  bool last = unref(e);
+  unlock(c);
+  if (last) entry_free(e);
+}
+
+static lb_status build_entry(lb_cache *c, entry *e, lb_cache_build *build,
+                             void *user, void **out) {
+  uint64_t start = now_ns();
+  void *value = NULL;
+  lb_status st = build(user, &value);
+  if (lb_failed(st)) {
+    keep_failure(e, st);
+  } else {
+    e->value = value;
+    e->base.bytes = c->type->bytes(value) + sizeof *e + e->key_size;
+    *out = value;
+  }
+  uint64_t ns = now_ns() - start;
+  lock(c);
+  settle(c, e, ns);
+  leave(c, e);
+  lb_shelf_collect(c->shelf);
+  return st;
+}
+
+// Waits for another thread's build, with the lock held; gives it back.
+static lb_status wait_for(lb_cache *c, entry *e, void **out) {
+  c->stats.waits++;
+  e->refs++;
+  while (e->pending) pthread_cond_wait(built(c), &c->shelf->lock.mutex);
+  lb_status st = LB_OK;
+  if (e->value) {
+    c->type->retain(e->value);
+    *out = e->value;
+  } else {
+    st = lb_error(e->code, "%s", e->message ? e->message : "out of memory");
+  }
+  leave(c, e);
+  return st;
+}
+
+lb_status lb_cache_get(lb_cache *c, const void *key, size_t size,
+                       lb_cache_build *build, void *user, void **out) {
+  *out = NULL;
+  lock(c);
+  entry *e = find(c, key, size);
+  if (e && !e->pending) {
+    c->stats.hits++;
+    lb_shelf_move_up(c->shelf, &e->base);
+    c->type->retain(e->value);
+    *out = e->value;
+    unlock(c);
+    return LB_OK;
+  }
+  if (e && build) return wait_for(c, e, out);
+  note_miss(c, key, size);
+  lb_status st = build ? new_entry(c, key, size, &e) : LB_OK;
+  unlock(c);
+  if (!build || lb_failed(st)) return st;
+  return build_entry(c, e, build, user, out);
+}
+
+// -- the whole ----------------------------------------------------------------
+
+// The cond is not destroyed where that could wait for threads that a fork left
+// behind.
+void lb_cache_fini(lb_cache *c) {
+  lock(c);
+  while (c->map.count) {
+    entry *e = c->map.entries[c->map.count - 1].value;
+    unlist(e);
+    if (!e->pending) lb_shelf_take_off(c->shelf, &e->base);
+  }
+  unlock(c);
+  lb_shelf_collect(c->shelf);
+  lb_map_fini(&c->map);
+  free(c->missed);
+  if (c->forks == lb_fork_count()) pthread_cond_destroy(&c->built);
+}
+
+void lb_cache_count(lb_cache *c, lb_cache_stats *out) {
+  lock(c);
+  *out = c->stats;
+  unlock(c);
+}
+
+// -- why it missed ------------------------------------------------------------
+
+static bool same_field(const lb_key_field *f, const char *a, const char *b) {
+  return memcmp(a + f->offset, b + f->offset, f->size) == 0;
+}
+
+static size_t fixed_bytes(const lb_key_type *t) {
+  const lb_key_field *last = t->n ? &t->fields[t->n - 1] : NULL;
+  return last ? last->offset + last->size : 0;
+}
+
+static size_t count_same(const lb_cache *c, const entry *e) {
+  const lb_key_type *t = c->type->key;
+  size_t same = 0;
+  if (e->key_size < fixed_bytes(t)) return 0;
+  for (size_t i = 0; i < t->n; i++)
+    same += same_field(&t->fields[i], e->key, c->missed);
+  return same;
+}
+
+// A number of a field, or the first bytes of what is more.
+static void print_field(const lb_key_field *f, const char *key,
+                        lb_strbuf *out) {
+  uint64_t n = 0;
+  if (f->size <= sizeof n) {
+    memcpy(&n, key + f->offset, f->size);
+    lb_strbuf_printf(out, "%" PRIu64, n);
+    return;
+  }
+  for (uint32_t i = 0; i < f->size && i < 64; i++)
+    lb_strbuf_printf(out, "%02x", (unsigned char)key[f->offset + i]);
+}
+
+static void print_difference(const lb_cache *c, const entry *e,
+                             lb_strbuf *out) {
+  const lb_key_type *t = c->type->key;
+  const char *comma = "";
+  for (size_t i = 0; i < t->n; i++) {
+    const lb_key_field *f = &t->fields[i];
+    if (same_field(f, e->key, c->missed)) continue;
+    lb_strbuf_printf(out, "%s%s: ", comma, f->name);
+    print_field(f, c->missed, out);
+    lb_strbuf_puts(out, " not ");
+    print_field(f, e->key, out);
+    comma = ", ";
+  }
+  if (!*comma) lb_strbuf_puts(out, "what follows the fields");
+}
+
+lb_status lb_cache_explain(lb_cache *c, lb_strbuf *out) {
+  const entry *best = NULL;
+  size_t most = 0;
+  lock(c);
+  bool asked = c->type->key && c->missed_size &&
+               c->missed_size >= fixed_bytes(c->type->key) &&
+               !lb_map_has(&c->map, c->missed, c->missed_size);
+  for (size_t i = 0; asked && i < c->map.count; i++) {
+    const entry *e = c->map.entries[i].value;
+    size_t same = count_same(c, e);
+    if (same <= most) continue;
+    best = e;
+    most = same;
+  }
+  if (best) print_difference(c, best, out);
+  unlock(c);
+  return lb_strbuf_status(out);
+}

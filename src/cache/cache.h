@@ -1,0 +1,108 @@
+// cache/cache.h -- values by key, each built once, under the shelf's budget.
+//
+// A key is plain bytes: two requests with equal bytes get the same value. Any
+// generator opts in with a struct of integers without padding or pointers,
+// which LB_KEY_STRUCT declares and checks when it is compiled; more bytes may
+// follow it.
+//
+// (1) A key is built by one thread; others that ask for it meanwhile wait. A
+//     failed build reaches every one of them and leaves no entry: whoever asks
+//     next builds again.
+// (2) Values are counted references: the cache holds one while the value stands
+//     on the shelf, and everyone who got it holds another. Evicting takes away
+//     the cache's.
+// (3) No lock is held while building, retaining aside; a build may ask for
+//     other keys, but not for its own.
+//
+// Any thread may call. A forked child builds what a thread of its parent was
+// building.
+#ifndef LB_CACHE_CACHE_H
+#define LB_CACHE_CACHE_H
+
+#include "base/map.h"
+#include "base/strbuf.h"
+#include "cache/shelf.h"
+
+typedef struct lb_key_field {
+  const char *name;
+  uint32_t offset, size;
+} lb_key_field;
+
+typedef struct lb_key_type {
+  const lb_key_field *fields;
+  size_t n;
+} lb_key_type;
+
+// Declares `typedef struct NAME {...} NAME` and its lb_key_type NAME_type, from
+// a list of fields:
+//
+//   #define POOL_KEY(F, S) F(S, uint32_t, kind, 1) F(S, int64_t, dims, 4)
+//   LB_KEY_STRUCT(pool_key, POOL_KEY)
+#define LB_KEY_STRUCT(S, FIELDS)                                           \
+  typedef struct S {                                                       \
+    FIELDS(LB_KEY_MEMBER, S)                                               \
+  } S;                                                                     \
+  FIELDS(LB_KEY_IS_PLAIN, S)                                               \
+  _Static_assert(sizeof(S) == 0 FIELDS(LB_KEY_BYTES, S),                   \
+                 #S " has padding: order its fields by size, or fill up"); \
+  static const lb_key_field S##_fields[] = {FIELDS(LB_KEY_FIELD, S)};      \
+  static const lb_key_type S##_type = {                                    \
+      S##_fields, sizeof S##_fields / sizeof *S##_fields};
+
+#define LB_KEY_MEMBER(S, type, name, count) type name[count];
+#define LB_KEY_BYTES(S, type, name, count) +sizeof(type) * (count)
+#define LB_KEY_FIELD(S, type, name, count) \
+  {#name, (uint32_t)offsetof(S, name), (uint32_t)(sizeof(type) * (count))},
+#define LB_KEY_IS_PLAIN(S, type, name, count)                             \
+  _Static_assert(_Generic((type)0, uint8_t : 1, int8_t : 1, uint16_t : 1, \
+                          int16_t : 1, uint32_t : 1, int32_t : 1,         \
+                          uint64_t : 1, int64_t : 1, default : 0),        \
+                 #S "." #name " is not an integer of known size");
+
+typedef struct lb_cache_type {
+  void (*retain)(void *value);  // with the lock held
+  void (*release)(void *value);
+  uint64_t (*bytes)(const void *value);  // that it takes on the shelf
+  const lb_key_type *key;                // NULL: keys have no fields
+} lb_cache_type;
+
+typedef struct lb_cache_stats {
+  uint64_t hits, misses;
+  uint64_t waits;                  // for a build of another thread
+  uint64_t insertions, evictions;  // values too large are not inserted
+  uint64_t failures;               // builds that failed
+  uint64_t entries, bytes;         // now
+  uint64_t build_ns;               // all builds together
+} lb_cache_stats;
+
+typedef struct lb_cache {
+  lb_shelf *shelf;  // borrowed; its lock guards what follows
+  const lb_cache_type *type;
+  lb_map map;  // key -> entry
+  pthread_cond_t built;
+  unsigned forks;  // when `built` was made
+  lb_cache_stats stats;
+  char *missed;  // owned; the key that was missed last
+  size_t missed_size, missed_cap;
+} lb_cache;
+
+lb_status lb_cache_init(lb_cache *c, lb_shelf *shelf,
+                        const lb_cache_type *type);
+void lb_cache_fini(lb_cache *c);  // nobody else calls; releases all
+
+// Makes the value of the key, with one reference in *out.
+typedef lb_status lb_cache_build(void *user, void **out);
+
+// The value of `key`, built if there is none; the caller owns a reference. With
+// build == NULL, *out is NULL if there is none.
+lb_status lb_cache_get(lb_cache *c, const void *key, size_t size,
+                       lb_cache_build *build, void *user, void **out);
+
+void lb_cache_count(lb_cache *c, lb_cache_stats *out);
+
+// Says of the key that was missed last which one that is here comes nearest,
+// and in what they differ: "dims: 8 not 4". Nothing without a miss. Looks at
+// every key.
+lb_status lb_cache_explain(lb_cache *c, lb_strbuf *out);
+
+#endif
