@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "models"))
 
+import cache
 import callers
 import kernels
 import models
@@ -28,6 +29,7 @@ SUITES = {
     "callers": (callers.Callers, "1, 2, 4, 8 threads calling at once"),
     "stream": (stream.Stream, "1,000 shapes never seen, one request each"),
     "smooth": (smooth.Smooth, "the first run at a shape against the next"),
+    "cache": (cache.Cache, "a hit, an eviction, a run, by entries"),
     "kernels": (kernels.Kernels, "each kernel against what the core can do"),
 }
 PEERS = ["onnxruntime", "openvino"]
@@ -132,7 +134,7 @@ def context_of(options):
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}
-    if options.suite != "kernels":
+    if options.suite not in ("kernels", "cache"):
         environments["limber"] = environment(options.build, options.suite)
     engines = ["limber", *chosen]
     if options.against:
