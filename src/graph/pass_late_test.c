@@ -300,6 +300,71 @@ static void a_border_of_many_zones_is_written_once(void **state) {
       "out y\n");
 }
 
+static void zeros_around_a_convolution_are_its_border(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,h,w,1]\n"
+      "const k float32[1,1,3,5] 1\n"
+      "const p int64[8] 0 1 2 0 0 0 2 0\n"
+      "q = Pad(x, p)\n"
+      "y = Conv(q, k) {pads=[0,1,0,0], channels_last=1}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,1]\n"
+      "y: float32[b,h-1,w+1,1] = Conv(x, k:float32[1,1,3,5]) "
+      "{pads=[1,3,0,2], channels_last=1, auto_pad=\"NOTSET\"}\n"
+      "out y\n");
+  becomes(  // it names its axes
+      "in x float32[b,h,w,1]\n"
+      "const k float32[1,1,3,5] 1\n"
+      "const p int64[4] 1 2 2 0\n"
+      "const a int64[2] -2 1\n"
+      "q = Pad(x, p, _, a)\n"
+      "y = Conv(q, k) {channels_last=1}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,1]\n"
+      "y: float32[b,h,w-1,1] = Conv(x, k:float32[1,1,3,5]) "
+      "{channels_last=1, auto_pad=\"NOTSET\", pads=[2,1,0,2]}\n"
+      "out y\n");
+  stays(  // there would be windows of zeros alone
+      "in x float32[b,h,w,1]\n"
+      "const k float32[1,1,1,2] 1\n"
+      "const p int64[8] 0 0 2 0 0 0 0 0\n"
+      "q = Pad(x, p)\n"
+      "y = Conv(q, k) {channels_last=1}\n"
+      "out y\n");
+  stays(  // other numbers
+      "in x float32[b,h,w,1]\n"
+      "const k float32[1,1,3,5] 1\n"
+      "const p int64[8] 0 1 2 0 0 0 2 0\n"
+      "const v float32[] 1\n"
+      "q = Pad(x, p, v)\n"
+      "y = Conv(q, k) {channels_last=1}\n"
+      "out y\n");
+}
+
+static void a_transpose_sinks_through_slices_and_pads(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,h,w,4]\n"
+      "const s int64[1] 1\n"
+      "const e int64[1] 9\n"
+      "const a int64[1] 2\n"
+      "const p int64[8] 0 1 2 3 0 0 0 0\n"
+      "t = Transpose(x) {perm=[0,3,1,2]}\n"
+      "u = Slice(t, s, e, a)\n"
+      "v = Pad(u, p)\n"
+      "y = Transpose(v) {perm=[0,2,3,1]}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,4]\n"
+      "u.Slice: float32[b,max(min(h,9)-1,0),w,4] = Slice(x, [1], [9], [1])\n"
+      "v.Pad: float32[b,max(min(h,9)-1,0)+2,w+3,5] = "
+      "Pad(u.Slice, p:int64[8], _, [0,3,1,2])\n"
+      "out y = v.Pad\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_of_one_hot_rows_is_a_gather),
@@ -317,6 +382,8 @@ int main(void) {
       cmocka_unit_test(a_transpose_that_keeps_the_last_axis_stays),
       cmocka_unit_test(a_large_pool_goes_along_one_axis_after_the_other),
       cmocka_unit_test(a_border_of_many_zones_is_written_once),
+      cmocka_unit_test(zeros_around_a_convolution_are_its_border),
+      cmocka_unit_test(a_transpose_sinks_through_slices_and_pads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

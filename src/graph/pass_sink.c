@@ -2,8 +2,8 @@
 // axes, until they meet another one or something that needs them.
 //
 //   f(Transpose(x)) = Transpose(f(x)) for elementwise f, reductions, Squeeze,
-//   for what can be told another axis: Concat, Split, Resize, Softmax, pools,
-//   and for a Reshape that joins or cuts axes as they lie in x
+//   for what can be told another axis: Concat, Split, Slice, Pad, Resize,
+//   Softmax, pools, and for a Reshape that joins or cuts axes as they lie in x
 //
 // Only those sink that take the last axis of x elsewhere: what walks their
 // output walks memory in strides. What sinks is a pattern no more, so this runs
@@ -269,6 +269,52 @@ static lb_status visit_split(lb_rewrite *rw, lb_node *n) {
   return lb_infer_outputs(rw->graph, &rw->scratch, n);
 }
 
+// What a Slice or a Pad takes, `count` axes at most: all, where none are named.
+static bool named_axes(const lb_node *n, uint32_t input, int count,
+                       const turn *t, int64_t *out, int *named) {
+  const lb_value *v = n->n_in > input ? n->in[input] : NULL;
+  const lb_tensor *c = lb_value_const(v);
+  *named = count;
+  bool ints = c && (c->dtype == LB_I64 || c->dtype == LB_I32);
+  if (v && (!ints || !lb_tensor_is_dense(c))) return false;
+  if (c) *named = (int)lb_tensor_count(c);
+  if (*named > LB_MAX_RANK) return false;
+  for (int i = 0; i < *named; i++)
+    out[i] = turned_axis(t, c ? lb_match_int(c, i) : i);
+  return true;
+}
+
+// Inputs before the axes stay as they are: they speak of the axes in order.
+static lb_status sink_named(lb_rewrite *rw, lb_node *n, uint32_t input,
+                            int count, const turn *t) {
+  int64_t axes[LB_MAX_RANK];
+  lb_value *in[MAX_IN + 1] = {t->source}, *x;
+  lb_node *moved;
+  int named;
+  if (!named_axes(n, input, count, t, axes, &named)) return LB_OK;
+  for (uint32_t i = 1; i < n->n_in; i++) in[i] = n->in[i];
+  LB_TRY(lb_const_ints(rw->graph, "axes", axes, named, &in[input]));
+  uint32_t n_in = n->n_in > input ? n->n_in : input + 1;
+  LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n_in, &moved));
+  LB_TRY(lb_node_copy_attrs(rw->graph, moved, n));
+  LB_TRY(lb_rewrite_inserted(rw, moved, &x));
+  return become_turn(rw, n, x, t);
+}
+
+static lb_status visit_slice(lb_rewrite *rw, lb_node *n) {
+  turn t;
+  if (!sinks(n->in[0], &t) || n->in[1]->info.rank != 1 ||
+      !lb_dim_is_const(n->in[1]->info.dims[0]))
+    return LB_OK;
+  int64_t count = n->in[1]->info.dims[0].k;
+  return count > t.rank ? LB_OK : sink_named(rw, n, 3, (int)count, &t);
+}
+
+static lb_status visit_pad(lb_rewrite *rw, lb_node *n) {
+  turn t;
+  return sinks(n->in[0], &t) ? sink_named(rw, n, 3, t.rank, &t) : LB_OK;
+}
+
 // -- reshapes ----------------------------------------------------------------
 
 typedef struct regroup {  // axes [first, first + from) become `to` others
@@ -374,6 +420,8 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
     case LB_OP_Transpose: return visit_turn(rw, n);
     case LB_OP_Squeeze: return visit_axes(rw, n, false);
     case LB_OP_Concat: return visit_concat(rw, n);
+    case LB_OP_Slice: return visit_slice(rw, n);
+    case LB_OP_Pad: return visit_pad(rw, n);
     case LB_OP_Resize: return visit_resize(rw, n);
     case LB_OP_Softmax:
     case LB_OP_LogSoftmax: return visit_softmax(rw, n);

@@ -5,7 +5,8 @@
 //
 // Kernels take the border of an image zone by zone, as many as the window has
 // positions over the edge. Where those are too many, the border is written
-// once, by a Pad, and the window needs none.
+// once, by a Pad, and the window needs none. Where they are few, the Pad before
+// a convolution is its border.
 #include <math.h>
 #include <string.h>
 
@@ -13,14 +14,16 @@
 
 enum { MAX_SIZE = 12 };  // of a window at a border, along an axis
 
-static bool is_window(const lb_node *n) {
-  if ((n->op != LB_OP_Conv && n->op != LB_OP_MaxPool) || !n->out[0] ||
-      !lb_op_channels_last(n))
-    return false;
+static bool has_pads(const lb_node *n) {
   const char *mode = lb_attr_str(n, "auto_pad", "NOTSET");
+  return !*mode || strcmp(mode, "NOTSET") == 0;
+}
+
+static bool is_window(const lb_node *n) {
   bool indices = n->op == LB_OP_MaxPool && n->n_out > 1 && n->out[1];
-  return n->in[0]->info.dtype == LB_F32 && !indices &&
-         (!*mode || strcmp(mode, "NOTSET") == 0);
+  return (n->op == LB_OP_Conv || n->op == LB_OP_MaxPool) && n->out[0] &&
+         lb_op_channels_last(n) && n->in[0]->info.dtype == LB_F32 && !indices &&
+         has_pads(n);
 }
 
 static int64_t size_along(const lb_node *n, int axis) {
@@ -117,7 +120,59 @@ static lb_status write_border(lb_rewrite *rw, lb_node *n) {
   return lb_node_set_ints(rw->graph, n, "pads", own, 2 * (uint32_t)(rank - 2));
 }
 
+// -- a Pad before a convolution ----------------------------------------------
+
+static const lb_tensor *list_of(const lb_node *n, uint32_t input) {
+  const lb_tensor *t = n->n_in > input ? lb_value_const(n->in[input]) : NULL;
+  return t && t->dtype == LB_I64 && lb_tensor_is_dense(t) ? t : NULL;
+}
+
+static bool is_of_zeros(const lb_node *pad) {
+  const lb_value *fill = pad->n_in > 2 ? pad->in[2] : NULL;
+  double value = 0;
+  return strcmp(lb_attr_str(pad, "mode", "constant"), "constant") == 0 &&
+         (!fill || lb_match_scalar(fill, pad->in[0], &value)) && value == 0;
+}
+
+// What it adds to the convolution's own border `pads`; false if it is not one
+// around the image that kernels take zone by zone.
+static bool add_border(const lb_node *pad, const lb_node *n, int64_t *pads) {
+  const lb_tensor *by = list_of(pad, 1), *axes = list_of(pad, 3);
+  int space = n->in[0]->info.rank - 2, first = lb_op_channels_last(n) ? 1 : 2;
+  bool named = pad->n_in > 3 && pad->in[3];
+  int64_t count = axes ? lb_tensor_count(axes) : space + 2;
+  if (!by || lb_tensor_count(by) != 2 * count || (named && !axes)) return false;
+  for (int64_t i = 0; i < 2 * count; i++) {
+    int64_t axis = axes ? lb_match_int(axes, i % count) : i % count;
+    int64_t add = lb_match_int(by, i);
+    if (add == 0) continue;
+    axis += (axis < 0 ? space + 2 : 0) - first;
+    if (axis < 0 || axis >= space) return false;
+    int64_t size = size_along(n, (int)axis),
+            *to = &pads[i / count * space + axis];
+    if (size > MAX_SIZE || add < 0 || add >= size - *to) return false;
+    *to += add;
+  }
+  return true;
+}
+
+static lb_status absorb_pad(lb_rewrite *rw, lb_node *n) {
+  const lb_node *pad = lb_match_op(n->in[0], LB_OP_Pad);
+  int rank = n->in[0]->info.rank;
+  int64_t pads[2 * LB_MAX_RANK] = {0};
+  bool valid = strcmp(lb_attr_str(n, "auto_pad", "NOTSET"), "VALID") == 0;
+  if (!pad || rank < 3 || !n->out[0] || !(valid || has_pads(n))) return LB_OK;
+  for (int i = 0; i < 2 * (rank - 2); i++)
+    if (!valid) pads[i] = lb_attr_int_at(n, "pads", i, 0);
+  if (!is_of_zeros(pad) || !add_border(pad, n, pads)) return LB_OK;
+  read_instead(rw, n, pad->in[0]);
+  rw->changes++;
+  LB_TRY(lb_node_set_str(rw->graph, n, "auto_pad", "NOTSET"));
+  return lb_node_set_ints(rw->graph, n, "pads", pads, 2 * (uint32_t)(rank - 2));
+}
+
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
+  if (n->op == LB_OP_Conv) LB_TRY(absorb_pad(rw, n));
   if (!is_window(n)) return LB_OK;
   return is_large_pool(n) ? split_pool(rw, n) : write_border(rw, n);
 }

@@ -420,7 +420,11 @@ def convolved(c, x):
     alone = c.d.chance(0.3)
     out = n if alone else c.d.pick([1, 3, 8, 16, 17, 24])
     w = c.operand((out, 1 if alone else n, k, k), constant=True)
-    name = c.emit("Conv", [x, w], pads=[k // 2] * 4, group=n if alone else 1)
+    apart = c.d.chance(0.2)  # the border is a node of its own
+    border = c.index([0, 0, k // 2, k // 2] * 2) if apart else None
+    y = c.emit("Pad", [x, border]) if apart else x
+    name = c.emit("Conv", [y, w], pads=[0 if apart else k // 2] * 4,
+                  group=n if alone else 1)
     rule = "bchwij,cij->bchw" if alone else "bchwij,ocij->bohw"
     weights = w.array[:, 0] if alone else w.array
 
