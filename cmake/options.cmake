@@ -12,6 +12,8 @@ set(LIMBER_COMPILE_KERNELS_FOR_ARCH "x86-64-v3;x86-64-v4" CACHE STRING
   "Levels whose kernels the library contains: x86-64-v3;x86-64-v4, or NONE")
 set(LIMBER_PACK_DIR ${PROJECT_SOURCE_DIR}/build/pack CACHE PATH
   "Where these kernels are kept, for all builds")
+option(LIMBER_PREFER_REUSABLE_KERNELS
+  "Prefer kernels that serve every shape, where nobody says otherwise" OFF)
 option(LIMBER_FUZZ "Build the libFuzzer targets (clang)" OFF)
 set(LIMBER_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 

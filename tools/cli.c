@@ -51,6 +51,13 @@ bool read_seconds(const char *name, const char *text, double *out, problem *p) {
   return fail(p, EXIT_USAGE, "--%s %s: say seconds, more than 0", name, text);
 }
 
+bool read_preference(const char *text, int *out, problem *p) {
+  long long n;
+  if (!read_number("prefer-reusable-kernels", text, 0, 1, &n, p)) return false;
+  *out = n ? 1 : -1;
+  return true;
+}
+
 bool read_model(const char *command, int argc, char **argv, const char **out,
                 problem *p) {
   if (argc - optind != 1)

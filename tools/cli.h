@@ -34,6 +34,9 @@ bool read_number(const char *name, const char *text, long long low,
 // The seconds behind --`name`: more than 0.
 bool read_seconds(const char *name, const char *text, double *out, problem *p);
 
+// The 0 or 1 behind --prefer-reusable-kernels, as session options have it.
+bool read_preference(const char *text, int *out, problem *p);
+
 // The one argument that getopt left: the model that `command` is about.
 bool read_model(const char *command, int argc, char **argv, const char **out,
                 problem *p);

@@ -86,6 +86,9 @@ static void print_model(const job *j) {
     printf(", by %s %s", m.producer_name, m.producer_version);
   printf("\n  graph '%s': %zu nodes once simplified\n", m.graph_name, m.nodes);
   printf("  weights: %" PRIu64 " bytes\n", m.weight_bytes);
+  limber_stats s = {.size = sizeof s};
+  if (!limber_session_stats(j->session, &s) && s.prefer_reusable_kernels)
+    printf("  reusable kernels preferred, by the %s\n", s.prefer_reusable_from);
   size_t n = limber_session_inputs(j->session, &infos);
   print_values("inputs", infos, n);
   n = limber_session_outputs(j->session, &infos);

@@ -42,6 +42,10 @@ static const char help[] =
     "  --seed N          of the random numbers; default 1\n"
     "  --optimize on|off simplify the graph; default on\n"
     "  --deterministic   the same bits whichever kernels compute them\n"
+    "  --prefer-reusable-kernels 0|1\n"
+    "                    1: no kernel that takes more than divisibility of "
+    "sizes\n"
+    "                    for granted, where another serves\n"
     "  --json            results as JSON\n"
     "\n"
     "In file names a '/' of a NAME is a '_'.\n";
@@ -52,6 +56,7 @@ typedef struct options {
   size_t n_inputs;
   int threads, repeat;
   int settle;      // seconds
+  int prefer;      // 1: reusable kernels, -1: any, 0: whatever others say
   double timeout;  // likewise; 0: none
   uint64_t seed;
   bool plain, profile, deterministic, json, help;
@@ -98,6 +103,7 @@ static bool read_option(int letter, options *o, problem *p) {
     case 'T': return read_seconds("timeout", optarg, &o->timeout, p);
     case 'p': o->profile = true; return true;
     case 'D': o->deterministic = true; return true;
+    case 'R': return read_preference(optarg, &o->prefer, p);
     case 's':
       if (!read_number("seed", optarg, 0, INT64_MAX, &n, p)) return false;
       o->seed = (uint64_t)n;
@@ -125,6 +131,7 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
       {"seed", required_argument, NULL, 's'},
       {"optimize", required_argument, NULL, 'O'},
       {"deterministic", no_argument, NULL, 'D'},
+      {"prefer-reusable-kernels", required_argument, NULL, 'R'},
       {"json", no_argument, NULL, 'j'},
       {"help", no_argument, NULL, 'h'},
       {0},
@@ -146,6 +153,7 @@ static bool open_model(job *j, problem *p) {
   threads.threads = j->o.threads;
   how.optimize = j->o.plain ? -1 : 0;
   how.deterministic = j->o.deterministic;
+  how.prefer_reusable_kernels = j->o.prefer;
   limber_status st = limber_runtime_create(&threads, &j->runtime);
   if (st) return fail_status(p, st, "threads");
   double start = now_ms();
@@ -340,6 +348,12 @@ static void print_text(job *j) {
     printf(", fastest of %d %.3f ms", j->o.repeat, j->best_ms);
   int threads = limber_runtime_threads(j->runtime);
   printf(", %d thread%s\n", threads, threads > 1 ? "s" : "");
+  limber_stats stats = {.size = sizeof stats};
+  if (!limber_session_stats(j->session, &stats) &&
+      stats.prefer_reusable_kernels)
+    printf("reusable kernels preferred, by the %s; %" PRIu64
+           " that are asked for are bounded\n",
+           stats.prefer_reusable_from, stats.kernels_bounded);
   if (j->o.compare && !j->differs) printf("all outputs agree\n");
   if (j->o.profile) profile_print(&j->profile);
 }
@@ -368,6 +382,13 @@ static void print_json(job *j) {
                            j->load_ms, "first_ms", j->first_ms, "best_ms",
                            j->best_ms, "runs", j->o.repeat, "threads",
                            limber_runtime_threads(j->runtime));
+  limber_stats stats = {.size = sizeof stats};
+  if (!limber_session_stats(j->session, &stats))
+    json_object_set_new(
+        root, "prefer_reusable_kernels",
+        json_pack("{s:b, s:s, s:I}", "on", stats.prefer_reusable_kernels,
+                  "from", stats.prefer_reusable_from, "bounded",
+                  (json_int_t)stats.kernels_bounded));
   if (j->o.compare)
     json_object_set_new(root, "agrees", json_boolean(!j->differs));
   if (j->o.profile)

@@ -178,9 +178,14 @@ typedef struct limber_session_options {
   int optimize;           // -1: leave the graph as it is; 0: simplify it
   int deterministic;      // 1: the same bits whichever kernels compute them, at
                           // some price; 0: as LIMBER_DETERMINISTIC=0|1 says
+  // 1: choose and compile no kernel that takes more than divisibility of sizes
+  // for granted where another serves, so that kernels are few and serve every
+  // shape; -1: choose freely; 0: as LIMBER_PREFER_REUSABLE_KERNELS=0|1 says,
+  // else as the library was built.
+  int prefer_reusable_kernels;
 } limber_session_options;
 #define LIMBER_SESSION_OPTIONS_INIT \
-  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0 }
+  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0, 0 }
 
 // Loads a model. `options` may be NULL. The file stays mapped; it must not be
 // truncated meanwhile (copy_weights avoids that).
@@ -335,6 +340,11 @@ typedef struct limber_stats {
   uint64_t kernels_refused;                // see limber_session_kernel
   uint64_t code_bytes;                     // of what was compiled
   uint64_t packed_bytes;  // of this session: weights laid out for kernels
+  int prefer_reusable_kernels;       // of this session: 1: on
+  const char *prefer_reusable_from;  // who says so: "session", "environment" or
+                                     // "build"; static
+  uint64_t kernels_bounded;  // of those asked for: they take more than
+                             // divisibility for granted
 } limber_stats;
 LIMBER_API limber_status limber_session_stats(limber_session *session,
                                               limber_stats *out);

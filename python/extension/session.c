@@ -79,10 +79,18 @@ static bool open_source(session *s, PyObject *source, bool in_memory,
 }
 
 static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
-  static char *names[] = {"source",        "in_memory",  "threads",
-                          "log_level",     "optimize",   "copy_weights",
-                          "memory_limit",  "loop_limit", "folder",
-                          "deterministic", NULL};
+  static char *names[] = {"source",
+                          "in_memory",
+                          "threads",
+                          "log_level",
+                          "optimize",
+                          "copy_weights",
+                          "memory_limit",
+                          "loop_limit",
+                          "folder",
+                          "deterministic",
+                          "prefer_reusable_kernels",
+                          NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
   PyObject *source;
@@ -93,10 +101,10 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
     PyErr_SetString(PyExc_RuntimeError, "the session is open already");
     return -1;
   }
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "Sp|iippKLzp", names,
-                                   &source, &in_memory, &threads, &log_level,
-                                   &optimize, &o.copy_weights, &memory, &turns,
-                                   &o.folder, &o.deterministic))
+  if (!PyArg_ParseTupleAndKeywords(
+          args, keywords, "Sp|iippKLzpi", names, &source, &in_memory, &threads,
+          &log_level, &optimize, &o.copy_weights, &memory, &turns, &o.folder,
+          &o.deterministic, &o.prefer_reusable_kernels))
     return -1;
   o.optimize = optimize ? 0 : -1;
   o.memory_limit = memory;
@@ -511,16 +519,19 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
   if (!s) return NULL;
   limber_status st = limber_session_stats(s->limber, &t);
   if (st) return lb_raise(lb_python.run_errors, st);
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "runs",
-                       (unsigned long long)t.runs, "plans_built",
-                       (unsigned long long)t.plans_built, "plans_evicted",
-                       (unsigned long long)t.plans_evicted, "plans",
-                       (unsigned long long)t.plans, "plan_bytes",
-                       (unsigned long long)t.plan_bytes, "arena_bytes",
-                       (unsigned long long)t.arena_bytes, "kernels_wanted",
-                       (unsigned long long)t.kernels_wanted, "kernels",
-                       (unsigned long long)t.kernels, "packed_bytes",
-                       (unsigned long long)t.packed_bytes);
+  return Py_BuildValue(
+      "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:s,s:K}", "runs",
+      (unsigned long long)t.runs, "plans_built",
+      (unsigned long long)t.plans_built, "plans_evicted",
+      (unsigned long long)t.plans_evicted, "plans", (unsigned long long)t.plans,
+      "plan_bytes", (unsigned long long)t.plan_bytes, "arena_bytes",
+      (unsigned long long)t.arena_bytes, "kernels_wanted",
+      (unsigned long long)t.kernels_wanted, "kernels",
+      (unsigned long long)t.kernels, "packed_bytes",
+      (unsigned long long)t.packed_bytes, "prefer_reusable_kernels",
+      PyBool_FromLong(t.prefer_reusable_kernels), "prefer_reusable_from",
+      t.prefer_reusable_from, "kernels_bounded",
+      (unsigned long long)t.kernels_bounded);
 }
 
 static PyObject *session_plan(PyObject *self, PyObject *feeds) {

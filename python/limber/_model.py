@@ -36,6 +36,10 @@ class Stats(NamedTuple):
     kernels_wanted: int  # of all sessions of the runtime
     kernels: int
     packed_bytes: int  # of weights, laid out for kernels
+    prefer_reusable_kernels: bool
+    prefer_reusable_from: str  # "session", "environment" or "build"
+    kernels_bounded: int  # of those wanted: they take more than divisibility
+                          # of sizes for granted
 
 
 def parse_dim(text):
@@ -59,6 +63,11 @@ def source_of(path_or_bytes):
     return os.fsencode(path_or_bytes), False
 
 
+def preference(on):
+    """As the C API has it: None leaves it to others."""
+    return 0 if on is None else 1 if on else -1
+
+
 def warm(session, shapes, seconds=60):
     """Plans the model at each of `shapes`, dicts as plan takes them, and
     compiles what these plans need; waits at most `seconds` for that."""
@@ -72,12 +81,14 @@ class Model(_limber.Session):
 
     def __init__(self, path_or_bytes, *, threads=0, optimize=True,
                  copy_weights=False, memory_limit=0, loop_limit=0, folder=None,
-                 deterministic=False):
+                 deterministic=False, prefer_reusable_kernels=None):
         source, in_memory = source_of(path_or_bytes)
         super().__init__(source, in_memory, threads=threads, optimize=optimize,
                          copy_weights=copy_weights, memory_limit=memory_limit,
                          loop_limit=loop_limit, folder=folder,
-                         deterministic=deterministic)
+                         deterministic=deterministic,
+                         prefer_reusable_kernels=preference(
+                             prefer_reusable_kernels))
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
 
@@ -110,6 +121,8 @@ def load(path_or_bytes, **options):
     folder: where external data of a model in bytes lies.
     deterministic=True: the same bits whichever kernels compute a result; what
     needs a compiler to be fast may stay slow.
+    prefer_reusable_kernels=True: few kernels that serve every shape; False:
+    those that fit best; None: as the environment or the build says.
 
     A model is called with its inputs, by position or by name, and returns an
     array, or a list of arrays if it has several outputs. model.run(names,

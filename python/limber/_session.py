@@ -5,7 +5,8 @@ import warnings
 from typing import NamedTuple
 
 from limber import _limber
-from limber._model import Stats, source_of, value_infos, warm
+from limber._model import (Stats, preference, source_of, value_infos,
+                           warm)
 
 PROVIDERS = ["CPUExecutionProvider"]
 
@@ -52,7 +53,8 @@ class SessionOptions(Options):
     one pool for the process. log_severity_level: 0 verbose to 4 fatal, -1 what
     LIMBER_LOG says. graph_optimization_level: ORT_DISABLE_ALL leaves the graph
     as it is. memory_limit, loop_limit: as limber.load has them;
-    use_deterministic_compute is its deterministic. The others are accepted and
+    use_deterministic_compute is its deterministic, and
+    prefer_reusable_kernels as it has that. The others are accepted and
     change nothing."""
 
     known = {
@@ -67,6 +69,7 @@ class SessionOptions(Options):
         "enable_mem_pattern": True,
         "enable_mem_reuse": True,
         "use_deterministic_compute": False,
+        "prefer_reusable_kernels": None,
         "memory_limit": 0,
         "loop_limit": 0,
     }
@@ -126,6 +129,7 @@ def session_keywords(options):
         "memory_limit": options.memory_limit,
         "loop_limit": options.loop_limit,
         "deterministic": bool(options.use_deterministic_compute),
+        "prefer_reusable_kernels": preference(options.prefer_reusable_kernels),
     }
 
 

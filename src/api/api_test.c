@@ -151,6 +151,55 @@ static void a_run_can_be_bounded(void **state) {
   limber_cancel_destroy(NULL);
 }
 
+static limber_stats stats_with(fixture *f, int prefer) {
+  limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
+  limber_session *s;
+  limber_stats stats = {.size = sizeof stats};
+  o.prefer_reusable_kernels = prefer;
+  assert_int_equal(limber_session_open_memory(f->runtime, f->model.b.data,
+                                              f->model.b.len, &o, &s),
+                   LIMBER_OK);
+  assert_int_equal(limber_session_stats(s, &stats), LIMBER_OK);
+  limber_session_close(s);
+  return stats;
+}
+
+// Those of the fixture say nothing, so the environment or the build does.
+static void a_session_may_prefer_reusable_kernels(void **state) {
+  fixture *f = *state;
+  limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
+  limber_session *s;
+  limber_stats stats = stats_with(f, 1);
+  assert_int_equal(stats.prefer_reusable_kernels, 1);
+  assert_string_equal(stats.prefer_reusable_from, "session");
+  stats = stats_with(f, -1);
+  assert_int_equal(stats.prefer_reusable_kernels, 0);
+  assert_string_equal(stats.prefer_reusable_from, "session");
+  assert_string_not_equal(stats_with(f, 0).prefer_reusable_from, "session");
+  o.prefer_reusable_kernels = 2;
+  refused(limber_session_open_memory(f->runtime, f->model.b.data,
+                                     f->model.b.len, &o, &s),
+          LIMBER_INVALID, "prefer_reusable_kernels: 2 is none of -1, 0 and 1");
+}
+
+static void the_capacity_is_the_process_s(void **state) {
+  fixture *f = *state;
+  uint64_t first, now;
+  assert_int_equal(limber_get_cache_capacity(&first), LIMBER_OK);
+  assert_int_equal(limber_set_cache_capacity(12345), LIMBER_OK);
+  assert_int_equal(limber_get_cache_capacity(&now), LIMBER_OK);
+  assert_int_equal(now, 12345);
+  limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
+  limber_runtime *r;
+  o.cache_capacity = 1 << 20;
+  assert_int_equal(limber_runtime_create(&o, &r), LIMBER_OK);
+  assert_int_equal(limber_get_cache_capacity(&now), LIMBER_OK);
+  assert_int_equal(now, 1 << 20);
+  limber_runtime_destroy(r);
+  assert_int_equal(limber_set_cache_capacity(first), LIMBER_OK);
+  (void)f;
+}
+
 static void trimming_leaves_nothing_behind(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)},
@@ -507,6 +556,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(inputs_and_outputs_are_found_by_name_or_position),
       TEST(a_run_can_be_bounded),
+      TEST(a_session_may_prefer_reusable_kernels),
+      TEST(the_capacity_is_the_process_s),
       TEST(trimming_leaves_nothing_behind),
       TEST(outputs_land_in_the_callers_memory),
       TEST(an_output_that_is_used_again_is_freed_once),

@@ -3,6 +3,7 @@
 #define LB_API_RUNTIME_H
 
 #include "api/jit.h"
+#include "api/prefer.h"
 #include "base/alloc.h"
 #include "base/events.h"
 #include "base/log.h"
@@ -20,6 +21,7 @@ struct limber_runtime {
   void (*user_event)(void *user, const limber_event *event);
   void *event_user;
   bool deterministic;  // what sessions are that do not say
+  lb_prefer prefer;    // likewise
 };
 
 // `given`, or where that is NULL the default one, which lives for ever.

@@ -73,6 +73,10 @@ static lb_status check_options(const limber_session_options *o) {
   if (o->deterministic < 0 || o->deterministic > 1)
     return lb_error(LB_INVALID, "deterministic: %d is neither 0 nor 1",
                     o->deterministic);
+  if (o->prefer_reusable_kernels < -1 || o->prefer_reusable_kernels > 1)
+    return lb_error(LB_INVALID,
+                    "prefer_reusable_kernels: %d is none of -1, 0 and 1",
+                    o->prefer_reusable_kernels);
   return LB_OK;
 }
 
@@ -80,6 +84,8 @@ static lb_status load(limber_session *s, const source *from,
                       const limber_session_options *o) {
   lb_onnx_options how = {&s->runtime->log, o->copy_weights != 0};
   LB_TRY(check_options(o));
+  s->prefer =
+      lb_prefer_of(o->prefer_reusable_kernels, "session", s->runtime->prefer);
   LB_TRY(from->path ? lb_onnx_load(from->path, &how, &s->model)
                     : lb_onnx_parse(from->bytes, o->folder, &how, &s->model));
   lb_session_options options = {
@@ -92,6 +98,7 @@ static lb_status load(limber_session *s, const source *from,
       .slots = s->runtime->kernels.slots,
       .events = s->runtime->events,
       .deterministic = o->deterministic || s->runtime->deterministic,
+      .reusable = s->prefer.reusable,
   };
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
   // Weights that were packed are not read in the file any more.
@@ -196,11 +203,14 @@ limber_status limber_session_settle(limber_session *session, double seconds) {
 }
 
 // Of the slots that plans asked for.
-static void count_tiers(lb_slots *slots, uint64_t out[LIMBER_TIERS]) {
+static void count_tiers(lb_slots *slots, limber_stats *out) {
   _Static_assert((int)LIMBER_TIER_FUSED == (int)LB_TIER_FUSED, "one to one");
   const lb_slot *slot;
-  for (size_t i = 0; slots && (slot = lb_slots_at(slots, i)); i++)
-    if (atomic_load(&slot->wanted)) out[lb_slot_tier(slot)]++;
+  for (size_t i = 0; slots && (slot = lb_slots_at(slots, i)); i++) {
+    if (!atomic_load(&slot->wanted)) continue;
+    out->kernels_by_tier[lb_slot_tier(slot)]++;
+    out->kernels_bounded += !lb_facts_reusable(&slot->key.facts);
+  }
 }
 
 limber_status limber_session_stats(limber_session *session, limber_stats *out) {
@@ -221,8 +231,10 @@ limber_status limber_session_stats(limber_session *session, limber_stats *out) {
       .kernels_refused = k.refused,
       .code_bytes = k.code_bytes,
       .packed_bytes = s.packed_bytes,
+      .prefer_reusable_kernels = session->prefer.reusable,
+      .prefer_reusable_from = session->prefer.from,
   };
-  count_tiers(kernels->slots, stats.kernels_by_tier);
+  count_tiers(kernels->slots, &stats);
   return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),
                    &session->runtime->log);
 }

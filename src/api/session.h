@@ -20,6 +20,7 @@ struct limber_session {
   limber_runtime *runtime;  // borrowed
   lb_model model;
   lb_session *session;  // owned
+  lb_prefer prefer;
   lb_arena arena;
   lb_ports inputs, outputs;
   limber_property *properties;  // in the arena

@@ -39,7 +39,8 @@ static lb_status try_slot(lb_planner *p, const lb_partition *piece,
   if (!slots->pack) return LB_OK;
   LB_TRY(lb_partition_bind(piece, lb_planner_tensor, p, b, &ok));
   if (!ok) return LB_OK;
-  lb_facts facts = lb_facts_of(&b->spec, slots->lanes, b->dims);
+  lb_facts facts =
+      lb_facts_prefer(&b->spec, slots->lanes, b->dims, p->prog->reusable);
   return lb_slots_try_pack(slots, &b->spec, &facts, out);
 }
 

@@ -95,7 +95,8 @@ static lb_status make_launch(lb_planner *p, const lb_partition *part,
   lb_plan *plan = p->plan;
   lb_step calls[LB_SPEC_MAX_NODES];
   lb_slot *slot;
-  lb_facts facts = lb_facts_of(&b->spec, slots->lanes, b->dims);
+  lb_facts facts =
+      lb_facts_prefer(&b->spec, slots->lanes, b->dims, p->prog->reusable);
   LB_TRY(lb_slots_intern(slots, &b->spec, &facts, &slot));
   memcpy(calls, plan->steps + first, part->n_nodes * sizeof *calls);
   plan->n_steps = first;

@@ -27,6 +27,7 @@ typedef struct lb_program {
   lb_slots *slots;
   // Launches only where what covers them gives the same bits.
   bool deterministic;
+  bool reusable;  // no kernels with bounds where others serve
 } lb_program;
 
 lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit);

@@ -138,7 +138,8 @@ static lb_status bind(series *s) {
   for (int i = 0; i < s->n; i++) {
     lb_turn *t = &s->turns[i];
     LB_TRY(lb_recurrent_bind(s->part, &s->shape, i / kernels, i % kernels, t));
-    lb_facts facts = lb_facts_of(&t->b.spec, slots->lanes, t->b.dims);
+    lb_facts facts = lb_facts_prefer(&t->b.spec, slots->lanes, t->b.dims,
+                                     s->p->prog->reusable);
     LB_TRY(lb_slots_intern(slots, &t->b.spec, &facts, &s->slots[i]));
   }
   return LB_OK;

@@ -295,11 +295,23 @@ void lb_run_shapes(const lb_region *r, const lb_tensor *in, char *buf,
   }
 }
 
+// Of kernels that are not reusable, though those are preferred: why.
+static void tell_bounded(const lb_session *s, const lb_plan *plan) {
+  if (!s->options.reusable) return;
+  for (uint32_t i = 0; i < plan->n_steps; i++) {
+    const lb_launch *l = plan->steps[i].launch;
+    if (l && !lb_facts_reusable(&l->slot->key.facts))
+      lb_tell(s->options.events, KERNEL_WANTED, NEEDS_BOUND, "%s",
+              lb_spec_needs_bound(&l->slot->key.spec));
+  }
+}
+
 static void tell_plan(const lb_session *s, const lb_region *r,
                       const lb_tensor *in, const lb_plan *plan, int64_t start) {
   lb_events *e = s->options.events;
   char shapes[LB_EVENT_TEXT];
   lb_run_shapes(r, in, shapes, sizeof shapes);
+  tell_bounded(s, plan);
   if (plan->parent) {
     lb_tell_since(e, PLAN_BUILT, NEXT_STAGE, start, plan->n_steps, "%s",
                   shapes);

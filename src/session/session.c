@@ -27,6 +27,7 @@ static lb_status prepare(lb_session *s) {
   s->program.parts = &s->parts;
   s->program.slots = s->options.slots;
   s->program.deterministic = s->options.deterministic;
+  s->program.reusable = s->options.reusable;
   return LB_OK;
 }
 

@@ -30,6 +30,7 @@ typedef struct lb_session_options {
   lb_slots *slots;
   lb_events *events;   // who is told what is decided; borrowed, may be NULL
   bool deterministic;  // see plan/program.h
+  bool reusable;       // likewise
 } lb_session_options;
 
 // A result and where it goes. With data == NULL the run allocates (and owned is

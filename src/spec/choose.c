@@ -79,9 +79,12 @@ static const shape *shapes_for(const tiling *t, int64_t cols) {
   return t->tiles;
 }
 
-static void choose_tile(const tiling *t, const int64_t *dims, lb_facts *out) {
+// Tiles for few columns have code for no more than those. Those for many have
+// code for any rest, and serve as well.
+static void choose_tile(const tiling *t, const int64_t *dims, bool reusable,
+                        lb_facts *out) {
   int64_t cols = dims[LB_DIM_COLS];
-  const shape *list = shapes_for(t, cols);
+  const shape *list = reusable ? t->tiles : shapes_for(t, cols);
   shape s = best_shape(list, dims);
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, s.rows);
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_COLS, s.cols);
@@ -134,11 +137,22 @@ static void choose_window(const int64_t *dims, lb_facts *out) {
     lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 16);
 }
 
+const char *lb_spec_needs_bound(const lb_spec *s) {
+  if (s->form != LB_FORM_ATTENTION) return NULL;
+  return "attention holds the sums of a head in registers: its size needs a "
+         "bound";
+}
+
 lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
                      const int64_t dims[LB_SDIMS]) {
+  return lb_facts_prefer(s, lanes, dims, false);
+}
+
+lb_facts lb_facts_prefer(const lb_spec *s, uint32_t lanes,
+                         const int64_t dims[LB_SDIMS], bool reusable) {
   lb_facts f = {0};
   if (s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV)
-    choose_tile(tiling_of(sum_lanes(s, lanes)), dims, &f);
+    choose_tile(tiling_of(sum_lanes(s, lanes)), dims, reusable, &f);
   else if (s->form == LB_FORM_ATTENTION)
     choose_attention(sum_lanes(s, lanes), dims, &f);
   else if (s->form == LB_FORM_WINDOW)

@@ -47,7 +47,9 @@ lb_status lb_facts_verify(const lb_facts *f) {
 
 bool lb_facts_reusable(const lb_facts *f) {
   for (int i = 0; i < count(f); i++)
-    if (f->list[i].kind == LB_ASSUME_EQUAL) return false;
+    if (f->list[i].kind == LB_ASSUME_EQUAL ||
+        f->list[i].kind == LB_ASSUME_AT_MOST)
+      return false;
   return true;
 }
 

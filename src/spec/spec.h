@@ -246,7 +246,9 @@ typedef struct lb_facts {  // {0}: none. Sorted, one of a kind and dim
 // Adds or replaces. Multiples and tiles are not 0.
 void lb_facts_add(lb_facts *f, lb_sfact_kind kind, lb_sdim dim, uint16_t value);
 lb_status lb_facts_verify(const lb_facts *f);  // any bytes
-bool lb_facts_reusable(const lb_facts *f);  // no dim is assumed to be a value
+// True if nothing but divisibility is assumed: one compilation serves every
+// shape, or every divisible one.
+bool lb_facts_reusable(const lb_facts *f);
 // True if every assumption holds at these sizes.
 bool lb_facts_hold(const lb_facts *f, const int64_t dims[LB_SDIMS]);
 // The value of a fact, or `dflt`.
@@ -254,10 +256,15 @@ int lb_facts_get(const lb_facts *f, lb_sfact_kind kind, lb_sdim dim, int dflt);
 // True if the dim is sure to be a multiple of n.
 bool lb_facts_divides(const lb_facts *f, lb_sdim dim, int n);
 // The facts to ask for at these sizes, on a machine with vectors of `lanes`
-// float32. They hold, they are reusable, and there are at most
-// LB_MAX_FACTS_OF for one spec, whatever sizes come.
+// float32. They hold, and there are at most LB_MAX_FACTS_OF for one spec,
+// whatever sizes come.
 lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
                      const int64_t dims[LB_SDIMS]);
+// The same; with `reusable` they are that wherever such a kernel serves.
+lb_facts lb_facts_prefer(const lb_spec *s, uint32_t lanes,
+                         const int64_t dims[LB_SDIMS], bool reusable);
+// Why no reusable kernel serves, where none does; else NULL.
+const char *lb_spec_needs_bound(const lb_spec *s);
 #define LB_MAX_FACTS_OF 40
 void lb_facts_print(const lb_facts *f, lb_strbuf *out);  // "cols%64 rows:6"
 

@@ -271,7 +271,7 @@ static void facts_are_sorted_and_checked(void **state) {
   lb_facts_add(&g, LB_ASSUME_AT_MOST, LB_DIM_LEN, 5);
   assert_true(lb_facts_hold(&g, (int64_t[LB_SDIMS]){7, 128, 1, 5}));
   assert_false(lb_facts_hold(&g, (int64_t[LB_SDIMS]){7, 128, 1, 6}));
-  assert_true(lb_facts_reusable(&g));
+  assert_false(lb_facts_reusable(&g));
   assert_int_equal(lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 1), 6);
   assert_int_equal(lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_COLS, 9), 9);
   assert_true(lb_facts_divides(&f, LB_DIM_COLS, 16));
@@ -361,13 +361,33 @@ static void facts_of_all_sizes_are_few(void **state) {
         int64_t dims[LB_SDIMS] = {at % 200, at / 200 * (at % 2 ? 16 : 1),
                                   at % 7 * (at % 3 ? 1 : 50), at % 999};
         lb_facts f = lb_facts_of(&specs[i], lanes, dims);
-        assert_true(lb_facts_hold(&f, dims) && lb_facts_reusable(&f));
+        assert_true(lb_facts_hold(&f, dims));
         int j = 0;
         while (j < n && memcmp(&seen[j], &f, sizeof f) != 0) j++;
         if (j == n) seen[n++] = f;
         assert_true(n <= LB_MAX_FACTS_OF);
       }
     }
+}
+
+static void reusable_facts_hold_nothing_but_divisibility(void **state) {
+  (void)state;
+  const lb_spec specs[] = {product(), softmax()};
+  for (int i = 0; i < 2; i++)
+    for (uint32_t lanes = 4; lanes <= 16; lanes *= 2)
+      for (int64_t at = 0; at < 200 * 200; at++) {
+        int64_t dims[LB_SDIMS] = {at % 200, at / 200, 64};
+        lb_facts f = lb_facts_prefer(&specs[i], lanes, dims, true);
+        lb_facts any = lb_facts_of(&specs[i], lanes, dims);
+        assert_true(lb_facts_hold(&f, dims) && lb_facts_reusable(&f));
+        if (lb_facts_reusable(&any))  // then there is nothing to prefer
+          assert_memory_equal(&f, &any, sizeof f);
+      }
+  lb_spec heads = attention(LB_F32);
+  lb_facts f = lb_facts_prefer(&heads, 16, (int64_t[LB_SDIMS]){9, 9, 64}, true);
+  assert_false(lb_facts_reusable(&f));
+  assert_non_null(lb_spec_needs_bound(&heads));
+  assert_null(lb_spec_needs_bound(&specs[0]));
 }
 
 // Rows that are computed and thrown away are less than one in five, but for
@@ -414,6 +434,7 @@ int main(void) {
       cmocka_unit_test(attention_has_four_dims),
       cmocka_unit_test(what_is_no_attention_is_refused),
       cmocka_unit_test(facts_of_all_sizes_are_few),
+      cmocka_unit_test(reusable_facts_hold_nothing_but_divisibility),
       cmocka_unit_test(tiles_fit_the_rows),
       cmocka_unit_test(keys_tell_all_parts_apart),
   };
