@@ -68,6 +68,29 @@ static void a_forked_child_finds_every_lock_free(void **state) {
   for (int i = 0; i < LOCKS; i++) lb_lock_fini(&x.all[i].lock);
 }
 
+typedef struct hooked {
+  lb_lock lock;  // first: hooks are given it
+  int before, in_child;
+} hooked;
+
+static void count_before(lb_lock *l) { ((hooked *)l)->before++; }
+static void count_in_child(lb_lock *l) { ((hooked *)l)->in_child++; }
+
+static void hooks_are_called_on_their_side_of_a_fork(void **state) {
+  (void)state;
+  hooked h = {0};
+  lb_fork_hooks hooks = {count_before, count_in_child};
+  assert_false(lb_failed(lb_lock_init_hooked(&h.lock, hooks)));
+  pid_t pid = fork();
+  if (pid == 0) _exit(h.before == 1 && h.in_child == 1 ? 0 : 1);
+  int status = -1;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(status, 0);
+  assert_int_equal(h.before, 1);
+  assert_int_equal(h.in_child, 0);
+  lb_lock_fini(&h.lock);
+}
+
 static void locks_leave_the_list_in_any_order(void **state) {
   (void)state;
   static const int orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {1, 2, 0}};
@@ -85,6 +108,7 @@ static void locks_leave_the_list_in_any_order(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_forked_child_finds_every_lock_free),
+      cmocka_unit_test(hooks_are_called_on_their_side_of_a_fork),
       cmocka_unit_test(locks_leave_the_list_in_any_order),
   };
   return cmocka_run_group_tests_name("lock", tests, NULL, NULL);

@@ -1,0 +1,419 @@
+// store/database.c -- the tables, their statements, and what rows are.
+//
+// kernel   one row an entry. Its id is the first half of the key: the table
+//          itself is the index by key, so that no index can contradict it. Two
+//          keys with one id replace each other; the full key is compared.
+// verdict  what was measured, by processor
+// about    the version once more: a number in the header alone cannot be told
+//          from a flipped bit
+#include "store/database.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/strbuf.h"
+
+#define COLUMNS                                                           \
+  "key, form, spec, assume, target, reusable, bytes, created, used, sum," \
+  " request, meta, object"
+
+enum {  // of COLUMNS
+  C_KEY,
+  C_FORM,
+  C_SPEC,
+  C_ASSUME,
+  C_TARGET,
+  C_REUSABLE,
+  C_BYTES,
+  C_CREATED,
+  C_USED,
+  C_SUM,
+  C_REQUEST,
+  C_META,
+  C_OBJECT,
+};
+_Static_assert(C_OBJECT + 1 == LB_ROW_COLUMNS, "repair.c reads as many");
+
+static const char schema[] =
+    "CREATE TABLE kernel("
+    "id INTEGER PRIMARY KEY, key BLOB NOT NULL, form TEXT NOT NULL,"
+    " spec TEXT NOT NULL, assume TEXT NOT NULL, target TEXT NOT NULL,"
+    " reusable INTEGER NOT NULL, bytes INTEGER NOT NULL,"
+    " created INTEGER NOT NULL, used INTEGER NOT NULL, sum INTEGER NOT NULL,"
+    " request BLOB NOT NULL, meta BLOB NOT NULL, object BLOB NOT NULL);"
+    "CREATE TABLE verdict("
+    "id INTEGER NOT NULL, processor TEXT NOT NULL, verdict INTEGER NOT NULL,"
+    " PRIMARY KEY(id, processor)) WITHOUT ROWID;"
+    "CREATE TABLE about(version INTEGER NOT NULL);"
+    "CREATE INDEX kernel_used ON kernel(used);";
+
+static const char *const queries[LB_QUERIES] = {
+    [LB_Q_GET] = "SELECT " COLUMNS " FROM kernel WHERE id=?1",
+    [LB_Q_PUT] = "INSERT OR REPLACE INTO kernel(id, " COLUMNS
+                 ") VALUES(?14,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)",
+    [LB_Q_KEEP] = "INSERT OR IGNORE INTO kernel(id, " COLUMNS
+                  ") VALUES(?14,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)",
+    [LB_Q_TOUCH] = "UPDATE kernel SET used=?2 WHERE id=?1 AND used<?2",
+    [LB_Q_DROP] = "DELETE FROM kernel WHERE id=?1",
+    [LB_Q_OLDEST] = "SELECT id FROM kernel ORDER BY used LIMIT 1",
+    [LB_Q_COUNT_ROWS] = "SELECT count(*) FROM kernel",
+    [LB_Q_ALL] = "SELECT " COLUMNS " FROM kernel NOT INDEXED",
+    [LB_Q_PAGES] = "PRAGMA page_count",
+    [LB_Q_FREE_PAGES] = "PRAGMA freelist_count",
+    [LB_Q_VERDICT] = "SELECT verdict FROM verdict WHERE id=?1 AND processor=?2",
+    [LB_Q_JUDGE] = "INSERT OR REPLACE INTO verdict VALUES(?1,?2,?3)",
+    [LB_Q_BEGIN] = "BEGIN IMMEDIATE",
+    [LB_Q_COMMIT] = "COMMIT",
+    [LB_Q_ROLLBACK] = "ROLLBACK",
+};
+
+lb_fault lb_db_fault(int rc) {
+  switch (rc & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE: return LB_FAULT_NONE;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+    case SQLITE_FORMAT:
+    case SQLITE_ERROR:  // our statements are sound, so the tables are not
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH: return LB_FAULT_DAMAGED;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL: return LB_FAULT_BUSY;
+    case SQLITE_FULL: return LB_FAULT_FULL;
+    case SQLITE_READONLY: return LB_FAULT_READONLY;
+    default: return LB_FAULT_OTHER;
+  }
+}
+
+// -- opening ------------------------------------------------------------------
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// Short naps of differing length: of many that wait none is left behind.
+static int wait_for_lock(void *user, int turn) {
+  lb_db *db = user;
+  double t = now();
+  if (turn == 0) db->waits_since = t;
+  if (t - db->waits_since > db->patience) return 0;
+  long nap = 300000 + (long)(t * 1e9) % 2000000;
+  nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+  return 1;
+}
+
+// A path in a URI: whatever is not plain is written as %XX.
+static void put_path(lb_strbuf *uri, const char *path) {
+  for (const unsigned char *p = (const unsigned char *)path; *p; p++) {
+    if ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+        (*p >= '0' && *p <= '9') || strchr("/-_.~", *p)) {
+      lb_strbuf_putc(uri, (char)*p);
+    } else {
+      lb_strbuf_printf(uri, "%%%02X", *p);
+    }
+  }
+}
+
+static int open_handle(lb_db *db, const char *path, lb_db_mode mode) {
+  static const int flags[] = {
+      [LB_DB_WRITE] = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+      [LB_DB_READ] = SQLITE_OPEN_READONLY,
+      [LB_DB_IMMUTABLE] = SQLITE_OPEN_READONLY,
+  };
+  lb_strbuf uri = {0};
+  lb_strbuf_puts(&uri, *path == '/' ? "file://" : "file:");
+  put_path(&uri, path);
+  if (mode == LB_DB_IMMUTABLE) lb_strbuf_puts(&uri, "?immutable=1");
+  int rc = SQLITE_NOMEM;
+  if (!uri.failed)
+    rc = db->q->open_v2(lb_strbuf_str(&uri), &db->handle,
+                        flags[mode] | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX |
+                            SQLITE_OPEN_PRIVATECACHE,
+                        NULL);
+  lb_strbuf_fini(&uri);
+  return rc;
+}
+
+int lb_db_open(const lb_sqlite *q, const char *path, lb_db_mode mode,
+               lb_db *out) {
+  *out = (lb_db){.q = q, .patience = 2};
+  int rc = open_handle(out, path, mode);
+  if (rc) return rc;
+  q->extended_result_codes(out->handle, 1);
+  q->busy_handler(out->handle, wait_for_lock, out);
+  q->db_config(out->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+#ifdef SQLITE_DBCONFIG_TRUSTED_SCHEMA
+  q->db_config(out->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+#endif
+  return lb_db_exec(out,
+                    "PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY;"
+                    "PRAGMA synchronous=NORMAL;"
+                    "PRAGMA journal_size_limit=8388608");
+}
+
+void lb_db_close(lb_db *db) {
+  for (int i = 0; i < LB_QUERIES; i++)
+    if (db->stmts[i]) db->q->finalize(db->stmts[i]);
+  if (db->handle) db->q->close_v2(db->handle);
+  *db = (lb_db){0};
+}
+
+const char *lb_db_message(const lb_db *db, int rc) {
+  if (db->handle && (db->q->extended_errcode(db->handle) & 0xff) == (rc & 0xff))
+    return db->q->errmsg(db->handle);
+  return db->q ? db->q->errstr(rc) : "SQLite is not loaded";
+}
+
+int lb_db_exec(lb_db *db, const char *sql) {
+  return db->q->exec(db->handle, sql, NULL, NULL, NULL);
+}
+
+// -- statements ---------------------------------------------------------------
+
+static int prepare(lb_db *db, const char *sql, sqlite3_stmt **out) {
+  return db->q->prepare_v3(db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, out,
+                           NULL);
+}
+
+sqlite3_stmt *lb_db_use(lb_db *db, lb_db_query which, int *rc) {
+  *rc = SQLITE_OK;
+  if (!db->stmts[which]) *rc = prepare(db, queries[which], &db->stmts[which]);
+  if (*rc) return NULL;
+  db->q->reset(db->stmts[which]);
+  return db->stmts[which];
+}
+
+static int finish(lb_db *db, sqlite3_stmt *stmt) {
+  int rc = db->q->step(stmt);
+  int more = db->q->reset(stmt);
+  return rc == SQLITE_DONE || rc == SQLITE_ROW ? more : rc;
+}
+
+int lb_db_do(lb_db *db, lb_db_query which) {
+  int rc;
+  sqlite3_stmt *stmt = lb_db_use(db, which, &rc);
+  return stmt ? finish(db, stmt) : rc;
+}
+
+int lb_db_do_id(lb_db *db, lb_db_query which, int64_t id) {
+  int rc;
+  sqlite3_stmt *stmt = lb_db_use(db, which, &rc);
+  if (!stmt) return rc;
+  db->q->bind_int64(stmt, 1, id);
+  return finish(db, stmt);
+}
+
+static int first_number(lb_db *db, sqlite3_stmt *stmt, int64_t *out) {
+  int rc = db->q->step(stmt);
+  *out = rc == SQLITE_ROW ? db->q->column_int64(stmt, 0) : 0;
+  int more = db->q->reset(stmt);
+  return rc == SQLITE_DONE || rc == SQLITE_ROW ? more : rc;
+}
+
+int lb_db_number(lb_db *db, lb_db_query which, int64_t *out) {
+  int rc;
+  *out = 0;
+  sqlite3_stmt *stmt = lb_db_use(db, which, &rc);
+  return stmt ? first_number(db, stmt, out) : rc;
+}
+
+int lb_db_bytes(lb_db *db, int64_t *out) {
+  int64_t all = 0, unused = 0;
+  int rc = lb_db_number(db, LB_Q_PAGES, &all);
+  if (!rc) rc = lb_db_number(db, LB_Q_FREE_PAGES, &unused);
+  *out = (all - unused) * LB_DB_PAGE;
+  return rc;
+}
+
+// -- what is in a file --------------------------------------------------------
+
+static int ask(lb_db *db, const char *sql, int64_t *out) {
+  sqlite3_stmt *stmt = NULL;
+  *out = 0;
+  int rc = prepare(db, sql, &stmt);
+  if (!rc) rc = first_number(db, stmt, out);
+  if (stmt) db->q->finalize(stmt);
+  return rc;
+}
+
+int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version) {
+  int64_t tables = 0, id = 0, about = 0, kernels = 0;
+  *out = LB_DB_BROKEN;
+  int rc = ask(db, "SELECT count(*) FROM sqlite_master", &tables);
+  if (!rc) rc = ask(db, "PRAGMA user_version", version);
+  if (!rc) rc = ask(db, "PRAGMA application_id", &id);
+  if (rc) return rc;
+  if (!tables && !*version && !id) {
+    *out = LB_DB_EMPTY;
+    return SQLITE_OK;
+  }
+  rc = ask(db, "SELECT count(*) FROM sqlite_master WHERE name='kernel'",
+           &kernels);
+  if (rc) return rc;
+  if (id != LB_DB_ID && !kernels) {
+    *out = LB_DB_FOREIGN;
+    return SQLITE_OK;
+  }
+  if (id != LB_DB_ID) return SQLITE_OK;
+  rc = ask(db, "SELECT version FROM about", &about);
+  if (rc) return rc;
+  if (about != *version) return SQLITE_OK;
+  *out = about > LB_STORE_VERSION   ? LB_DB_LATER
+         : about < LB_STORE_VERSION ? LB_DB_EARLIER
+                                    : LB_DB_OURS;
+  return SQLITE_OK;
+}
+
+int lb_db_create(lb_db *db, bool shared) {
+  lb_strbuf sql = {0};
+  lb_strbuf_printf(&sql, "PRAGMA page_size=%d;", LB_DB_PAGE);
+  lb_strbuf_puts(&sql, shared ? "PRAGMA journal_mode=WAL;" : "");
+  lb_strbuf_puts(&sql, "BEGIN IMMEDIATE;");
+  lb_strbuf_puts(&sql, schema);
+  lb_strbuf_printf(&sql,
+                   "INSERT INTO about VALUES(%d); PRAGMA user_version=%d;"
+                   "PRAGMA application_id=%d; COMMIT",
+                   LB_STORE_VERSION, LB_STORE_VERSION, LB_DB_ID);
+  int rc = sql.failed ? SQLITE_NOMEM : lb_db_exec(db, lb_strbuf_str(&sql));
+  lb_strbuf_fini(&sql);
+  if (rc && !db->q->get_autocommit(db->handle)) lb_db_do(db, LB_Q_ROLLBACK);
+  return rc;
+}
+
+// -- rows ---------------------------------------------------------------------
+
+static uint64_t sum_span(uint64_t sum, const void *data, size_t size) {
+  return lb_hash_seeded(data, size, sum);
+}
+
+static uint64_t sum_text(uint64_t sum, const char *text) {
+  return sum_span(sum, text, strlen(text));
+}
+
+uint64_t lb_entry_sum(const lb_store_entry *e) {
+  uint64_t numbers[] = {e->key.hi, e->key.lo, e->reusable,
+                        (uint64_t)e->created};
+  uint64_t sum = sum_span(0, numbers, sizeof numbers);
+  sum = sum_text(sum, e->form);
+  sum = sum_text(sum, e->spec);
+  sum = sum_text(sum, e->assume);
+  sum = sum_text(sum, e->target);
+  sum = sum_span(sum, e->request.data, e->request.size);
+  sum = sum_span(sum, e->meta.data, e->meta.size);
+  return sum_span(sum, e->object.data, e->object.size);
+}
+
+int64_t lb_entry_bytes(const lb_store_entry *e) {
+  return (int64_t)(e->object.size + e->meta.size + e->request.size);
+}
+
+// As people read numbers: the first byte is the highest.
+static void key_write(lb_hash128 key, uint8_t out[16]) {
+  for (int i = 0; i < 8; i++) {
+    out[i] = (uint8_t)(key.hi >> (56 - 8 * i));
+    out[8 + i] = (uint8_t)(key.lo >> (56 - 8 * i));
+  }
+}
+
+static lb_hash128 key_read(const uint8_t in[16]) {
+  lb_hash128 key = {0};
+  for (int i = 0; i < 8; i++) {
+    key.hi = key.hi << 8 | in[i];
+    key.lo = key.lo << 8 | in[8 + i];
+  }
+  return key;
+}
+
+static int bind_span(lb_db *db, sqlite3_stmt *stmt, int column, lb_span s) {
+  return db->q->bind_blob(stmt, column + 1, s.size ? (const void *)s.data : "",
+                          (int)s.size, SQLITE_STATIC);
+}
+
+static int bind_text(lb_db *db, sqlite3_stmt *stmt, int column,
+                     const char *text) {
+  return db->q->bind_text(stmt, column + 1, text, -1, SQLITE_STATIC);
+}
+
+int lb_db_write(lb_db *db, lb_db_query which, const lb_store_entry *e) {
+  int rc;
+  uint8_t key[16];
+  sqlite3_stmt *stmt = lb_db_use(db, which, &rc);
+  if (!stmt) return rc;
+  key_write(e->key, key);
+  rc |= bind_span(db, stmt, C_KEY, (lb_span){key, sizeof key});
+  rc |= bind_text(db, stmt, C_FORM, e->form);
+  rc |= bind_text(db, stmt, C_SPEC, e->spec);
+  rc |= bind_text(db, stmt, C_ASSUME, e->assume);
+  rc |= bind_text(db, stmt, C_TARGET, e->target);
+  rc |= bind_span(db, stmt, C_REQUEST, e->request);
+  rc |= bind_span(db, stmt, C_META, e->meta);
+  rc |= bind_span(db, stmt, C_OBJECT, e->object);
+  const int64_t numbers[][2] = {
+      {C_REUSABLE, e->reusable},         {C_BYTES, lb_entry_bytes(e)},
+      {C_CREATED, e->created},           {C_USED, e->used},
+      {C_SUM, (int64_t)lb_entry_sum(e)}, {LB_ROW_COLUMNS, lb_db_id(e->key)}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    rc |= db->q->bind_int64(stmt, (int)numbers[i][0] + 1, numbers[i][1]);
+  if (rc) return SQLITE_NOMEM;
+  return finish(db, stmt);
+}
+
+static bool has_text(const lb_row *row, int column) {
+  const lb_span *s = &row->bytes[column];
+  return s->data && strlen((const char *)s->data) == s->size;
+}
+
+static bool has_right_columns(const lb_row *row) {
+  for (int c = C_FORM; c <= C_TARGET; c++)
+    if (!has_text(row, c)) return false;
+  for (int c = C_REUSABLE; c <= C_SUM; c++)
+    if (row->bytes[c].data) return false;
+  for (int c = C_REQUEST; c <= C_OBJECT; c++)
+    if (!row->bytes[c].data) return false;
+  return row->bytes[C_KEY].data && row->bytes[C_KEY].size == 16;
+}
+
+bool lb_row_entry(const lb_row *row, lb_store_entry *out) {
+  if (!has_right_columns(row)) return false;
+  *out = (lb_store_entry){
+      .key = key_read(row->bytes[C_KEY].data),
+      .form = (const char *)row->bytes[C_FORM].data,
+      .spec = (const char *)row->bytes[C_SPEC].data,
+      .assume = (const char *)row->bytes[C_ASSUME].data,
+      .target = (const char *)row->bytes[C_TARGET].data,
+      .reusable = row->number[C_REUSABLE] != 0,
+      .created = row->number[C_CREATED],
+      .used = row->number[C_USED],
+      .request = row->bytes[C_REQUEST],
+      .meta = row->bytes[C_META],
+      .object = row->bytes[C_OBJECT],
+  };
+  return row->number[C_BYTES] == lb_entry_bytes(out) &&
+         (uint64_t)row->number[C_SUM] == lb_entry_sum(out);
+}
+
+// Asked for a blob of no bytes, SQLite gives NULL.
+static lb_span column_span(lb_db *db, sqlite3_stmt *stmt, int i, int type) {
+  const void *data = type == SQLITE_TEXT
+                         ? (const void *)db->q->column_text(stmt, i)
+                         : db->q->column_blob(stmt, i);
+  int size = db->q->column_bytes(stmt, i);
+  if (!data && size) return (lb_span){0};  // no memory
+  return (lb_span){data ? data : (const uint8_t *)"", (size_t)size};
+}
+
+bool lb_db_row(lb_db *db, sqlite3_stmt *stmt, lb_store_entry *out) {
+  lb_row row = {0};
+  for (int i = 0; i < LB_ROW_COLUMNS; i++) {
+    int type = db->q->column_type(stmt, i);
+    if (type == SQLITE_TEXT || type == SQLITE_BLOB)
+      row.bytes[i] = column_span(db, stmt, i, type);
+    else
+      row.number[i] = db->q->column_int64(stmt, i);
+  }
+  return lb_row_entry(&row, out);
+}

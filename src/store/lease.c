@@ -1,0 +1,107 @@
+// store/lease.c -- locks by key that end with the process that holds them.
+//
+// They belong to the open file, not to the process as POSIX's older locks do:
+// two stores of one process exclude each other, and closing another descriptor
+// of the file gives nothing away.
+#include "store/lease.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ALONE (INT64_C(1) << 62)  // keys have smaller places
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void lb_leases_init(lb_leases *l) { *l = (lb_leases){.fd = -1}; }
+
+lb_status lb_leases_open(lb_leases *l, const char *path) {
+  if (l->fd >= 0) return LB_OK;
+  l->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (l->fd >= 0) return LB_OK;
+  return lb_error(LB_IO, "cannot open '%s': %s", path, strerror(errno));
+}
+
+void lb_leases_close(lb_leases *l) {
+  if (l->fd >= 0) close(l->fd);
+  lb_leases_init(l);
+}
+
+static bool lock_byte(int fd, short type, int64_t place) {
+  struct flock f = {
+      .l_type = type, .l_whence = SEEK_SET, .l_start = place, .l_len = 1};
+  return fcntl(fd, F_OFD_SETLK, &f) == 0;
+}
+
+static int64_t place_of(lb_hash128 key) {
+  return (int64_t)((key.hi ^ key.lo) & (UINT64_MAX >> 2));
+}
+
+static bool same(lb_hash128 a, lb_hash128 b) {
+  return a.lo == b.lo && a.hi == b.hi;
+}
+
+static struct lb_refused *find_refused(lb_leases *l, lb_hash128 key) {
+  for (int i = 0; i < LB_LEASE_REFUSED; i++)
+    if (l->refused[i].since > 0 && same(l->refused[i].key, key))
+      return &l->refused[i];
+  return NULL;
+}
+
+// In place of the oldest, where all are in use.
+static void note_refused(lb_leases *l, lb_hash128 key, double t) {
+  struct lb_refused *oldest = &l->refused[0];
+  for (int i = 1; i < LB_LEASE_REFUSED; i++)
+    if (l->refused[i].since < oldest->since) oldest = &l->refused[i];
+  *oldest = (struct lb_refused){key, t};
+}
+
+lb_lease lb_leases_take(lb_leases *l, lb_hash128 key, double seconds) {
+  if (l->fd < 0) return LB_LEASE_TAKEN;
+  struct lb_refused *r = find_refused(l, key);
+  double t = now();
+  // Other errors mean that this file system has no such locks.
+  bool taken = lock_byte(l->fd, F_WRLCK, place_of(key)) ||
+               (errno != EAGAIN && errno != EACCES);
+  if (!taken && !(r && t - r->since >= seconds)) {
+    if (!r) note_refused(l, key, t);
+    return LB_LEASE_HELD;
+  }
+  if (r) r->since = 0;
+  return LB_LEASE_TAKEN;
+}
+
+void lb_leases_give(lb_leases *l, lb_hash128 key) {
+  if (l->fd >= 0) lock_byte(l->fd, F_UNLCK, place_of(key));
+}
+
+bool lb_leases_alone(lb_leases *l, double seconds) {
+  if (l->fd < 0) return false;
+  for (double end = now() + seconds;;) {
+    if (lock_byte(l->fd, F_WRLCK, ALONE)) return true;
+    if (errno != EAGAIN && errno != EACCES) return true;
+    if (now() > end) return false;
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+  }
+}
+
+void lb_leases_together(lb_leases *l) {
+  if (l->fd >= 0) lock_byte(l->fd, F_UNLCK, ALONE);
+}
+
+uint64_t lb_leases_rebuilds(const lb_leases *l) {
+  struct stat info;
+  return l->fd < 0 || fstat(l->fd, &info) ? 0 : (uint64_t)info.st_size;
+}
+
+// Where that fails another process may rebuild once more, which does no harm.
+void lb_leases_count_rebuild(lb_leases *l) {
+  if (ftruncate(l->fd, (off_t)lb_leases_rebuilds(l) + 1)) return;
+}

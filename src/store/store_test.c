@@ -1,0 +1,354 @@
+// store/store_test.c -- entries in and out, layers, leases, room, trust, forks.
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "base/testdir.h"
+#include "store/fixture_test.h"
+
+static void what_is_put_is_found(void **state) {
+  fixture *f = *state;
+  lb_store *s = fixture_open(f);
+  assert_false(has(s, 1));
+  assert_ok(put(s, 1));
+  assert_true(has(s, 1));
+  assert_false(has(s, 2));
+  lb_store_free(s);
+  s = fixture_open(f);  // as the next process does
+  assert_true(has(s, 1));
+  lb_store_stats stats;
+  lb_store_get_stats(s, &stats);
+  assert_int_equal(stats.entries, 1);
+  assert_int_equal(stats.hits, 1);
+  assert_int_equal(stats.misses, 0);
+  lb_store_free(s);
+  assert_int_equal(f->warnings, 0);
+}
+
+static void a_key_with_other_bytes_is_a_miss(void **state) {
+  fixture *f = *state;
+  lb_store *s = fixture_open(f);
+  sample a = sample_of(1);
+  lb_store_entry e = sample_entry(&a);
+  assert_ok(lb_store_put(s, &e));
+  lb_store_found found;
+  a.request[3] ^= 1;
+  assert_false(lb_store_get(s, e.key, e.request, &found));
+  assert_null(found.object.data);
+  a.request[3] ^= 1;
+  lb_hash128 other = {.lo = e.key.lo + 1, .hi = e.key.hi};
+  assert_false(lb_store_get(s, other, e.request, &found));
+  assert_true(has(s, 1));
+  lb_store_free(s);
+}
+
+static void what_is_dropped_is_gone(void **state) {
+  fixture *f = *state;
+  lb_store *s = fixture_open(f);
+  assert_ok(put(s, 1));
+  assert_ok(lb_store_drop(s, key_of(1)));
+  assert_false(has(s, 1));
+  lb_store_free(s);
+}
+
+static void the_least_recently_used_make_room(void **state) {
+  fixture *f = *state;
+  f->options.capacity = 1 << 20;
+  lb_store *s = fixture_open(f);
+  for (unsigned i = 0; i < 20; i++) assert_ok(put(s, i));
+  age_all(f, 1000);  // and then the first ten are used
+  for (unsigned i = 0; i < 10; i++) assert_true(has(s, i));
+  assert_ok(lb_store_flush(s));
+  unsigned last = 20;
+  lb_store_stats stats = {0};
+  for (; !stats.evictions; last++) {
+    assert_ok(put(s, last));
+    lb_store_get_stats(s, &stats);
+    assert_true(stats.bytes <= f->options.capacity);
+  }
+  for (unsigned i = 0; i < 10; i++) assert_true(has(s, i));
+  assert_false(has(s, 10) && has(s, 19));
+  assert_true(has(s, last - 1));
+  lb_store_free(s);
+}
+
+static void what_cannot_fit_is_refused(void **state) {
+  fixture *f = *state;
+  f->options.capacity = 20000;
+  lb_store *s = fixture_open(f);
+  sample a = sample_of(1);
+  lb_store_entry e = sample_entry(&a);
+  e.object.size = sizeof a.object;
+  lb_status st = lb_store_put(s, &e);
+  assert_int_equal(lb_status_code(st), LB_INVALID);
+  lb_status_drop(st);
+  lb_store_free(s);
+}
+
+static void layers_are_looked_at_below_the_folder(void **state) {
+  fixture *f = *state;
+  lb_store *s = fixture_open(f);
+  assert_ok(put(s, 1));
+  lb_store_free(s);
+  char below[PATH_MAX], above[PATH_MAX];
+  snprintf(below, sizeof below, "%s", f->folder);
+  snprintf(above, sizeof above, "%s/above", f->dir.path);
+  f->options.folder = above;
+  f->options.layers = (const char *[]){below};
+  f->options.n_layers = 1;
+  s = fixture_open(f);
+  assert_true(has(s, 1));
+  assert_ok(put(s, 2));
+  assert_true(has(s, 2));
+  lb_store_stats stats;
+  lb_store_get_stats(s, &stats);
+  assert_int_equal(stats.hits_below, 1);
+  assert_int_equal(stats.hits, 1);
+  assert_int_equal(stats.entries, 1);
+  lb_store_free(s);
+  f->options.folder = NULL;  // the layer alone
+  s = fixture_open(f);
+  assert_true(has(s, 1));
+  assert_false(has(s, 2));
+  lb_store_free(s);
+  assert_int_equal(f->warnings, 0);
+}
+
+static void a_layer_that_is_not_there_is_one_warning(void **state) {
+  fixture *f = *state;
+  f->options.layers = (const char *[]){"/nowhere/at/all"};
+  f->options.n_layers = 1;
+  lb_store *s = fixture_open(f);
+  assert_false(has(s, 1));
+  assert_false(has(s, 2));
+  assert_ok(put(s, 1));
+  assert_true(has(s, 1));
+  lb_store_free(s);
+  assert_int_equal(f->warnings, 1);
+}
+
+static void without_a_folder_nothing_is_kept(void **state) {
+  fixture *f = *state;
+  f->options.folder = NULL;
+  lb_store *s = fixture_open(f);
+  assert_int_equal(lb_store_lease(s, key_of(1), 1), LB_LEASE_TAKEN);
+  lb_status st = put(s, 1);
+  assert_true(lb_failed(st));
+  lb_status_drop(st);
+  assert_false(has(s, 1));
+  lb_store_free(s);
+}
+
+static void verdicts_are_by_processor(void **state) {
+  fixture *f = *state;
+  lb_store *s = fixture_open(f);
+  assert_int_equal(lb_store_verdict(s, key_of(1), "a"), LB_VERDICT_NONE);
+  assert_ok(lb_store_judge(s, key_of(1), "a", LB_VERDICT_SLOWER));
+  assert_ok(lb_store_judge(s, key_of(1), "b", LB_VERDICT_FASTER));
+  assert_int_equal(lb_store_verdict(s, key_of(1), "a"), LB_VERDICT_SLOWER);
+  assert_int_equal(lb_store_verdict(s, key_of(1), "b"), LB_VERDICT_FASTER);
+  assert_int_equal(lb_store_verdict(s, key_of(2), "a"), LB_VERDICT_NONE);
+  lb_store_free(s);
+}
+
+// -- leases -------------------------------------------------------------------
+
+static void a_lease_has_one_holder(void **state) {
+  fixture *f = *state;
+  lb_store *a = fixture_open(f), *b = fixture_open(f);
+  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_HELD);
+  assert_int_equal(lb_store_lease(b, key_of(2), 60), LB_LEASE_TAKEN);
+  lb_store_release(a, key_of(1));
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_TAKEN);
+  lb_store_free(b);  // and with it its leases
+  assert_int_equal(lb_store_lease(a, key_of(2), 60), LB_LEASE_TAKEN);
+  lb_store_free(a);
+}
+
+static void a_lease_of_who_hangs_is_taken_over(void **state) {
+  fixture *f = *state;
+  lb_store *a = fixture_open(f), *b = fixture_open(f);
+  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_HELD);
+  usleep(60000);
+  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_TAKEN);
+  lb_store_free(a);
+  lb_store_free(b);
+}
+
+static void a_killed_process_holds_no_lease(void **state) {
+  fixture *f = *state;
+  int ready[2];
+  assert_int_equal(pipe(ready), 0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    lb_store *s = fixture_open(f);
+    char taken = lb_store_lease(s, key_of(1), 60) == LB_LEASE_TAKEN;
+    if (write(ready[1], &taken, 1) == 1) pause();
+    _exit(1);
+  }
+  char taken = 0;
+  assert_int_equal(read(ready[0], &taken, 1), 1);
+  assert_true(taken);
+  lb_store *s = fixture_open(f);
+  assert_int_equal(lb_store_lease(s, key_of(1), 60), LB_LEASE_HELD);
+  kill(pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+  assert_int_equal(lb_store_lease(s, key_of(1), 60), LB_LEASE_TAKEN);
+  lb_store_free(s);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+// -- forks --------------------------------------------------------------------
+
+static void a_child_opens_the_file_anew(void **state) {
+  fixture *f = *state;
+  lb_store *s = fixture_open(f);
+  assert_ok(put(s, 1));
+  assert_int_equal(lb_store_lease(s, key_of(9), 60), LB_LEASE_TAKEN);
+  pid_t pid = fork();
+  if (pid == 0) {
+    bool good = has(s, 1);
+    lb_status st = put(s, 2);
+    good = good && !lb_failed(st);
+    // The lease stayed with the parent.
+    good = good && lb_store_lease(s, key_of(9), 60) == LB_LEASE_HELD;
+    lb_store_free(s);
+    _exit(good ? 0 : 1);
+  }
+  assert_true(has(s, 1));
+  int status = -1;
+  waitpid(pid, &status, 0);
+  assert_int_equal(status, 0);
+  assert_true(has(s, 2));
+  lb_store_free(s);
+  assert_int_equal(f->warnings, 0);
+}
+
+static void a_child_keeps_no_lease_of_its_parent(void **state) {
+  fixture *f = *state;
+  lb_store *a = fixture_open(f), *b = fixture_open(f);
+  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_TAKEN);
+  pid_t pid = fork();
+  if (pid == 0) {
+    pause();
+    _exit(0);
+  }
+  lb_store_free(a);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_TAKEN);
+  kill(pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+  lb_store_free(b);
+}
+
+// -- the folder ---------------------------------------------------------------
+
+static void folders_are_made_for_the_user_alone(void **state) {
+  fixture *f = *state;
+  char deep[PATH_MAX];
+  struct stat info;
+  snprintf(deep, sizeof deep, "%s/a/b/limber", f->dir.path);
+  f->options.folder = deep;
+  lb_store *s = fixture_open(f);
+  assert_ok(put(s, 1));
+  lb_store_free(s);
+  assert_int_equal(stat(deep, &info), 0);
+  assert_int_equal(info.st_mode & 0777, 0700);
+}
+
+static void expect_refusal(fixture *f, lb_code code, const char *reason) {
+  lb_store *s = fixture_open(f);
+  assert_false(has(s, 1));
+  lb_status st = put(s, 1);
+  assert_true(lb_failed(st));
+  lb_status_drop(st);
+  assert_false(has(s, 1));
+  assert_int_equal(f->warnings, 1);
+  assert_non_null(strstr(f->last, reason));
+  st = lb_store_check(s);
+  assert_int_equal(lb_status_code(st), code);
+  lb_status_drop(st);
+  lb_store_free(s);
+}
+
+static void what_others_may_write_is_refused(void **state) {
+  fixture *f = *state;
+  lb_store *s = fixture_open(f);
+  assert_ok(put(s, 1));
+  lb_store_free(s);
+  chmod(f->folder, 0777);
+  expect_refusal(f, LB_INVALID, "others may write it");
+}
+
+static void a_file_that_others_may_write_is_refused(void **state) {
+  fixture *f = *state;
+  lb_store *s = fixture_open(f);
+  assert_ok(put(s, 1));
+  lb_store_free(s);
+  chmod(f->file, 0664);
+  expect_refusal(f, LB_INVALID, "others may write it");
+}
+
+static void what_another_user_owns_is_refused(void **state) {
+  fixture *f = *state;
+  if (geteuid() != 0) skip();
+  assert_int_equal(mkdir(f->folder, 0700), 0);
+  assert_int_equal(chown(f->folder, 12345, 12345), 0);
+  expect_refusal(f, LB_INVALID, "belongs to user 12345");
+}
+
+static void a_file_in_place_of_the_folder_is_refused(void **state) {
+  fixture *f = *state;
+  assert_int_equal(testdir_write(&f->dir, "store", "text"), 0);
+  expect_refusal(f, LB_INVALID, "is not a folder");
+}
+
+static void a_removed_store_is_made_again(void **state) {
+  fixture *f = *state;
+  lb_store *s = fixture_open(f);
+  assert_ok(put(s, 1));
+  nftw(f->folder, testdir_unlink, 16, FTW_DEPTH | FTW_PHYS);
+  assert_ok(put(s, 2));
+  lb_store *t = fixture_open(f);
+  assert_true(has(t, 2));
+  lb_store_free(s);
+  assert_true(has(t, 2));
+  assert_ok(put(t, 3));
+  lb_store_free(t);
+}
+
+int main(void) {
+#define T(name) \
+  cmocka_unit_test_setup_teardown(name, fixture_init, fixture_fini)
+  const struct CMUnitTest tests[] = {
+      T(what_is_put_is_found),
+      T(a_key_with_other_bytes_is_a_miss),
+      T(what_is_dropped_is_gone),
+      T(the_least_recently_used_make_room),
+      T(what_cannot_fit_is_refused),
+      T(layers_are_looked_at_below_the_folder),
+      T(a_layer_that_is_not_there_is_one_warning),
+      T(without_a_folder_nothing_is_kept),
+      T(verdicts_are_by_processor),
+      T(a_lease_has_one_holder),
+      T(a_lease_of_who_hangs_is_taken_over),
+      T(a_killed_process_holds_no_lease),
+      T(a_child_opens_the_file_anew),
+      T(a_child_keeps_no_lease_of_its_parent),
+      T(folders_are_made_for_the_user_alone),
+      T(what_others_may_write_is_refused),
+      T(a_file_that_others_may_write_is_refused),
+      T(what_another_user_owns_is_refused),
+      T(a_file_in_place_of_the_folder_is_refused),
+      T(a_removed_store_is_made_again),
+  };
+  return cmocka_run_group_tests_name("store", tests, NULL, NULL);
+}
