@@ -189,6 +189,7 @@ static void a_killed_process_holds_no_lease(void **state) {
   assert_int_equal(pipe(ready), 0);
   pid_t pid = fork();
   if (pid == 0) {
+    alarm(20);
     lb_store *s = fixture_open(f);
     char taken = lb_store_lease(s, key_of(1), 60) == LB_LEASE_TAKEN;
     if (write(ready[1], &taken, 1) == 1) pause();
@@ -237,11 +238,18 @@ static void a_child_keeps_no_lease_of_its_parent(void **state) {
   fixture *f = *state;
   lb_store *a = fixture_open(f), *b = fixture_open(f);
   assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_TAKEN);
+  int ready[2];
+  assert_int_equal(pipe(ready), 0);
   pid_t pid = fork();
   if (pid == 0) {
-    pause();
+    alarm(20);
+    if (write(ready[1], "", 1) == 1) pause();
     _exit(0);
   }
+  char byte;
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  close(ready[0]);
+  close(ready[1]);
   lb_store_free(a);
   assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_TAKEN);
   kill(pid, SIGKILL);
