@@ -97,6 +97,7 @@ static lb_status open_compiler(lb_kernels *k, lb_isa isa, const lb_log *log) {
                            .slots = k->slots,
                            .isa = isa,
                            .log = log,
+                           .events = k->slots->events,
                            .dump = writes_to("LIMBER_DUMP_OBJECTS"),
                            .perf = writes_to("LIMBER_PERF") != NULL};
   lb_status st = lb_strbuf_status(&path);
@@ -105,7 +106,7 @@ static lb_status open_compiler(lb_kernels *k, lb_isa isa, const lb_log *log) {
   return st;
 }
 
-void lb_kernels_open(lb_kernels *k, const lb_log *log) {
+void lb_kernels_open(lb_kernels *k, const lb_log *log, lb_events *events) {
   bool compiles = may_compile(log);
   lb_isa isa = isa_to_use(log);
   const lb_pack *pack = pack_of(isa.level);
@@ -119,6 +120,7 @@ void lb_kernels_open(lb_kernels *k, const lb_log *log) {
   }
   if (!compiles && !pack) return;
   lb_status st = open_slots(k, isa.level, pack, log);
+  if (k->slots) k->slots->events = events;
   if (!lb_failed(st) && compiles) st = open_compiler(k, isa, log);
   if (lb_failed(st))
     lb_log_line(log, LB_LOG_WARN, "no kernels will be compiled: %s",

@@ -23,7 +23,7 @@ typedef struct lb_kernels {
 
 // What cannot be had is left out: that is one warning, since everything runs
 // without.
-void lb_kernels_open(lb_kernels *k, const lb_log *log);
+void lb_kernels_open(lb_kernels *k, const lb_log *log, lb_events *events);
 void lb_kernels_close(lb_kernels *k);  // {0} is fine
 
 #endif

@@ -147,7 +147,7 @@ static lb_status runtime_new(const limber_runtime_options *o,
     free(r);
     return st;
   }
-  lb_kernels_open(&r->kernels, &r->log);
+  lb_kernels_open(&r->kernels, &r->log, r->events);
   if (o->cache_capacity && r->kernels.slots && r->kernels.slots->shelf)
     lb_shelf_set_capacity(r->kernels.slots->shelf, o->cache_capacity);
   r->deterministic = read_deterministic(r);

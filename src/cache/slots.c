@@ -1,6 +1,7 @@
 // cache/slots.c -- slots by spec and facts.
 #include "cache/slots.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,12 +61,29 @@ static lb_slot_key key_of(const lb_spec *spec, const lb_facts *facts) {
   return key;
 }
 
+const char *lb_slot_text(const lb_slot *slot, char *buf, size_t cap) {
+  lb_strbuf text = {0};
+  lb_spec_print(&slot->key.spec, &text);
+  lb_strbuf_puts(&text, " | ");
+  lb_facts_print(&slot->key.facts, &text);
+  snprintf(buf, cap, "%s", lb_strbuf_str(&text));
+  lb_strbuf_fini(&text);
+  return buf;
+}
+
+static void want(lb_slots *s, lb_slot *slot) {
+  char text[LB_EVENT_TEXT];
+  if (atomic_exchange(&slot->wanted, true)) return;
+  lb_tell(s->events, KERNEL_WANTED, NO_KERNEL, "%s",
+          lb_slot_text(slot, text, sizeof text));
+}
+
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out) {
   lb_slot_key key = key_of(spec, facts);
   lb_lock_take(&s->lock);
   lb_status st = find(s, &key, true, out);
-  if (!lb_failed(st)) atomic_store(&(*out)->wanted, true);
+  if (!lb_failed(st)) want(s, *out);
   lb_lock_give(&s->lock);
   return st;
 }
@@ -101,6 +119,7 @@ lb_slot *lb_slots_at(lb_slots *s, size_t i) {
 typedef struct lb_slot_item {
   lb_shelf_item base;
   lb_slot *slot;  // borrowed; not looked at any more once it is retired
+  lb_events *events;
   void (*release)(void *owner);
   void *owner;
 } item;
@@ -112,8 +131,12 @@ static void go_back(lb_slot *slot) {
 }
 
 static void hide(lb_shelf_item *base) {
-  lb_slot *slot = ((item *)base)->slot;
+  const item *x = (item *)base;
+  lb_slot *slot = x->slot;
+  char text[LB_EVENT_TEXT];
   go_back(slot);
+  lb_tell_since(x->events, KERNEL_EVICTED, BUDGET, 0, base->bytes, "%s",
+                lb_slot_text(slot, text, sizeof text));
   atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
 }
 
@@ -123,7 +146,7 @@ static void drop(lb_shelf_item *base) {
   free(x);
 }
 
-static item *new_item(lb_slot *slot, const lb_slot_code *code) {
+static item *new_item(lb_slots *s, lb_slot *slot, const lb_slot_code *code) {
   item *x = malloc(sizeof *x);
   if (!x) return NULL;
   *x = (item){.base = {.bytes = code->bytes + sizeof *x,
@@ -131,6 +154,7 @@ static item *new_item(lb_slot *slot, const lb_slot_code *code) {
                        .hide = hide,
                        .drop = drop},
               .slot = slot,
+              .events = s->events,
               .release = code->release,
               .owner = code->owner};
   return x;
@@ -149,7 +173,7 @@ static bool put(lb_shelf *shelf, lb_slot *slot, item *x,
 
 lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
                            bool *kept) {
-  item *x = new_item(slot, code);
+  item *x = new_item(s, slot, code);
   *kept = false;
   if (!x) {
     code->release(code->owner);
@@ -158,6 +182,11 @@ lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
   lb_lock_take(&s->shelf->lock);
   *kept = put(s->shelf, slot, x, code);
   lb_lock_give(&s->shelf->lock);
+  char text[LB_EVENT_TEXT];
+  if (*kept)
+    lb_tell_since(s->events, KERNEL_PUBLISHED, BETTER, 0, code->bytes, "%s: %s",
+                  lb_tier_name(code->tier),
+                  lb_slot_text(slot, text, sizeof text));
   if (!*kept) drop(&x->base);
   lb_shelf_collect(s->shelf);
   return LB_OK;

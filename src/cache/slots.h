@@ -14,6 +14,7 @@
 #ifndef LB_CACHE_SLOTS_H
 #define LB_CACHE_SLOTS_H
 
+#include "base/events.h"
 #include "base/map.h"
 #include "cache/shelf.h"
 #include "device/cpu/pack.h"
@@ -54,9 +55,10 @@ typedef struct lb_slots {
   uint32_t lanes;       // float32 in a vector of the target: for lb_facts_of
   const lb_pack *pack;  // borrowed; NULL: there is none
   lb_shelf *shelf;      // borrowed; NULL: no compiled kernels come
+  lb_events *events;    // who is told; borrowed, may be NULL
 } lb_slots;
 
-// The caller may set the shelf then.
+// The caller may set the shelf and the events then.
 lb_status lb_slots_init(lb_slots *s, uint32_t lanes, const lb_pack *pack);
 void lb_slots_fini(lb_slots *s);  // nobody runs; compiled kernels go as well
 
@@ -67,6 +69,10 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
 // not wanted for that.
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
                             const lb_facts *facts, lb_slot **out);
+
+// What the kernel of a slot computes and takes for granted, for people; cut
+// where `buf` is too small. Returns buf.
+const char *lb_slot_text(const lb_slot *slot, char *buf, size_t cap);
 
 // How many slots are wanted.
 size_t lb_slots_wanted(lb_slots *s);

@@ -18,6 +18,7 @@ struct lb_compiler {
   lb_cpu_code *code;     // owned; NULL: nothing was loaded yet
   lb_strbuf target;      // "x86-64-v4+avx512vnni"
   const lb_log *log;     // borrowed
+  lb_events *events;     // borrowed; may be NULL
   lb_perf *perf;         // owned; NULL: nobody asked
   pthread_mutex_t lock;  // of all below; held while compiling
   lb_builts builts;
@@ -39,6 +40,7 @@ lb_status lb_compiler_new(const lb_compiler_options *o, lb_compiler **out) {
   *out = NULL;
   if (!c) return lb_oom();
   c->log = o->log;
+  c->events = o->events;
   c->slots = o->slots;
   lb_isa_print(&o->isa, &c->target);
   if (pthread_mutex_init(&c->lock, NULL)) {
@@ -106,6 +108,9 @@ static lb_status refuse(lb_compiler *c, lb_slot *slot, const lb_request *r,
   if (built)
     lb_status_drop(lb_builts_refuse(&c->builts, built, lb_status_message(st)));
   if (passing) return st;
+  char text[LB_EVENT_TEXT];
+  lb_tell(c->events, KERNEL_REFUSED, BAD_KERNEL, "%s: %s",
+          lb_status_message(st), lb_slot_text(slot, text, sizeof text));
   lb_log_line(c->log, LB_LOG_WARN, "a kernel is left out: %s",
               lb_status_message(st));
   lb_status_drop(st);
@@ -122,7 +127,12 @@ static lb_status compile(lb_compiler *c, lb_slot *slot, double seconds) {
   lb_built *built = NULL;
   LB_TRY(lb_request_init(&request, &slot->key.spec, &slot->key.facts,
                          lb_strbuf_str(&c->target)));
+  int64_t start = lb_tell_start(c->events);
+  char text[LB_EVENT_TEXT];
   lb_status st = lb_worker_compile(c->worker, &request, ms, &object, &info);
+  if (!lb_failed(st))
+    lb_tell_since(c->events, KERNEL_COMPILED, ASKED, start, object.size, "%s",
+                  lb_slot_text(slot, text, sizeof text));
   if (!lb_failed(st))
     st = lb_builts_add(&c->builts, &request, LB_GENERATOR_VERSION, &built);
   if (!lb_failed(st)) {

@@ -24,6 +24,7 @@ typedef struct lb_compiler_options {
   lb_slots *slots;     // borrowed; outlives the compiler
   lb_isa isa;          // what kernels may use
   const lb_log *log;   // borrowed
+  lb_events *events;   // borrowed; may be NULL
   const char *dump;  // folder for the objects that are loaded; copied, or NULL
   bool perf;         // tell perf their names
 } lb_compiler_options;
