@@ -200,6 +200,42 @@ static lb_status decline(void *user, uint8_t *write, const uint8_t *run) {
   return lb_error(LB_INVALID, "declined");
 }
 
+// Blocks come and go as kernels do under a budget of bytes: the oldest first,
+// or any. What is mapped stays near what is used, and little is left when most
+// of it goes.
+static void churn_leaves_little_behind(void **state) {
+  (void)state;
+  enum { LIVE = 400, TURNS = 30000 };
+  static lb_cpu_block *live[LIVE];
+  unsigned seed = 1;
+  lb_cpu_code *code = code_of(SIZE_MAX, LB_CPU_SHARED);
+  size_t most_used = 0, most_mapped = 0;
+  for (int i = 0; i < LIVE; i++) live[i] = NULL;
+  for (int i = 0; i < TURNS; i++) {
+    int at = rand_r(&seed) % 2 ? i % LIVE : rand_r(&seed) % LIVE;
+    size_t size = 300 + (size_t)(rand_r(&seed) % 12) * 1000;
+    lb_cpu_code_free(code, live[at]);
+    live[at] = must_add(code, size, (uint32_t)i);
+    lb_cpu_code_stats s = lb_cpu_code_count(code);
+    if (s.used > most_used) most_used = s.used;
+    if (s.mapped > most_mapped) most_mapped = s.mapped;
+  }
+  assert_true(most_mapped <= most_used + most_used / 4 + 2 * ARENA);
+  for (int i = 0; i < LIVE; i++)
+    if (i % 40) {
+      lb_cpu_code_free(code, live[i]);
+      live[i] = NULL;
+    }
+  for (int i = 0; i < TURNS; i++) {  // ten are left, and go round
+    int at = rand_r(&seed) % (LIVE / 40) * 40;
+    lb_cpu_code_free(code, live[at]);
+    live[at] = must_add(code, 5000, (uint32_t)i);
+  }
+  assert_true(lb_cpu_code_count(code).mapped <= 2 * ARENA);
+  for (int i = 0; i < LIVE; i++) lb_cpu_code_free(code, live[i]);
+  lb_cpu_code_release(code);
+}
+
 static void a_block_that_is_not_filled_is_not_there(void **state) {
   (void)state;
   for (int w = 0; w < 2; w++) {
@@ -450,6 +486,7 @@ int main(void) {
       cmocka_unit_test(freed_memory_is_used_again),
       cmocka_unit_test(large_blocks_get_an_arena_of_their_own),
       cmocka_unit_test(the_budget_holds_and_freeing_helps),
+      cmocka_unit_test(churn_leaves_little_behind),
       cmocka_unit_test(a_block_that_is_not_filled_is_not_there),
       cmocka_unit_test(many_threads_add_run_and_free),
       cmocka_unit_test(no_executable_memory_is_an_error_with_the_reason),
