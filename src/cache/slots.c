@@ -25,6 +25,13 @@ void lb_slots_fini(lb_slots *s) {
   lb_lock_fini(&s->lock);
 }
 
+static void count_new(lb_slots *s, bool in_pack) {
+  s->stats.pack_hits += in_pack;
+  s->stats.pack_misses += !in_pack;
+  s->stats.bytes += sizeof(lb_slot);
+  s->stats.slots++;
+}
+
 static lb_status insert(lb_slots *s, const lb_slot_key *key,
                         lb_kernel_fn *kernel, lb_slot **out) {
   lb_slot *slot = calloc(1, sizeof *slot);
@@ -38,6 +45,7 @@ static lb_status insert(lb_slots *s, const lb_slot_key *key,
     free(slot);
   } else {
     *out = slot;
+    count_new(s, slot->in_pack);
   }
   return st;
 }
@@ -78,12 +86,20 @@ static void want(lb_slots *s, lb_slot *slot) {
           lb_slot_text(slot, text, sizeof text));
 }
 
+static void count_use(lb_slots *s, lb_slot *slot) {
+  bool hit = lb_slot_tier(slot) > LB_TIER_PACK;
+  want(s, slot);
+  s->stats.hits += hit;
+  s->stats.misses += !hit;
+  if (!hit) s->missed = slot;
+}
+
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out) {
   lb_slot_key key = key_of(spec, facts);
   lb_lock_take(&s->lock);
   lb_status st = find(s, &key, true, out);
-  if (!lb_failed(st)) want(s, *out);
+  if (!lb_failed(st)) count_use(s, *out);
   lb_lock_give(&s->lock);
   return st;
 }
@@ -118,14 +134,15 @@ lb_slot *lb_slots_at(lb_slots *s, size_t i) {
 
 typedef struct lb_slot_item {
   lb_shelf_item base;
-  lb_slot *slot;  // borrowed; not looked at any more once it is retired
-  lb_events *events;
+  lb_slot *slot;    // borrowed, as the slots; not looked at any more once it is
+  lb_slots *slots;  // retired
   void (*release)(void *owner);
   void *owner;
 } item;
 
 static void go_back(lb_slot *slot) {
   slot->item = NULL;
+  slot->item_bytes = 0;
   lb_slot_publish(slot, slot->pack,
                   slot->in_pack ? LB_TIER_PACK : LB_TIER_HOST);
 }
@@ -134,8 +151,9 @@ static void hide(lb_shelf_item *base) {
   const item *x = (item *)base;
   lb_slot *slot = x->slot;
   char text[LB_EVENT_TEXT];
+  x->slots->evictions++;
   go_back(slot);
-  lb_tell_since(x->events, KERNEL_EVICTED, BUDGET, 0, base->bytes, "%s",
+  lb_tell_since(x->slots->events, KERNEL_EVICTED, BUDGET, 0, base->bytes, "%s",
                 lb_slot_text(slot, text, sizeof text));
   atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
 }
@@ -154,7 +172,7 @@ static item *new_item(lb_slots *s, lb_slot *slot, const lb_slot_code *code) {
                        .hide = hide,
                        .drop = drop},
               .slot = slot,
-              .events = s->events,
+              .slots = s,
               .release = code->release,
               .owner = code->owner};
   return x;
@@ -166,6 +184,7 @@ static bool put(lb_shelf *shelf, lb_slot *slot, item *x,
   item *former = slot->item;
   if (x->base.bytes > shelf->stats.capacity) return false;
   slot->item = x;
+  slot->item_bytes = x->base.bytes;
   lb_slot_publish(slot, code->kernel, code->tier);
   if (former) lb_shelf_take_off(shelf, &former->base);
   return lb_shelf_try_put(shelf, &x->base);
@@ -181,6 +200,7 @@ lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
   }
   lb_lock_take(&s->shelf->lock);
   *kept = put(s->shelf, slot, x, code);
+  s->insertions += *kept;
   lb_lock_give(&s->shelf->lock);
   char text[LB_EVENT_TEXT];
   if (*kept)
@@ -206,4 +226,77 @@ void lb_slots_withdraw(lb_slots *s, lb_slot *slot) {
 
 bool lb_slots_keep(lb_slots *s) {
   return s->shelf && lb_shelf_capacity(s->shelf) > 0;
+}
+
+// -- asking -------------------------------------------------------------------
+
+// What compiled kernels there are is the shelf's to say; the two locks are
+// taken one after the other.
+static void count_kernels(lb_slots *s, lb_slots_stats *out) {
+  lb_slot *slot;
+  for (size_t i = 0; (slot = lb_slots_at(s, i)); i++) {
+    lb_lock_take(&s->shelf->lock);
+    out->kernels += slot->item != NULL;
+    out->kernel_bytes += slot->item_bytes;
+    lb_lock_give(&s->shelf->lock);
+  }
+  lb_lock_take(&s->shelf->lock);
+  out->insertions = s->insertions;
+  out->evictions = s->evictions;
+  lb_lock_give(&s->shelf->lock);
+}
+
+void lb_slots_count(lb_slots *s, lb_slots_stats *out) {
+  lb_lock_take(&s->lock);
+  *out = s->stats;
+  lb_lock_give(&s->lock);
+  if (s->shelf) count_kernels(s, out);
+}
+
+static int likeness(const lb_slot *a, const lb_slot *b) {
+  if (memcmp(&a->key.spec, &b->key.spec, sizeof a->key.spec) == 0) return 2;
+  return a->key.spec.form == b->key.spec.form;
+}
+
+static void print_facts(const lb_slot *slot, lb_strbuf *out) {
+  size_t n = strlen(lb_strbuf_str(out));
+  lb_facts_print(&slot->key.facts, out);
+  if (strlen(lb_strbuf_str(out)) == n) lb_strbuf_puts(out, "none");
+}
+
+static void print_miss(const lb_slot *missed, const lb_slot *near,
+                       lb_strbuf *out) {
+  lb_spec_print(&missed->key.spec, out);
+  if (!near) {
+    lb_strbuf_puts(out, ": nothing of this form is compiled");
+    return;
+  }
+  if (likeness(missed, near) == 2) {
+    lb_strbuf_puts(out, ": facts: ");
+    print_facts(missed, out);
+    lb_strbuf_puts(out, " not ");
+    print_facts(near, out);
+    return;
+  }
+  lb_strbuf_puts(out, ": spec: not ");
+  lb_spec_print(&near->key.spec, out);
+}
+
+lb_status lb_slots_explain(lb_slots *s, lb_strbuf *out) {
+  const lb_slot *near = NULL;
+  int most = 0;
+  lb_lock_take(&s->lock);
+  const lb_slot *missed = s->missed;
+  for (size_t i = 0; missed && i < s->map.count; i++) {
+    const lb_slot *slot = s->map.entries[i].value;
+    if (slot == missed || lb_slot_tier(slot) <= LB_TIER_PACK) continue;
+    int alike = likeness(missed, slot);
+    if (alike <= most) continue;
+    near = slot;
+    most = alike;
+  }
+  if (missed && lb_slot_tier(missed) <= LB_TIER_PACK)
+    print_miss(missed, near, out);
+  lb_lock_give(&s->lock);
+  return lb_strbuf_status(out);
 }

@@ -41,6 +41,7 @@ typedef struct lb_slot {
   bool in_pack;                    // it will never be empty
   lb_kernel_fn *pack;              // the pack's kernel, or NULL
   _Atomic uint64_t used;           // the epoch of its last use
+  uint64_t item_bytes;             // of it; likewise
   struct lb_slot_item *item;       // what is on the shelf; of the shelf's lock
   atomic_uint evicted;             // how often its kernel was
   atomic_bool wanted;              // is worth compiling: not of a cover alone
@@ -49,13 +50,26 @@ typedef struct lb_slot {
   _Atomic uint64_t cuts;
 } lb_slot;
 
+typedef struct lb_slots_stats {
+  uint64_t slots, bytes;            // of the table itself
+  uint64_t pack_hits, pack_misses;  // slots that were made with a kernel of
+                                    // the pack, and without
+  uint64_t hits, misses;            // interned with a compiled kernel there,
+                                    // and without
+  uint64_t kernels, kernel_bytes;   // compiled ones, now
+  uint64_t insertions, evictions;   // of compiled kernels
+} lb_slots_stats;
+
 typedef struct lb_slots {
   lb_lock lock;
-  lb_map map;           // lb_slot_key -> lb_slot, owned
-  uint32_t lanes;       // float32 in a vector of the target: for lb_facts_of
-  const lb_pack *pack;  // borrowed; NULL: there is none
-  lb_shelf *shelf;      // borrowed; NULL: no compiled kernels come
-  lb_events *events;    // who is told; borrowed, may be NULL
+  lb_map map;            // lb_slot_key -> lb_slot, owned
+  uint32_t lanes;        // float32 in a vector of the target: for lb_facts_of
+  const lb_pack *pack;   // borrowed; NULL: there is none
+  lb_shelf *shelf;       // borrowed; NULL: no compiled kernels come
+  lb_events *events;     // borrowed; NULL: nobody listens
+  lb_slots_stats stats;  // all but what is the shelf's to say
+  uint64_t insertions, evictions;  // with the shelf's lock
+  lb_slot *missed;  // the last that was interned without compiled kernel
 } lb_slots;
 
 // The caller may set the shelf and the events then.
@@ -114,6 +128,10 @@ lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
                            bool *kept);
 // Takes a compiled kernel away again; the slot is back at the pack's, or none.
 void lb_slots_withdraw(lb_slots *s, lb_slot *slot);
+void lb_slots_count(lb_slots *s, lb_slots_stats *out);
+// Says of the slot that was missed last which one that has a compiled kernel
+// comes nearest, and in what they differ. Nothing without a miss. Looks at all.
+lb_status lb_slots_explain(lb_slots *s, lb_strbuf *out);
 // False where nothing compiled would be kept: there is no shelf, or its
 // capacity is 0.
 bool lb_slots_keep(lb_slots *s);

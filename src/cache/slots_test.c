@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 // clang-format on
+#include <string.h>
+
 #include "cache/slots.h"
 
 static lb_spec spec_of(lb_sop op) {
@@ -155,6 +157,27 @@ static void what_is_evicted_lacks_again(void **state) {
   assert_true(publish(&t, a, 4, 1000));  // takes the place of the former
   assert_int_equal(released[2], 1);
   assert_int_equal(released[4], 0);
+  lb_slots_stats n;
+  lb_slots_count(&t, &n);
+  assert_int_equal(n.slots, 2);
+  assert_int_equal(n.pack_hits, 1);
+  assert_int_equal(n.pack_misses, 1);
+  assert_int_equal(n.kernels, 1);
+  assert_true(n.kernel_bytes > 1000 && n.kernel_bytes < 1500);
+  assert_int_equal(n.insertions, 4);
+  assert_int_equal(n.evictions, 2);
+  assert_int_equal(n.misses, 2);
+  intern(&t, &exp, &(lb_facts){0});
+  lb_facts tile = {0};
+  lb_facts_add(&tile, LB_CHOOSE_TILE, LB_DIM_ROWS, 6);
+  intern(&t, &exp, &tile);
+  lb_slots_count(&t, &n);
+  assert_int_equal(n.hits, 1);
+  assert_int_equal(n.misses, 3);
+  lb_strbuf why = {0};
+  assert_false(lb_failed(lb_slots_explain(&t, &why)));
+  assert_non_null(strstr(lb_strbuf_str(&why), ": facts: rows:6 not none"));
+  lb_strbuf_fini(&why);
   lb_slots_withdraw(&t, a);
   assert_int_equal(released[4], 1);
   assert_true(publish(&t, a, 5, 1000));
