@@ -50,5 +50,6 @@ int complain(const problem *p);
 int command_run(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_warm(int argc, char **argv);
+int command_doctor(int argc, char **argv);
 
 #endif

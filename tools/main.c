@@ -6,11 +6,12 @@
 #include "cli.h"
 
 static const char help[] =
-    "usage: limber COMMAND MODEL [OPTION...]\n"
+    "usage: limber COMMAND [MODEL] [OPTION...]\n"
     "\n"
     "  limber run MODEL       runs an ONNX model\n"
     "  limber inspect MODEL   shows its inputs, outputs and operators\n"
     "  limber warm MODEL      compiles what it needs for shapes to come\n"
+    "  limber doctor          shows what Limber finds on this machine\n"
     "\n"
     "  limber COMMAND --help  the options of a command\n"
     "  limber --version\n"
@@ -25,6 +26,7 @@ static const struct {
     {"run", command_run},
     {"inspect", command_inspect},
     {"warm", command_warm},
+    {"doctor", command_doctor},
 };
 
 static int command(int argc, char **argv) {

@@ -112,6 +112,25 @@ LIMBER_API void limber_runtime_flush(limber_runtime *runtime);
 LIMBER_API const char *limber_event_name(size_t i);
 LIMBER_API const char *limber_reason_name(size_t i);
 
+// What a runtime found around it, and what it goes by.
+typedef struct limber_runtime_info {
+  size_t size;  // sizeof this struct, set by the caller
+  int threads;
+  const char *isa;              // what kernels may use: "x86-64-v4+avx512vnni"
+  const char *pack;             // levels whose kernels the library contains,
+                                // "x86-64-v3 x86-64-v4"; "": none
+  const char *worker;           // the compiler's path; "": LIMBER_JIT=off
+  int worker_found;             // it is there and can be started
+  const char *store;            // the folder of kernels on disk; "": none
+  int prefer_reusable_kernels;  // what sessions do that do not say
+  const char *prefer_reusable_from;  // "environment" or "build"
+  uint64_t cache_capacity;
+} limber_runtime_info;
+
+// Texts are the runtime's and stay.
+LIMBER_API limber_status limber_runtime_describe(limber_runtime *runtime,
+                                                 limber_runtime_info *out);
+
 // -- the cache of what is compiled --------------------------------------------
 // One byte budget for the process, whatever runtimes there are: for compiled
 // kernels, for primitives and for the weights these have packed. What is over
@@ -123,6 +142,43 @@ LIMBER_API const char *limber_reason_name(size_t i);
 // is LIMBER_CACHE_CAPACITY (bytes, or K, M, G of them), else 64 MB.
 LIMBER_API limber_status limber_set_cache_capacity(uint64_t bytes);
 LIMBER_API limber_status limber_get_cache_capacity(uint64_t *out);
+
+typedef struct limber_layer_stats {  // 0 where a layer has no such thing
+  uint64_t hits, misses;             // of those that asked this layer
+  uint64_t waits;                    // for what another thread was making
+  uint64_t insertions, evictions;
+  uint64_t corrupt;         // entries that were found broken, and dropped
+  uint64_t entries, bytes;  // now
+  uint64_t build_us;        // spent making: compiling and checking
+  uint64_t load_us;         // spent reading
+} limber_layer_stats;
+
+typedef struct limber_cache_stats {
+  size_t size;  // sizeof this struct, set by the caller
+  // Of the process: the budget, what stands under it, and what runs in flight
+  // still hold of what was evicted.
+  uint64_t capacity, bytes, retired_bytes;
+  // Of the runtime.
+  limber_layer_stats pack;        // kernels that the library contains
+  limber_layer_stats kernels;     // compiled ones in memory
+  limber_layer_stats primitives;  // in memory
+  limber_layer_stats store;       // kernels on disk
+  limber_layer_stats worker;      // the compiler: what it made is a hit, what
+                                  // it refused a miss
+  uint64_t slots, slot_bytes;     // places of kernels, with one or without
+} limber_cache_stats;
+
+LIMBER_API limber_status limber_get_cache_stats(limber_runtime *runtime,
+                                                limber_cache_stats *out);
+
+// The same as Prometheus text; freed with limber_string_free.
+LIMBER_API limber_status limber_metrics(limber_runtime *runtime, char **out);
+
+// What was asked for last and not found in memory, which one that is there
+// comes nearest, and in what they differ: a line for kernels, one for
+// primitives; "" if all was found. Freed with limber_string_free.
+LIMBER_API limber_status limber_explain_miss(limber_runtime *runtime,
+                                             char **out);
 
 // -- tensors: plain structs that borrow memory --------------------------------
 
@@ -339,12 +395,12 @@ typedef struct limber_stats {
   uint64_t kernels_by_tier[LIMBER_TIERS];  // those asked for, as they are now
   uint64_t kernels_refused;                // see limber_session_kernel
   uint64_t code_bytes;                     // of what was compiled
-  uint64_t packed_bytes;  // of this session: weights laid out for kernels
-  int prefer_reusable_kernels;       // of this session: 1: on
+  uint64_t packed_bytes;        // of this session: weights laid out for kernels
+  int prefer_reusable_kernels;  // of this session: 1: on
   const char *prefer_reusable_from;  // who says so: "session", "environment" or
                                      // "build"; static
-  uint64_t kernels_bounded;  // of those asked for: they take more than
-                             // divisibility for granted
+  uint64_t kernels_bounded;          // of those asked for: they take more than
+                                     // divisibility for granted
 } limber_stats;
 LIMBER_API limber_status limber_session_stats(limber_session *session,
                                               limber_stats *out);

@@ -47,6 +47,8 @@ PyObject *lb_array_new(limber_tensor *tensor, PyObject *runtime);
 // exception set.
 bool lb_cancel_read(PyObject *value, const limber_cancel **out);
 
+extern PyMethodDef lb_cache_methods[];
+
 bool lb_array_init(PyObject *module);
 bool lb_cancel_init(PyObject *module);
 bool lb_session_init(PyObject *module);

@@ -40,6 +40,7 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "limber._limber",
     .m_size = -1,
+    .m_methods = lb_cache_methods,
 };
 
 PyMODINIT_FUNC PyInit__limber(void) {

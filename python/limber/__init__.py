@@ -10,7 +10,8 @@ InferenceSession is the same model behind ONNX Runtime's interface.
 from limber._errors import (Cancelled, DeviceError, Error, FileError,
                             InternalError, InvalidArgument, InvalidModel,
                             OutOfMemory, Unsupported)
-from limber._limber import Cancel
+from limber._limber import (Cancel, cache_stats, explain_miss,
+                            get_cache_capacity, metrics, set_cache_capacity)
 from limber._limber import version as __version__
 from limber._model import Model, Stats, ValueInfo, load
 from limber._session import (ExecutionMode, GraphOptimizationLevel,
@@ -23,6 +24,8 @@ __all__ = [
     "InferenceSession", "SessionOptions", "RunOptions", "ModelMetadata",
     "GraphOptimizationLevel", "ExecutionMode",
     "get_available_providers", "get_device",
+    "get_cache_capacity", "set_cache_capacity", "cache_stats", "metrics",
+    "explain_miss",
     "Error", "InvalidModel", "InvalidArgument", "Unsupported", "OutOfMemory",
     "FileError", "DeviceError", "Cancelled", "InternalError",
 ]

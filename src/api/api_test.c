@@ -200,6 +200,37 @@ static void the_capacity_is_the_process_s(void **state) {
   (void)f;
 }
 
+static void caches_are_counted_and_told(void **state) {
+  fixture *f = *state;
+  limber_cache_stats s = {.size = sizeof s};
+  limber_runtime_info i = {.size = sizeof i};
+  char *text;
+  assert_int_equal(limber_get_cache_stats(f->runtime, &s), LIMBER_OK);
+  assert_int_equal(s.kernels.hits + s.kernels.misses, 0);  // no plan yet
+  assert_int_equal(limber_explain_miss(f->runtime, &text), LIMBER_OK);
+  assert_string_equal(text, "");
+  limber_string_free(text);
+  limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
+  assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
+                   LIMBER_OK);
+  limber_tensor_free(&out);
+  assert_int_equal(limber_get_cache_stats(f->runtime, &s), LIMBER_OK);
+  assert_int_equal(s.pack.hits + s.pack.misses >= 1, s.slots >= 1);
+  assert_int_equal(limber_metrics(f->runtime, &text), LIMBER_OK);
+  assert_non_null(strstr(text, "# TYPE limber_cache_hits_total counter\n"));
+  assert_non_null(strstr(text,
+                         "limber_cache_evictions_total{layer=\"kernels\"}"
+                         " 0\n"));
+  limber_string_free(text);
+  assert_int_equal(limber_runtime_describe(f->runtime, &i), LIMBER_OK);
+  assert_int_equal(i.threads, 2);
+  assert_true(*i.isa);
+  refused(limber_get_cache_stats(f->runtime, &(limber_cache_stats){0}),
+          LIMBER_INVALID,
+          "limber_cache_stats: set its field size to "
+          "sizeof(limber_cache_stats)");
+}
+
 static void trimming_leaves_nothing_behind(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)},
@@ -558,6 +589,7 @@ int main(void) {
       TEST(a_run_can_be_bounded),
       TEST(a_session_may_prefer_reusable_kernels),
       TEST(the_capacity_is_the_process_s),
+      TEST(caches_are_counted_and_told),
       TEST(trimming_leaves_nothing_behind),
       TEST(outputs_land_in_the_callers_memory),
       TEST(an_output_that_is_used_again_is_freed_once),

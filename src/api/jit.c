@@ -11,7 +11,7 @@
 
 // -- what is asked for -------------------------------------------------------
 
-static bool may_compile(const lb_log *log) {
+bool lb_kernels_may_compile(const lb_log *log) {
   const char *text = getenv("LIMBER_JIT");
   if (!text || !*text || strcmp(text, "process") == 0) return true;
   if (strcmp(text, "off") == 0) return false;
@@ -20,7 +20,7 @@ static bool may_compile(const lb_log *log) {
   return true;
 }
 
-static lb_isa isa_to_use(const lb_log *log) {
+lb_isa lb_kernels_isa(const lb_log *log) {
   const char *text = getenv("LIMBER_ISA");
   lb_isa isa = lb_isa_host();
   lb_status st = text && *text ? lb_isa_restrict(&isa, text) : LB_OK;
@@ -49,6 +49,15 @@ static void find_beside(lb_strbuf *out) {
   lb_strbuf_puts(out, "limber-jit");
 }
 
+void lb_kernels_worker(lb_strbuf *out) {
+  const char *given = secure_getenv("LIMBER_JIT_PATH");
+  if (given && *given) {
+    lb_strbuf_puts(out, given);
+  } else {
+    find_beside(out);
+  }
+}
+
 // -- the pack ----------------------------------------------------------------
 
 // Tables that jit/pack makes; cmake/pack.cmake says which there are.
@@ -70,6 +79,22 @@ static const lb_pack *pack_of(lb_isa_level level) {
   return p && p->magic == LB_PACK_MAGIC ? p : NULL;
 }
 
+const char *lb_kernels_levels(void) {
+#ifdef LIMBER_PACK_V3
+  static const char levels[] =
+      "x86-64-v3"
+#ifdef LIMBER_PACK_V4
+      " x86-64-v4"
+#endif
+      ;
+  return levels;
+#elif defined(LIMBER_PACK_V4)
+  return "x86-64-v4";
+#else
+  return "";
+#endif
+}
+
 // -- opening -----------------------------------------------------------------
 
 static lb_status open_slots(lb_kernels *k, lb_isa_level level,
@@ -87,12 +112,7 @@ static lb_status open_slots(lb_kernels *k, lb_isa_level level,
 
 static lb_status open_compiler(lb_kernels *k, lb_isa isa, const lb_log *log) {
   lb_strbuf path = {0};
-  const char *given = secure_getenv("LIMBER_JIT_PATH");
-  if (given && *given) {
-    lb_strbuf_puts(&path, given);
-  } else {
-    find_beside(&path);
-  }
+  lb_kernels_worker(&path);
   lb_compiler_options o = {.worker = lb_strbuf_str(&path),
                            .slots = k->slots,
                            .isa = isa,
@@ -107,8 +127,8 @@ static lb_status open_compiler(lb_kernels *k, lb_isa isa, const lb_log *log) {
 }
 
 void lb_kernels_open(lb_kernels *k, const lb_log *log, lb_events *events) {
-  bool compiles = may_compile(log);
-  lb_isa isa = isa_to_use(log);
+  bool compiles = lb_kernels_may_compile(log);
+  lb_isa isa = lb_kernels_isa(log);
   const lb_pack *pack = pack_of(isa.level);
   *k = (lb_kernels){0};
   if (isa.level < LB_ISA_V3) {

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "compile/compiler.h"
+#include "device/cpu/isa.h"
 
 typedef struct lb_kernels {
   lb_slots *slots;        // owned; NULL: every node runs by its host kernel
@@ -25,5 +26,11 @@ typedef struct lb_kernels {
 // without.
 void lb_kernels_open(lb_kernels *k, const lb_log *log, lb_events *events);
 void lb_kernels_close(lb_kernels *k);  // {0} is fine
+
+// What kernels may use. What is wrong with LIMBER_ISA is a warning.
+lb_isa lb_kernels_isa(const lb_log *log);
+bool lb_kernels_may_compile(const lb_log *log);  // LIMBER_JIT
+void lb_kernels_worker(lb_strbuf *out);          // path of the program
+const char *lb_kernels_levels(void);  // of the kernels that the library has
 
 #endif

@@ -141,8 +141,10 @@ static lb_status runtime_new(const limber_runtime_options *o,
   int threads = o->threads ? o->threads : read_threads(r);
   if (!threads) threads = lb_cpu_usable();
   lb_status st = listen(r, o);
+  if (!lb_failed(st)) st = lb_found_init(&r->found);
   if (!lb_failed(st)) st = lb_pool_new(threads, &r->pool);
   if (lb_failed(st)) {
+    lb_found_fini(&r->found);
     lb_events_free(r->events);
     free(r);
     return st;
@@ -195,6 +197,7 @@ void limber_runtime_destroy(limber_runtime *runtime) {
   if (!runtime) return;
   lb_pool_free(runtime->pool);
   lb_kernels_close(&runtime->kernels);
+  lb_found_fini(&runtime->found);
   lb_events_free(runtime->events);
   free(runtime);
 }

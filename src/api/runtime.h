@@ -2,6 +2,7 @@
 #ifndef LB_API_RUNTIME_H
 #define LB_API_RUNTIME_H
 
+#include "api/found.h"
 #include "api/jit.h"
 #include "api/prefer.h"
 #include "base/alloc.h"
@@ -13,6 +14,7 @@
 struct limber_runtime {
   lb_pool *pool;  // owned
   lb_kernels kernels;
+  lb_found found;
   lb_log log;
   lb_alloc alloc;
   void (*user_log)(void *user, int level, const char *line);

@@ -1,0 +1,16 @@
+// api/found.h -- what a runtime found around it, in words; see
+// limber_runtime_describe.
+#ifndef LB_API_FOUND_H
+#define LB_API_FOUND_H
+
+#include "base/strbuf.h"
+
+typedef struct lb_found {
+  lb_strbuf isa;     // what kernels may use
+  lb_strbuf worker;  // path of the compiler; empty: LIMBER_JIT=off
+} lb_found;
+
+lb_status lb_found_init(lb_found *f);  // fini in any case
+void lb_found_fini(lb_found *f);
+
+#endif

@@ -1,0 +1,171 @@
+// api/metrics.c -- what the caches did: as numbers, as Prometheus text, and why
+// something was not found.
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/cache.h"
+#include "api/error.h"
+#include "api/options.h"
+#include "api/runtime.h"
+
+// -- numbers ------------------------------------------------------------------
+
+static void read_shelf(lb_shelf *shelf, limber_cache_stats *out) {
+  lb_shelf_stats s;
+  lb_shelf_count(shelf, &s);
+  out->capacity = s.capacity;
+  out->bytes = s.bytes;
+  out->retired_bytes = s.retired_bytes;
+}
+
+static void read_slots(lb_slots *slots, limber_cache_stats *out) {
+  lb_slots_stats s;
+  lb_slots_count(slots, &s);
+  out->pack = (limber_layer_stats){
+      .hits = s.pack_hits,
+      .misses = s.pack_misses,
+      .entries = slots->pack ? slots->pack->n : 0,
+  };
+  out->kernels = (limber_layer_stats){
+      .hits = s.hits,
+      .misses = s.misses,
+      .insertions = s.insertions,
+      .evictions = s.evictions,
+      .entries = s.kernels,
+      .bytes = s.kernel_bytes,
+  };
+  out->slots = s.slots;
+  out->slot_bytes = s.bytes;
+}
+
+static void read_worker(const lb_kernels *k, limber_cache_stats *out) {
+  lb_built b;
+  for (size_t i = 0; k->compiler && lb_compiler_built(k->compiler, i, &b);
+       i++) {
+    out->worker.hits += !b.refused;
+    out->worker.misses += b.refused != NULL;
+    out->worker.build_us += b.compile_us + b.check_us;
+  }
+}
+
+static void read_all(limber_runtime *r, limber_cache_stats *out) {
+  const lb_kernels *k = &r->kernels;
+  *out = (limber_cache_stats){0};
+  if (k->slots && k->slots->shelf) read_shelf(k->slots->shelf, out);
+  if (k->slots) read_slots(k->slots, out);
+  read_worker(k, out);
+}
+
+limber_status limber_get_cache_stats(limber_runtime *runtime,
+                                     limber_cache_stats *out) {
+  limber_runtime *r;
+  lb_status st = lb_runtime_of(runtime, &r);
+  if (lb_failed(st)) return lb_report(st, NULL);
+  limber_cache_stats stats;
+  read_all(r, &stats);
+  st = lb_options_write("limber_cache_stats", &stats, sizeof stats, out);
+  return lb_report(st, &r->log);
+}
+
+// -- as text ------------------------------------------------------------------
+
+typedef struct layer {
+  const char *name;
+  const limber_layer_stats *stats;
+} layer;
+
+typedef struct metric {
+  const char *name, *help;
+  size_t offset;  // in limber_layer_stats
+  bool gauge;
+} metric;
+
+#define FIELD(name) offsetof(limber_layer_stats, name)
+static const metric metrics[] = {
+    {"hits_total", "Found in this layer", FIELD(hits), false},
+    {"misses_total", "Asked for, and not there", FIELD(misses), false},
+    {"waits_total", "Waited for what another made", FIELD(waits), false},
+    {"insertions_total", "Put there", FIELD(insertions), false},
+    {"evictions_total", "Gone for want of room", FIELD(evictions), false},
+    {"corrupt_total", "Found broken, and dropped", FIELD(corrupt), false},
+    {"entries", "There now", FIELD(entries), true},
+    {"bytes", "That they take", FIELD(bytes), true},
+    {"build_microseconds_total", "Spent making", FIELD(build_us), false},
+    {"load_microseconds_total", "Spent reading", FIELD(load_us), false},
+};
+
+static void put_head(const char *name, const char *help, bool gauge,
+                     lb_strbuf *out) {
+  lb_strbuf_printf(out,
+                   "# HELP limber_cache_%s %s\n# TYPE limber_cache_%s %s\n",
+                   name, help, name, gauge ? "gauge" : "counter");
+}
+
+static void put_metric(const metric *m, const layer *layers, size_t n,
+                       lb_strbuf *out) {
+  put_head(m->name, m->help, m->gauge, out);
+  for (size_t i = 0; i < n; i++) {
+    uint64_t value;
+    memcpy(&value, (const char *)layers[i].stats + m->offset, sizeof value);
+    lb_strbuf_printf(out, "limber_cache_%s{layer=\"%s\"} %" PRIu64 "\n",
+                     m->name, layers[i].name, value);
+  }
+}
+
+static void put_gauge(const char *name, const char *help, uint64_t value,
+                      lb_strbuf *out) {
+  put_head(name, help, true, out);
+  lb_strbuf_printf(out, "limber_cache_%s %" PRIu64 "\n", name, value);
+}
+
+static void put_all(const limber_cache_stats *s, lb_strbuf *out) {
+  const layer layers[] = {{"pack", &s->pack},
+                          {"kernels", &s->kernels},
+                          {"primitives", &s->primitives},
+                          {"store", &s->store},
+                          {"worker", &s->worker}};
+  for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
+    put_metric(&metrics[i], layers, sizeof layers / sizeof *layers, out);
+  put_gauge("capacity_bytes", "The budget of kernels and primitives",
+            s->capacity, out);
+  put_gauge("kept_bytes", "Under that budget, of all runtimes", s->bytes, out);
+  put_gauge("retired_bytes", "Evicted, and perhaps still in use",
+            s->retired_bytes, out);
+  put_gauge("slots", "Places of kernels", s->slots, out);
+  put_gauge("slot_bytes", "That these places take", s->slot_bytes, out);
+}
+
+// The text as the caller's; frees `text`.
+static lb_status hand_out(lb_strbuf *text, char **out) {
+  lb_status st = lb_strbuf_status(text);
+  *out = lb_failed(st) ? NULL : strdup(lb_strbuf_str(text));
+  if (!lb_failed(st) && !*out) st = lb_oom();
+  lb_strbuf_fini(text);
+  return st;
+}
+
+limber_status limber_metrics(limber_runtime *runtime, char **out) {
+  limber_runtime *r;
+  *out = NULL;
+  lb_status st = lb_runtime_of(runtime, &r);
+  if (lb_failed(st)) return lb_report(st, NULL);
+  limber_cache_stats stats;
+  lb_strbuf text = {0};
+  read_all(r, &stats);
+  put_all(&stats, &text);
+  return lb_report(hand_out(&text, out), &r->log);
+}
+
+// -- why ----------------------------------------------------------------------
+
+limber_status limber_explain_miss(limber_runtime *runtime, char **out) {
+  limber_runtime *r;
+  *out = NULL;
+  lb_status st = lb_runtime_of(runtime, &r);
+  if (lb_failed(st)) return lb_report(st, NULL);
+  lb_strbuf text = {0};
+  if (r->kernels.slots)
+    lb_status_drop(lb_slots_explain(r->kernels.slots, &text));
+  return lb_report(hand_out(&text, out), &r->log);
+}

@@ -1,0 +1,100 @@
+// tools/doctor.c -- `limber doctor`: what Limber finds on this machine, and
+// what it goes by.
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli.h"
+#include "json.h"
+
+static const char help[] =
+    "usage: limber doctor [OPTION...]\n"
+    "\n"
+    "Shows the version, the instructions that kernels may use, threads, the\n"
+    "compiler, the kernels that the library contains, the caches, and which\n"
+    "switches are on by whose word. Exit code 1 if the compiler is missing.\n"
+    "\n"
+    "  --json   all of it as JSON\n";
+
+typedef struct job {
+  bool json, help;
+  limber_runtime_info info;
+} job;
+
+static bool read_options(int argc, char **argv, job *j, problem *p) {
+  static const struct option known[] = {
+      {"json", no_argument, NULL, 'j'},
+      {"help", no_argument, NULL, 'h'},
+      {0},
+  };
+  for (int letter;
+       (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
+    switch (letter) {
+      case 'j': j->json = true; break;
+      case 'h': j->help = true; break;
+      default: return fail(p, EXIT_USAGE, "see limber doctor --help");
+    }
+  }
+  if (optind == argc || j->help) return true;
+  return fail(p, EXIT_USAGE,
+              "doctor: what is '%s' for? see limber doctor "
+              "--help",
+              argv[optind]);
+}
+
+static bool off(const job *j) { return !*j->info.worker; }
+
+static bool well(const job *j) { return off(j) || j->info.worker_found; }
+
+static const char *or_none(const char *text) { return *text ? text : "none"; }
+
+static void print_text(const job *j) {
+  const limber_runtime_info *i = &j->info;
+  printf("version       %s\n", limber_version());
+  printf("instructions  %s\n", i->isa);
+  printf("threads       %d\n", i->threads);
+  printf("kernels       in the library for: %s\n", or_none(i->pack));
+  if (off(j))
+    printf("compiler      off, by LIMBER_JIT\n");
+  else
+    printf("compiler      %s%s\n", i->worker,
+           i->worker_found ? "" : ": is not there, or cannot be started");
+  printf("memory        %" PRIu64 " bytes for kernels and primitives\n",
+         i->cache_capacity);
+  printf("disk          %s\n", or_none(i->store));
+  printf("reusable kernels are %spreferred, by the %s\n",
+         i->prefer_reusable_kernels ? "" : "not ", i->prefer_reusable_from);
+}
+
+static void print_json(const job *j) {
+  const limber_runtime_info *i = &j->info;
+  json_t *prefer = json_pack("{s:b, s:s}", "on", i->prefer_reusable_kernels,
+                             "from", i->prefer_reusable_from);
+  json_t *root = json_pack(
+      "{s:s, s:s, s:i, s:s, s:o, s:b, s:I, s:o, s:o}", "version",
+      limber_version(), "isa", i->isa, "threads", i->threads, "pack", i->pack,
+      "worker", off(j) ? json_null() : text_json(i->worker), "worker_found",
+      i->worker_found, "cache_capacity", (json_int_t)i->cache_capacity, "store",
+      *i->store ? text_json(i->store) : json_null(), "prefer_reusable_kernels",
+      prefer);
+  json_dumpf(root, stdout, JSON_INDENT(2));
+  printf("\n");
+  json_decref(root);
+}
+
+int command_doctor(int argc, char **argv) {
+  job j = {.info.size = sizeof j.info};
+  problem p = {0};
+  if (!read_options(argc, argv, &j, &p)) return complain(&p);
+  if (j.help) {
+    fputs(help, stdout);
+    return EXIT_OK;
+  }
+  limber_status st = limber_runtime_describe(NULL, &j.info);
+  if (st) {
+    fail_status(&p, st, "doctor");
+    return complain(&p);
+  }
+  (j.json ? print_json : print_text)(&j);
+  return well(&j) ? EXIT_OK : EXIT_BAD;
+}
