@@ -9,6 +9,10 @@ if(EXISTS ${OBJECT})
 endif()
 get_filename_component(folder ${OBJECT} DIRECTORY)
 file(MAKE_DIRECTORY ${folder})
+file(LOCK ${OBJECT}.lock) # another build may be making it: minutes of work
+if(EXISTS ${OBJECT})
+  return()
+endif()
 execute_process(COMMAND ${MAKER} ${LEVEL} ${MADE} COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CC} -c ${MADE}.s -o ${MADE}.o
   COMMAND_ERROR_IS_FATAL ANY)
