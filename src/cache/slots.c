@@ -156,6 +156,7 @@ static void hide(lb_shelf_item *base) {
   lb_tell_since(x->slots->events, KERNEL_EVICTED, BUDGET, 0, base->bytes, "%s",
                 lb_slot_text(slot, text, sizeof text));
   atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
+  atomic_store_explicit(&slot->wanted, false, memory_order_relaxed);
 }
 
 static void drop(lb_shelf_item *base) {

@@ -6,8 +6,9 @@
 //
 // Compiled kernels stand on a shelf (cache/shelf.h): when its bytes run out,
 // the least recently used go, and their slots are back at the pack's kernel, or
-// at none; such a slot lacks again and can be compiled for again. Whoever calls
-// a compiled kernel is inside the shelf's epoch meanwhile.
+// at none, and not wanted until a run or a new plan meets them: else kernels
+// that do not fit together would be compiled in turn for ever. Whoever calls a
+// compiled kernel is inside the shelf's epoch meanwhile.
 //
 // Slots themselves live as long as the table: there are at most LB_MAX_FACTS_OF
 // for one spec, however many shapes come. Any thread may call.
@@ -99,9 +100,13 @@ static inline lb_kernel_fn *lb_slot_kernel(const lb_slot *s) {
 static inline lb_tier lb_slot_tier(const lb_slot *s) {
   return (lb_tier)atomic_load_explicit(&s->tier, memory_order_relaxed);
 }
-// A run that is inside notes that it uses the slot's kernel.
+// A run that is inside notes that it uses the slot's kernel, and wants one
+// again that was evicted.
 static inline void lb_slot_use(lb_slot *s, const lb_stay *stay) {
   lb_shelf_use(&s->used, stay->at);
+  if (atomic_load_explicit(&s->evicted, memory_order_relaxed) &&
+      !atomic_load_explicit(&s->wanted, memory_order_relaxed))
+    atomic_store_explicit(&s->wanted, true, memory_order_relaxed);
 }
 // For kernels that are there for ever, as the pack's are.
 static inline void lb_slot_publish(lb_slot *s, lb_kernel_fn *kernel,

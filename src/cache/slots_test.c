@@ -151,6 +151,12 @@ static void what_is_evicted_lacks_again(void **state) {
   assert_int_equal(lb_slot_tier(b), LB_TIER_HOST);
   assert_true(lb_slot_kernel(b) == NULL);
   assert_int_equal(atomic_load(&b->evicted), 1);
+  assert_false(atomic_load(&b->wanted));
+  lb_stay stay = {0};
+  lb_shelf_enter(&shelf, &stay);
+  lb_slot_use(b, &stay);
+  lb_shelf_leave(&shelf, &stay);
+  assert_true(atomic_load(&b->wanted));
   assert_false(publish(&t, b, 3, 2000));  // never fits: a stays
   assert_int_equal(released[3], 1);
   assert_int_equal(lb_slot_tier(a), LB_TIER_REUSABLE);
