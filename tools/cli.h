@@ -51,5 +51,6 @@ int command_run(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_warm(int argc, char **argv);
 int command_doctor(int argc, char **argv);
+int command_primitive(int argc, char **argv);
 
 #endif

@@ -12,6 +12,7 @@ static const char help[] =
     "  limber inspect MODEL   shows its inputs, outputs and operators\n"
     "  limber warm MODEL      compiles what it needs for shapes to come\n"
     "  limber doctor          shows what Limber finds on this machine\n"
+    "  limber primitive CASE  runs an operator without a model\n"
     "\n"
     "  limber COMMAND --help  the options of a command\n"
     "  limber --version\n"
@@ -27,6 +28,7 @@ static const struct {
     {"inspect", command_inspect},
     {"warm", command_warm},
     {"doctor", command_doctor},
+    {"primitive", command_primitive},
 };
 
 static int command(int argc, char **argv) {

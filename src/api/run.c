@@ -94,8 +94,7 @@ static lb_status check_data(const limber_tensor *t, const lb_tensor *in,
   return LB_OK;
 }
 
-static lb_status take_tensor(const limber_tensor *t, bool planning,
-                             lb_tensor *out) {
+lb_status lb_api_take(const limber_tensor *t, bool planning, lb_tensor *out) {
   if (t->dtype <= LIMBER_NONE || (int)t->dtype >= (int)LB_DTYPE_COUNT)
     return lb_error(LB_INVALID, "%d is not a dtype", (int)t->dtype);
   if (t->rank < 0 || t->rank > LB_MAX_RANK)
@@ -119,7 +118,7 @@ static lb_status take_input(request *q, const limber_tensor *t, size_t i) {
   const char *name = ports->infos[k].name;
   if (q->in[k].dtype)
     return lb_error(LB_INVALID, "input '%s' was given twice", name);
-  lb_status st = take_tensor(t, q->planning, &q->in[k]);
+  lb_status st = lb_api_take(t, q->planning, &q->in[k]);
   return lb_failed(st) ? lb_status_note(st, "input '%s'", name) : st;
 }
 
@@ -159,18 +158,20 @@ static lb_status take_outputs(request *q, const limber_tensor *outputs,
   return LB_OK;
 }
 
+void lb_api_give(limber_runtime *runtime, const lb_output *from,
+                 limber_tensor *to) {
+  to->dtype = (limber_dtype)from->tensor.dtype;
+  to->rank = from->tensor.rank;
+  memcpy(to->dims, from->tensor.dims, (size_t)to->rank * sizeof *to->dims);
+  to->data = from->data;
+  to->bytes = lb_tensor_bytes(&from->tensor);
+  // Memory that Limber gave in an earlier run stays Limber's to free.
+  if (from->owned) to->owner = runtime;
+}
+
 static void give_outputs(const request *q, limber_tensor *outputs, size_t n) {
-  for (size_t i = 0; i < n; i++) {
-    const lb_output *from = &q->out[q->where[i]];
-    limber_tensor *to = &outputs[i];
-    to->dtype = (limber_dtype)from->tensor.dtype;
-    to->rank = from->tensor.rank;
-    memcpy(to->dims, from->tensor.dims, (size_t)to->rank * sizeof *to->dims);
-    to->data = from->data;
-    to->bytes = lb_tensor_bytes(&from->tensor);
-    // Memory that Limber gave in an earlier run stays Limber's to free.
-    if (from->owned) to->owner = q->s->runtime;
-  }
+  for (size_t i = 0; i < n; i++)
+    lb_api_give(q->s->runtime, &q->out[q->where[i]], &outputs[i]);
 }
 
 lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,

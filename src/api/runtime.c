@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/cache.h"
 #include "api/error.h"
 #include "api/options.h"
 #include "base/cpu.h"
@@ -140,18 +141,21 @@ static lb_status runtime_new(const limber_runtime_options *o,
         (lb_alloc){o->allocator->alloc, o->allocator->free, o->allocator->user};
   int threads = o->threads ? o->threads : read_threads(r);
   if (!threads) threads = lb_cpu_usable();
+  lb_shelf *shelf;
   lb_status st = listen(r, o);
   if (!lb_failed(st)) st = lb_found_init(&r->found);
+  if (!lb_failed(st)) st = lb_process_shelf(&r->log, &shelf);
+  if (!lb_failed(st)) st = lb_primitives_init(r, shelf);
   if (!lb_failed(st)) st = lb_pool_new(threads, &r->pool);
   if (lb_failed(st)) {
+    lb_primitives_fini(r);
     lb_found_fini(&r->found);
     lb_events_free(r->events);
     free(r);
     return st;
   }
   lb_kernels_open(&r->kernels, &r->log, r->events);
-  if (o->cache_capacity && r->kernels.slots && r->kernels.slots->shelf)
-    lb_shelf_set_capacity(r->kernels.slots->shelf, o->cache_capacity);
+  if (o->cache_capacity) lb_shelf_set_capacity(shelf, o->cache_capacity);
   r->deterministic = read_deterministic(r);
   r->prefer = lb_prefer_read(&r->log);
   lb_log_line(&r->log, LB_LOG_INFO, "runtime with %d threads", threads);
@@ -195,6 +199,7 @@ limber_status limber_runtime_create(const limber_runtime_options *options,
 
 void limber_runtime_destroy(limber_runtime *runtime) {
   if (!runtime) return;
+  lb_primitives_fini(runtime);
   lb_pool_free(runtime->pool);
   lb_kernels_close(&runtime->kernels);
   lb_found_fini(&runtime->found);

@@ -9,12 +9,15 @@
 #include "base/events.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "cache/cache.h"
 #include "limber/limber.h"
 
 struct limber_runtime {
   lb_pool *pool;  // owned
   lb_kernels kernels;
   lb_found found;
+  lb_cache primitives;         // by descriptor and attributes: api/primitive.c
+  atomic_size_t n_primitives;  // that live
   lb_log log;
   lb_alloc alloc;
   void (*user_log)(void *user, int level, const char *line);
@@ -25,6 +28,10 @@ struct limber_runtime {
   bool deterministic;  // what sessions are that do not say
   lb_prefer prefer;    // likewise
 };
+
+lb_status lb_primitives_init(limber_runtime *r, lb_shelf *shelf);
+// Nobody holds a primitive of the runtime.
+void lb_primitives_fini(limber_runtime *r);
 
 // `given`, or where that is NULL the default one, which lives for ever.
 lb_status lb_runtime_of(limber_runtime *given, limber_runtime **out);

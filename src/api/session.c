@@ -213,28 +213,42 @@ static void count_tiers(lb_slots *slots, limber_stats *out) {
   }
 }
 
-limber_status limber_session_stats(limber_session *session, limber_stats *out) {
-  lb_session_stats s;
+static limber_stats runtime_stats(const limber_runtime *r) {
   lb_compiler_stats k = {0};
-  const lb_kernels *kernels = &session->runtime->kernels;
-  lb_session_stats_get(session->session, &s);
+  const lb_kernels *kernels = &r->kernels;
   if (kernels->compiler) lb_compiler_stats_get(kernels->compiler, &k);
   limber_stats stats = {
-      .runs = s.runs,
-      .plans_built = s.plans_built,
-      .plans_evicted = s.plans_evicted,
-      .plans = s.plans,
-      .plan_bytes = s.plan_bytes,
-      .arena_bytes = s.arena_bytes,
       .kernels_wanted = kernels->slots ? lb_slots_wanted(kernels->slots) : 0,
       .kernels = k.compiled,
       .kernels_refused = k.refused,
       .code_bytes = k.code_bytes,
-      .packed_bytes = s.packed_bytes,
-      .prefer_reusable_kernels = session->prefer.reusable,
-      .prefer_reusable_from = session->prefer.from,
   };
   count_tiers(kernels->slots, &stats);
+  return stats;
+}
+
+limber_status limber_runtime_stats(limber_runtime *runtime, limber_stats *out) {
+  limber_runtime *r;
+  lb_status st = lb_runtime_of(runtime, &r);
+  if (lb_failed(st)) return lb_report(st, NULL);
+  limber_stats stats = runtime_stats(r);
+  return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),
+                   &r->log);
+}
+
+limber_status limber_session_stats(limber_session *session, limber_stats *out) {
+  lb_session_stats s;
+  lb_session_stats_get(session->session, &s);
+  limber_stats stats = runtime_stats(session->runtime);
+  stats.runs = s.runs;
+  stats.plans_built = s.plans_built;
+  stats.plans_evicted = s.plans_evicted;
+  stats.plans = s.plans;
+  stats.plan_bytes = s.plan_bytes;
+  stats.arena_bytes = s.arena_bytes;
+  stats.packed_bytes = s.packed_bytes;
+  stats.prefer_reusable_kernels = session->prefer.reusable;
+  stats.prefer_reusable_from = session->prefer.from;
   return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),
                    &session->runtime->log);
 }

@@ -37,6 +37,12 @@ lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
 // The bound that a run's options set. Time counts from here.
 lb_status lb_bound_read(const limber_run_options *options, lb_bound *out);
 
+// A caller's input as the session takes it, checked; `planning`: without data.
+lb_status lb_api_take(const limber_tensor *t, bool planning, lb_tensor *out);
+// A result as the caller gets it.
+void lb_api_give(limber_runtime *runtime, const lb_output *from,
+                 limber_tensor *to);
+
 // Compares results with what the model declares of them; a difference is a
 // warning. `before` compares what was inferred, `after` what came out of a run.
 lb_status lb_declared_before(limber_session *s);

@@ -195,7 +195,7 @@ static lb_status check_contents(const lb_session *s, const lb_tensor *inputs) {
 }
 
 static lb_plan_counts count_steps(const lb_plan *plan) {
-  lb_plan_counts n = {.left = plan->n_left};
+  lb_plan_counts n = {.left = plan->n_left, .arena_bytes = plan->arena_bytes};
   for (uint32_t i = 0; i < plan->n_steps; i++, n.steps++) {
     if (plan->steps[i].kind != LB_STEP_LAUNCH) continue;
     i += plan->steps[i].skip;
@@ -204,8 +204,24 @@ static lb_plan_counts count_steps(const lb_plan *plan) {
   return n;
 }
 
+static lb_status tell_steps(const lb_plan *plan, const lb_watcher *watcher) {
+  for (uint32_t i = 0; watcher && i < plan->n_steps; i++) {
+    const lb_step *step = &plan->steps[i];
+    lb_step_event e;
+    lb_watch_step(step, &e);
+    LB_TRY(watcher->step(watcher->user, &e));
+    if (step->kind == LB_STEP_LAUNCH) i += step->skip;
+  }
+  return LB_OK;
+}
+
 lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
                           lb_plan_counts *out) {
+  return lb_session_tell(s, inputs, NULL, out);
+}
+
+lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
+                          const lb_watcher *watcher, lb_plan_counts *out) {
   const lb_region *r = s->graph->main;
   lb_context *c;
   lb_plan *plan = NULL;
@@ -219,6 +235,7 @@ lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
     st = lb_run_plan(s, c, r, inputs, wanted, &plan);
   }
   if (!lb_failed(st)) *out = count_steps(plan);
+  if (!lb_failed(st)) st = tell_steps(plan, watcher);
   lb_plan_release(plan);
   lb_arena_reset(&c->keys);
   keep_context(s, c);

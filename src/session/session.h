@@ -65,9 +65,10 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
 void lb_output_free(const lb_session *s, lb_output *o);
 
 typedef struct lb_plan_counts {
-  uint32_t steps;     // without those that cover a launch
-  uint32_t launches;  // of these steps
-  uint32_t left;      // nodes of later stages, which need data
+  uint32_t steps;      // without those that cover a launch
+  uint32_t launches;   // of these steps
+  uint32_t left;       // nodes of later stages, which need data
+  size_t arena_bytes;  // for values between steps
 } lb_plan_counts;
 
 // Plans the first stage for all outputs, and runs nothing. `inputs` as for a
@@ -75,6 +76,9 @@ typedef struct lb_plan_counts {
 // that must have it.
 lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
                           lb_plan_counts *out);
+// The same; `watcher` is told of the steps that were counted, without times.
+lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
+                          const lb_watcher *watcher, lb_plan_counts *out);
 
 typedef struct lb_session_stats {
   uint64_t runs, plans_built, plans_evicted;

@@ -1,0 +1,366 @@
+// api/primitive.c -- primitives: made, remembered, executed, asked about.
+#include "api/primitive.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/error.h"
+#include "api/options.h"
+#include "api/session.h"
+#include "graph/pass.h"
+
+// -- a primitive's life ------------------------------------------------------
+
+limber_primitive *lb_primitive_retain(limber_primitive *p) {
+  lb_ref_retain(&p->ref);
+  return p;
+}
+
+void lb_primitive_release(limber_primitive *p) {
+  if (!p || !lb_ref_release(&p->ref)) return;
+  limber_runtime *r = p->runtime;
+  lb_session_free(p->session);
+  lb_primitive_graph_fini(&p->g);
+  free(p->text);
+  free(p);
+  atomic_fetch_sub(&r->n_primitives, 1);
+}
+
+void limber_primitive_destroy(limber_primitive *primitive) {
+  lb_primitive_release(primitive);
+}
+
+// [batch, channels, space...] becomes [batch, space..., channels], and back.
+static void dims_to_memory(lb_tensor *t) {
+  int64_t channels = t->dims[1];
+  for (int i = 1; i < t->rank - 1; i++) t->dims[i] = t->dims[i + 1];
+  t->dims[t->rank - 1] = channels;
+}
+
+static void dims_from_memory(lb_tensor *t) {
+  int64_t channels = t->dims[t->rank - 1];
+  for (int i = t->rank - 1; i > 1; i--) t->dims[i] = t->dims[i - 1];
+  t->dims[1] = channels;
+}
+
+// Tensors that have the dims of the graph's parameters, all of them numbers.
+static void declared(const limber_primitive *p, lb_tensor *in) {
+  for (uint32_t i = 0; i < p->g.n_in; i++) {
+    const lb_vinfo *info = &p->g.graph->main->params[i]->info;
+    in[i] = (lb_tensor){.dtype = info->dtype, .rank = info->rank};
+    for (int k = 0; k < info->rank; k++) in[i].dims[k] = info->dims[k].k;
+    lb_tensor_dense(&in[i]);
+  }
+}
+
+static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
+  const limber_runtime *r = p->runtime;
+  p->prefer = lb_prefer_of(d->attr->reusable, "attribute", r->prefer);
+  lb_session_options o = {
+      .pool = r->pool,
+      .alloc = &r->alloc,
+      .slots = d->attr->reference ? NULL : r->kernels.slots,
+      .passes_off = d->attr->reference ? LB_PASS_ALL : 0,
+      .deterministic = d->attr->deterministic || r->deterministic,
+      .reusable = p->prefer.reusable,
+  };
+  lb_session_stats stats;
+  lb_plan_counts counts;
+  lb_tensor in[LB_MAX_PORTS];
+  LB_TRY(lb_primitive_graph_new(d, &p->g));
+  LB_TRY(lb_session_new(p->g.graph, &o, &p->session));
+  p->runtime_dims = lb_desc_has_runtime(d);
+  declared(p, in);
+  if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, &counts));
+  lb_session_stats_get(p->session, &stats);
+  p->bytes = sizeof *p + strlen(p->text) + stats.packed_bytes +
+             stats.plan_bytes + p->g.graph->arena.used;
+  return LB_OK;
+}
+
+static lb_status build(limber_runtime *r, const lb_desc *d,
+                       limber_primitive **out) {
+  lb_strbuf text = {0};
+  LB_TRY(lb_desc_check(d));
+  limber_primitive *p = calloc(1, sizeof *p);
+  if (!p) return lb_oom();
+  lb_ref_init(&p->ref);
+  p->runtime = r;
+  atomic_fetch_add(&r->n_primitives, 1);
+  lb_desc_print(d, &text);
+  lb_status st = lb_strbuf_status(&text);
+  p->text = text.data;
+  if (!lb_failed(st)) st = make_ready(p, d);
+  if (lb_failed(st)) {
+    lb_primitive_release(p);
+  } else {
+    *out = p;
+  }
+  return st;
+}
+
+// -- remembering -------------------------------------------------------------
+
+static void cache_retain(void *value) { lb_primitive_retain(value); }
+static void cache_release(void *value) { lb_primitive_release(value); }
+static uint64_t cache_bytes(const void *value) {
+  return ((const limber_primitive *)value)->bytes;
+}
+
+static const lb_cache_type in_cache = {
+    .retain = cache_retain, .release = cache_release, .bytes = cache_bytes};
+
+lb_status lb_primitives_init(limber_runtime *r, lb_shelf *shelf) {
+  return lb_cache_init(&r->primitives, shelf, &in_cache);
+}
+
+// What was evicted is freed by whichever thread finds that it is time, which
+// may be one of another runtime, inside a run: this waits for that.
+void lb_primitives_fini(limber_runtime *r) {
+  struct timespec moment = {0, 100000};
+  lb_shelf *shelf = r->primitives.shelf;
+  if (!shelf) return;
+  lb_cache_fini(&r->primitives);
+  while (atomic_load(&r->n_primitives)) {
+    lb_shelf_collect(shelf);
+    if (atomic_load(&r->n_primitives)) nanosleep(&moment, NULL);
+  }
+}
+
+static bool same_elements(const limber_operand *o, const char *name,
+                          const lb_graph *g) {
+  if (!o->data) return true;
+  for (uint32_t i = 0; i < g->n_values; i++) {
+    const lb_tensor *t = lb_value_const(g->values[i]);
+    if (!t || strcmp(g->values[i]->name, name) != 0) continue;
+    size_t bytes = lb_operand_bytes(o);
+    return lb_tensor_bytes(t) == bytes && !memcmp(t->data, o->data, bytes);
+  }
+  return false;
+}
+
+// A key has a hash of the constants: these are compared themselves.
+static bool same_constants(const limber_primitive *p, const lb_desc *d) {
+  const lb_kind_info *kind = &lb_kind_infos[d->desc->kind];
+  char name[24];
+  for (uint32_t i = 0; i < kind->max_in; i++)
+    if (!same_elements(&d->desc->in[i], kind->in[i].name, p->g.graph))
+      return false;
+  for (uint32_t i = 0; i < d->attr->n_post; i++) {
+    snprintf(name, sizeof name, "post[%u]", i);
+    if (!same_elements(&d->attr->post[i].in, name, p->g.graph)) return false;
+  }
+  return true;
+}
+
+typedef struct wish {
+  limber_runtime *runtime;
+  const lb_desc *desc;
+} wish;
+
+static lb_status build_wish(void *user, void **out) {
+  const wish *w = user;
+  limber_primitive *p;
+  LB_TRY(build(w->runtime, w->desc, &p));
+  *out = p;
+  return LB_OK;
+}
+
+static lb_status create(limber_runtime *r, const lb_desc *d,
+                        limber_primitive **out) {
+  uint8_t key[LB_KEY_MAX];
+  wish w = {r, d};
+  void *found;
+  size_t size = lb_desc_key(d, key);
+  LB_TRY(lb_cache_get(&r->primitives, key, size, build_wish, &w, &found));
+  *out = found;
+  if (same_constants(*out, d)) return LB_OK;
+  lb_primitive_release(*out);
+  *out = NULL;
+  return build(r, d, out);
+}
+
+limber_status limber_primitive_create(limber_runtime *runtime,
+                                      const limber_primitive_desc *desc,
+                                      const limber_attr *attr,
+                                      limber_primitive **out) {
+  limber_primitive_desc copy;
+  limber_runtime *r;
+  lb_desc d = {desc, attr ? attr : &lb_attr_none};
+  *out = NULL;
+  lb_status st = lb_runtime_of(runtime, &r);
+  if (lb_failed(st)) return lb_report(st, NULL);
+  if (!desc) st = lb_error(LB_INVALID, "limber_primitive_desc: is NULL");
+  if (!lb_failed(st) && desc->size != sizeof *desc) {
+    st = lb_options_read("limber_primitive_desc", desc, sizeof copy, &copy);
+    d.desc = &copy;
+  }
+  if (!lb_failed(st)) st = create(r, &d, out);
+  return lb_report(st, &r->log);
+}
+
+limber_status limber_primitive_wait(limber_primitive *primitive,
+                                    double seconds) {
+  lb_compiler *c = primitive->runtime->kernels.compiler;
+  if (!c) return LIMBER_OK;
+  return lb_report(lb_compiler_settle(c, seconds), &primitive->runtime->log);
+}
+
+// -- executing ---------------------------------------------------------------
+
+static lb_status take_inputs(const limber_primitive *p,
+                             const limber_tensor *inputs, size_t n,
+                             bool planning, lb_tensor *in) {
+  if (n != p->g.n_in)
+    return lb_error(LB_INVALID, "%zu inputs were given, it takes %u", n,
+                    p->g.n_in);
+  for (size_t i = 0; i < n; i++) {
+    const lb_port *port = &p->g.in[i];
+    lb_status st = lb_api_take(&inputs[i], planning, &in[i]);
+    if (!lb_failed(st) && port->last && in[i].rank < 3)
+      st = lb_error(LB_INVALID, "rank %d, where channels lie last", in[i].rank);
+    if (lb_failed(st)) return lb_status_note(st, "input '%s'", port->name);
+    if (!port->last) continue;
+    dims_to_memory(&in[i]);
+    lb_tensor_dense(&in[i]);
+  }
+  return LB_OK;
+}
+
+// What a sum adds may be the very memory of the result, which is written before
+// all of it was read: then a copy is added.
+static lb_status part_sum(const limber_primitive *p, lb_tensor *in,
+                          const lb_output *out, void **copy) {
+  *copy = NULL;
+  for (uint32_t i = 0; i < p->g.n_in; i++) {
+    const char *from = in[i].data, *to = out->data;
+    size_t bytes = lb_tensor_bytes(&in[i]);
+    if (!p->g.in[i].sum || !to) continue;
+    if (from + bytes <= to || to + out->cap <= from) continue;
+    if (!*copy) *copy = lb_alloc_get(&p->runtime->alloc, bytes);
+    if (!*copy) return lb_oom();
+    memcpy(*copy, from, bytes);
+    in[i].data = *copy;
+  }
+  return LB_OK;
+}
+
+static lb_status execute(limber_primitive *p, const limber_tensor *inputs,
+                         size_t n_inputs, limber_tensor *outputs,
+                         size_t n_outputs, const lb_run_how *how) {
+  lb_tensor in[LB_MAX_PORTS];
+  lb_output out[3] = {{0}};
+  void *copy;
+  LB_TRY(take_inputs(p, inputs, n_inputs, false, in));
+  if (n_outputs > p->g.n_out)
+    return lb_error(LB_INVALID, "%zu outputs were asked for, it has %u",
+                    n_outputs, p->g.n_out);
+  for (size_t i = 0; i < n_outputs; i++) {
+    out[i] = (lb_output){.wanted = true, .data = outputs[i].data};
+    if (outputs[i].data) out[i].cap = outputs[i].bytes;
+  }
+  lb_status st = part_sum(p, in, &out[0], &copy);
+  if (!lb_failed(st)) st = lb_session_run_so(p->session, in, out, how);
+  lb_alloc_put(&p->runtime->alloc, copy);
+  for (size_t i = 0; !lb_failed(st) && i < n_outputs; i++) {
+    if (p->g.out[i].last) dims_from_memory(&out[i].tensor);
+    lb_api_give(p->runtime, &out[i], &outputs[i]);
+  }
+  return st;
+}
+
+limber_status limber_primitive_execute(limber_primitive *primitive,
+                                       const limber_tensor *inputs,
+                                       size_t n_inputs, limber_tensor *outputs,
+                                       size_t n_outputs,
+                                       const limber_run_options *options) {
+  lb_run_how how = {0};
+  lb_bound bound;
+  lb_status st = LB_OK;
+  if (options) {
+    st = lb_bound_read(options, &bound);
+    how.bound = &bound;
+  }
+  if (!lb_failed(st))
+    st = execute(primitive, inputs, n_inputs, outputs, n_outputs, &how);
+  return lb_report(st, &primitive->runtime->log);
+}
+
+// -- asking ------------------------------------------------------------------
+
+static _Thread_local char implementation[8192];  // a longer one is cut
+
+typedef struct answer {
+  lb_strbuf text;
+  lb_tier worst;
+  bool reusable;
+} answer;
+
+static lb_status note_step(void *user, const lb_step_event *e) {
+  answer *a = user;
+  if (a->text.len) lb_strbuf_putc(&a->text, '\n');
+  lb_strbuf_printf(&a->text, "%s %s", lb_tier_name(e->tier),
+                   e->node ? lb_op_infos[e->node->op].name : "Copy");
+  if (e->slot) {
+    lb_strbuf_putc(&a->text, ' ');
+    lb_spec_print(&e->slot->key.spec, &a->text);
+    lb_strbuf_puts(&a->text, " | ");
+    lb_facts_print(&e->slot->key.facts, &a->text);
+    if (!lb_facts_reusable(&e->slot->key.facts)) a->reusable = false;
+  }
+  if (e->tier < a->worst) a->worst = e->tier;
+  return LB_OK;
+}
+
+static limber_layout layout_of(const lb_port *port) {
+  return port->last ? LIMBER_LAYOUT_CHANNELS_LAST : LIMBER_LAYOUT_ROW_MAJOR;
+}
+
+static lb_status query(limber_primitive *p, const limber_tensor *inputs,
+                       size_t n_inputs, limber_primitive_info *out) {
+  lb_tensor in[LB_MAX_PORTS];
+  answer a = {.worst = LB_TIER_FUSED, .reusable = true};
+  lb_plan_counts n;
+  lb_session_stats stats;
+  if (inputs) {
+    LB_TRY(take_inputs(p, inputs, n_inputs, true, in));
+  } else if (p->runtime_dims) {
+    return lb_error(LB_INVALID,
+                    "it has runtime dims: give inputs with their dims");
+  } else {
+    declared(p, in);
+  }
+  lb_status st =
+      lb_session_tell(p->session, in, &(lb_watcher){note_step, &a}, &n);
+  if (!lb_failed(st)) st = lb_strbuf_status(&a.text);
+  snprintf(implementation, sizeof implementation, "%s", lb_strbuf_str(&a.text));
+  lb_strbuf_fini(&a.text);
+  if (lb_failed(st)) return st;
+  lb_session_stats_get(p->session, &stats);
+  limber_primitive_info info = {.key = p->text,
+                                .implementation = implementation,
+                                .tier = lb_tier_name(a.worst),
+                                .reusable = a.reusable,
+                                .prefer_reusable = p->prefer.reusable,
+                                .prefer_reusable_from = p->prefer.from,
+                                .n_inputs = p->g.n_in,
+                                .n_outputs = p->g.n_out,
+                                .out_layout = layout_of(&p->g.out[0]),
+                                .steps = n.steps,
+                                .kernels = n.launches,
+                                .scratch_bytes = n.arena_bytes,
+                                .packed_bytes = stats.packed_bytes};
+  for (uint32_t i = 0; i < p->g.n_in; i++)
+    info.in_layouts[i] = layout_of(&p->g.in[i]);
+  return lb_options_write("limber_primitive_info", &info, sizeof info, out);
+}
+
+limber_status limber_primitive_query(limber_primitive *primitive,
+                                     const limber_tensor *inputs,
+                                     size_t n_inputs,
+                                     limber_primitive_info *out) {
+  return lb_report(query(primitive, inputs, n_inputs, out),
+                   &primitive->runtime->log);
+}

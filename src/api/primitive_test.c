@@ -1,0 +1,576 @@
+// api/primitive_test.c -- primitives through the public functions.
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+#include <limber/limber.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ANY LIMBER_RUNTIME_DIM
+#define TEST(f) cmocka_unit_test(f)
+
+static void ok(limber_status st) {
+  if (st) print_error("%s\n", limber_last_error());
+  assert_int_equal(st, LIMBER_OK);
+}
+
+static void refused(limber_status st, limber_status code, const char *text) {
+  assert_int_equal(st, code);
+  if (!strstr(limber_last_error(), text))
+    print_error("said: %s\nnot: %s\n", limber_last_error(), text);
+  assert_non_null(strstr(limber_last_error(), text));
+}
+
+static limber_operand operand(int rank, ...) {
+  limber_operand o = {.dtype = LIMBER_F32, .rank = rank};
+  va_list ap;
+  va_start(ap, rank);
+  for (int i = 0; i < rank; i++) o.dims[i] = va_arg(ap, int64_t);
+  va_end(ap);
+  return o;
+}
+#define L(n) ((int64_t)(n))
+
+static limber_tensor tensor(void *data, int rank, ...) {
+  limber_tensor t = {.dtype = LIMBER_F32, .rank = rank, .data = data};
+  va_list ap;
+  va_start(ap, rank);
+  for (int i = 0; i < rank; i++) t.dims[i] = va_arg(ap, int64_t);
+  va_end(ap);
+  return t;
+}
+
+static limber_primitive_desc desc_of(int kind, int alg) {
+  return (limber_primitive_desc){
+      .size = sizeof(limber_primitive_desc), .kind = kind, .alg = alg};
+}
+
+static limber_primitive *create(const limber_primitive_desc *d,
+                                const limber_attr *a) {
+  limber_primitive *p;
+  ok(limber_primitive_create(NULL, d, a, &p));
+  return p;
+}
+
+static void fill(float *x, size_t n, unsigned seed) {
+  for (size_t i = 0; i < n; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    x[i] = (float)((int)(seed >> 24) % 17 - 8) / 8;
+  }
+}
+
+// -- what comes out ----------------------------------------------------------
+
+static void a_product_with_post_operations_and_a_runtime_dim(void **state) {
+  (void)state;
+  float w[6] = {1, 2, 3, 4, 5, 6}, x[6] = {1, 0, 0, 1, -1, -1};
+  float bias[3] = {10, 20, 30};
+  limber_primitive_desc d = desc_of(LIMBER_MATMUL, 0);
+  limber_operand cols = operand(1, L(3));
+  limber_attr *a;
+  d.in[0] = operand(2, ANY, L(2));
+  d.in[1] = operand(2, L(2), L(3));
+  d.in[1].data = w;
+  ok(limber_attr_create(&a));
+  ok(limber_attr_append_eltwise(a, LIMBER_ALG_RELU, 0, 0));
+  ok(limber_attr_append_binary(a, LIMBER_ALG_ADD, &cols));
+  limber_primitive *p = create(&d, a);
+  limber_attr_destroy(a);
+  for (int64_t rows = 1; rows <= 3; rows++) {
+    limber_tensor in[] = {tensor(x, 2, rows, L(2)), tensor(bias, 1, L(3))};
+    limber_tensor out = {0};
+    ok(limber_primitive_execute(p, in, 2, &out, 1, NULL));
+    assert_int_equal(out.rank, 2);
+    assert_int_equal(out.dims[0], rows);
+    const float *y = out.data, want[] = {11, 22, 33, 14, 25, 36, 10, 20, 30};
+    for (int64_t i = 0; i < rows * 3; i++) assert_true(y[i] == want[i]);
+    limber_tensor_free(&out);
+  }
+  limber_primitive_destroy(p);
+}
+
+static void channels_may_lie_last(void **state) {
+  (void)state;
+  float x[2 * 4 * 4], last[2 * 4 * 4], w[3 * 2 * 3 * 3], want[3 * 2 * 2];
+  float got[3 * 2 * 2];
+  limber_primitive_desc d = desc_of(LIMBER_CONVOLUTION, 0);
+  fill(x, 32, 1);
+  fill(w, 54, 2);
+  for (int c = 0; c < 2; c++)
+    for (int i = 0; i < 16; i++) last[i * 2 + c] = x[c * 16 + i];
+  d.in[0] = operand(4, L(1), L(2), ANY, L(4));
+  d.in[1] = operand(4, L(3), L(2), L(3), L(3));
+  d.in[1].data = w;
+  d.strides[0] = d.strides[1] = 2;
+  for (int i = 0; i < 4; i++) d.pads[i] = 1;
+  limber_primitive *plain = create(&d, NULL);
+  d.in[0].layout = LIMBER_LAYOUT_CHANNELS_LAST;
+  limber_primitive *p = create(&d, NULL);
+  limber_tensor in = tensor(x, 4, L(1), L(2), L(4), L(4));
+  limber_tensor out = {.data = want, .bytes = sizeof want};
+  ok(limber_primitive_execute(plain, &in, 1, &out, 1, NULL));
+  in.data = last;
+  out = (limber_tensor){.data = got, .bytes = sizeof got};
+  ok(limber_primitive_execute(p, &in, 1, &out, 1, NULL));
+  int64_t dims[4] = {1, 3, 2, 2};
+  assert_memory_equal(out.dims, dims, sizeof dims);
+  for (int c = 0; c < 3; c++)
+    for (int i = 0; i < 4; i++) assert_true(got[i * 3 + c] == want[c * 4 + i]);
+  limber_primitive_destroy(plain);
+  limber_primitive_destroy(p);
+}
+
+static void a_sum_may_be_the_memory_of_the_result(void **state) {
+  (void)state;
+  enum { N = 100 };
+  float x[N], y[N], want[N];
+  limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_SQUARE);
+  limber_attr *a;
+  d.in[0] = operand(1, ANY);
+  ok(limber_attr_create(&a));
+  ok(limber_attr_append_sum(a, 0.5f));
+  limber_primitive *p = create(&d, a);
+  fill(x, N, 3);
+  fill(y, N, 4);
+  for (int i = 0; i < N; i++) want[i] = x[i] * x[i] + 0.5f * y[i];
+  limber_tensor in[] = {tensor(x, 1, L(N)), tensor(y, 1, L(N))};
+  limber_tensor out = {.data = y, .bytes = sizeof y};
+  ok(limber_primitive_execute(p, in, 2, &out, 1, NULL));
+  for (int i = 0; i < N; i++) assert_true(y[i] == want[i]);
+  limber_primitive_destroy(p);
+  limber_attr_destroy(a);
+}
+
+static void a_recurrence_has_several_results(void **state) {
+  (void)state;
+  float x[2 * 3] = {0}, w[4 * 2 * 3] = {0}, r[4 * 2 * 2] = {0}, c0[2] = {2, 4};
+  float h0[2] = {0};
+  limber_primitive_desc d = desc_of(LIMBER_RECURRENT, LIMBER_ALG_LSTM);
+  d.in[0] = operand(3, ANY, L(1), L(3));
+  d.in[1] = operand(3, L(1), L(8), L(3));
+  d.in[1].data = w;
+  d.in[2] = operand(3, L(1), L(8), L(2));
+  d.in[2].data = r;
+  d.in[5] = operand(3, L(1), L(1), L(2));
+  d.in[6] = operand(3, L(1), L(1), L(2));
+  limber_primitive *p = create(&d, NULL);
+  limber_tensor in[] = {tensor(x, 3, L(2), L(1), L(3)),
+                        tensor(h0, 3, L(1), L(1), L(2)),
+                        tensor(c0, 3, L(1), L(1), L(2))};
+  limber_tensor out[3] = {{0}};
+  ok(limber_primitive_execute(p, in, 3, out, 3, NULL));
+  assert_int_equal(out[0].rank, 4);
+  const float *cell = out[2].data;  // halved by the forget gate, twice
+  assert_true(cell[0] == 0.5f && cell[1] == 1);
+  for (int i = 0; i < 3; i++) limber_tensor_free(&out[i]);
+  refused(limber_primitive_execute(p, in, 3, out, 4, NULL), LIMBER_INVALID,
+          "4 outputs were asked for, it has 3");
+  limber_primitive_destroy(p);
+}
+
+static void the_reference_is_plain_c(void **state) {
+  (void)state;
+  limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0);
+  limber_primitive_info info = {.size = sizeof info};
+  limber_attr *a;
+  d.in[0] = operand(2, L(7), L(33));
+  d.axis = -1;
+  ok(limber_attr_create(&a));
+  ok(limber_attr_set_reference(a, 1));
+  limber_primitive *p = create(&d, a);
+  ok(limber_primitive_query(p, NULL, 0, &info));
+  assert_string_equal(info.tier, "host");
+  assert_string_equal(info.implementation, "host Softmax");
+  assert_string_equal(info.key, "softmax in=f32:7x33 axis=-1 reference=1");
+  assert_int_equal(info.n_inputs, 1);
+  assert_int_equal(info.steps, 1);
+  limber_primitive_destroy(p);
+  limber_attr_destroy(a);
+}
+
+static void the_attribute_decides_which_kernels(void **state) {
+  (void)state;
+  limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0);
+  limber_primitive_info info = {.size = sizeof info};
+  limber_attr *a;
+  int on = 7;
+  d.in[0] = operand(2, L(7), L(33));
+  d.axis = -1;
+  ok(limber_attr_create(&a));
+  ok(limber_attr_get_hint_reusable_kernels(a, &on));
+  assert_int_equal(on, 0);
+  ok(limber_attr_set_hint_reusable_kernels(a, 1));
+  ok(limber_attr_get_hint_reusable_kernels(a, &on));
+  assert_int_equal(on, 1);
+  refused(limber_attr_set_hint_reusable_kernels(a, 2), LIMBER_INVALID,
+          "hint_reusable_kernels: 2 is neither 0 nor 1");
+  limber_primitive *p = create(&d, a);
+  ok(limber_primitive_query(p, NULL, 0, &info));
+  assert_int_equal(info.prefer_reusable, 1);
+  assert_int_equal(info.reusable, 1);
+  assert_string_equal(info.prefer_reusable_from, "attribute");
+  assert_string_equal(info.key, "softmax in=f32:7x33 axis=-1 reusable=1");
+  limber_primitive_destroy(p);
+  limber_attr_destroy(a);
+}
+
+// -- remembering -------------------------------------------------------------
+
+static void equal_descriptors_share_a_primitive(void **state) {
+  (void)state;
+  float w[4] = {1, 2, 3, 4}, same[4] = {1, 2, 3, 4};
+  limber_primitive_desc d = desc_of(LIMBER_MATMUL, 0);
+  d.in[0] = operand(2, ANY, L(2));
+  d.in[1] = operand(2, L(2), L(2));
+  d.in[1].data = w;
+  limber_primitive *a = create(&d, NULL);
+  d.in[1].data = same;
+  d.in[0].dims[5] = 99;  // beyond the rank
+  limber_primitive *b = create(&d, NULL);
+  assert_ptr_equal(a, b);
+  same[3] = 5;
+  limber_primitive *c = create(&d, NULL);
+  assert_ptr_not_equal(a, c);
+  d.transpose = 2;
+  limber_primitive *t = create(&d, NULL);
+  assert_ptr_not_equal(c, t);
+  limber_primitive_destroy(a);
+  limber_primitive_destroy(b);
+  limber_primitive_destroy(c);
+  limber_primitive_destroy(t);
+}
+
+static void without_room_nothing_is_remembered(void **state) {
+  (void)state;
+  uint64_t capacity;
+  float x[9], y[9];
+  limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_ABS);
+  limber_tensor in = tensor(x, 1, L(9)), out = {.data = y, .bytes = sizeof y};
+  fill(x, 9, 5);
+  d.in[0] = operand(1, L(9));
+  ok(limber_get_cache_capacity(&capacity));
+  limber_primitive *kept = create(&d, NULL);
+  ok(limber_set_cache_capacity(0));
+  limber_primitive *a = create(&d, NULL), *b = create(&d, NULL);
+  assert_ptr_not_equal(a, b);
+  ok(limber_primitive_execute(kept, &in, 1, &out, 1, NULL));  // was evicted
+  ok(limber_primitive_execute(a, &in, 1, &out, 1, NULL));
+  limber_primitive_destroy(kept);
+  limber_primitive_destroy(a);
+  limber_primitive_destroy(b);
+  ok(limber_set_cache_capacity(capacity));
+}
+
+static void a_runtime_takes_its_primitives_along(void **state) {
+  (void)state;
+  limber_runtime *r;
+  limber_primitive *p;
+  limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_NEG);
+  d.in[0] = operand(1, L(9));
+  ok(limber_runtime_create(NULL, &r));
+  ok(limber_primitive_create(r, &d, NULL, &p));
+  limber_primitive_destroy(p);
+  limber_runtime_destroy(r);
+}
+
+// -- what is refused ---------------------------------------------------------
+
+static limber_primitive_desc conv(void) {
+  limber_primitive_desc d = desc_of(LIMBER_CONVOLUTION, 0);
+  d.in[0] = operand(4, L(1), L(2), L(8), L(8));
+  d.in[1] = operand(4, L(4), L(2), L(3), L(3));
+  return d;
+}
+
+static void wrong(const limber_primitive_desc *d, limber_status code,
+                  const char *text) {
+  limber_primitive *p;
+  refused(limber_primitive_create(NULL, d, NULL, &p), code, text);
+  assert_null(p);
+}
+
+static void errors_name_the_field(void **state) {
+  (void)state;
+  limber_primitive_desc d = conv();
+  d.size = 0;
+  wrong(&d, LIMBER_INVALID, "limber_primitive_desc: set its field size");
+  wrong(NULL, LIMBER_INVALID, "limber_primitive_desc: is NULL");
+  d = conv();
+  d.kind = 99;
+  wrong(&d, LIMBER_INVALID, "kind: 99 is not a limber_primitive_kind");
+  d = conv();
+  d.alg = LIMBER_ALG_RELU;
+  wrong(&d, LIMBER_INVALID, "alg: relu is of eltwise, not of convolution");
+  d.alg = 1000;
+  wrong(&d, LIMBER_INVALID, "alg: 1000 is not a limber_alg of convolution");
+  d = conv();
+  d.axis = 1;
+  wrong(&d, LIMBER_INVALID, "axis: convolution does not read it");
+  d = conv();
+  d.in[1].dtype = LIMBER_NONE;
+  wrong(&d, LIMBER_INVALID, "in[1]: convolution needs its operand 'weights'");
+  d = conv();
+  d.in[3] = d.in[0];
+  wrong(&d, LIMBER_INVALID, "in[3]: convolution has 3 operands at the most");
+  d = conv();
+  d.in[1].dims[2] = ANY;
+  wrong(&d, LIMBER_UNSUPPORTED,
+        "in[1] (weights): dims[2] must not be a runtime dim");
+  d = conv();
+  d.in[0].dims[1] = ANY;
+  wrong(&d, LIMBER_UNSUPPORTED,
+        "in[0] (src): dims[1] must not be a runtime dim");
+  d = conv();
+  d.in[0].dims[3] = -5;
+  wrong(&d, LIMBER_INVALID, "in[0] (src): dims[3] is -5");
+  d = conv();
+  d.in[0].dtype = 77;
+  wrong(&d, LIMBER_INVALID, "in[0] (src): dtype: 77 is not a limber_dtype");
+  d = conv();
+  d.in[0].rank = 13;
+  wrong(&d, LIMBER_INVALID, "in[0] (src): rank: 13 is not in 0 to 12");
+  d = conv();
+  d.in[0].layout = 7;
+  wrong(&d, LIMBER_INVALID, "in[0] (src): layout: 7 is not a limber_layout");
+  d = conv();
+  d.strides[2] = 1;
+  wrong(&d, LIMBER_INVALID, "strides[2]: the image has 2 axes of space");
+  d = conv();
+  d.pads[0] = -1;
+  wrong(&d, LIMBER_INVALID, "pads[0]: -1 is not in 0 to");
+  d = conv();
+  d.output_pads[0] = 1;
+  wrong(&d, LIMBER_INVALID, "output_pads: direct has none");
+  d = conv();
+  d.in[1].dims[1] = 3;
+  wrong(&d, LIMBER_INVALID, "'convolution'");
+}
+
+static void more_errors_name_the_field(void **state) {
+  (void)state;
+  limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_RELU);
+  d.in[0] = operand(1, L(4));
+  d.alpha = 1;
+  wrong(&d, LIMBER_INVALID, "alpha: relu has none");
+  d = desc_of(LIMBER_SOFTMAX, 0);
+  d.in[0] = operand(2, L(4), L(4));
+  d.axis = 2;
+  wrong(&d, LIMBER_INVALID, "axis: 2 is no axis of rank 2");
+  d.axis = 0;
+  d.in[0].layout = LIMBER_LAYOUT_CHANNELS_LAST;
+  wrong(&d, LIMBER_INVALID, "channels last need rank 3 or more, not 2");
+  d.in[0].layout = 0;
+  d.out_layout = LIMBER_LAYOUT_CHANNELS_LAST;
+  wrong(&d, LIMBER_INVALID, "out_layout: channels last need rank 3 or more");
+  d = desc_of(LIMBER_REDUCTION, LIMBER_ALG_REDUCE_SUM);
+  d.in[0] = operand(2, L(4), L(4));
+  d.n_axes = 2;
+  d.axes[0] = d.axes[1] = 1;
+  wrong(&d, LIMBER_INVALID, "axes[1]: 1 is named twice");
+  d.axes[1] = 5;
+  wrong(&d, LIMBER_INVALID, "axes[1]: 5 is no axis of src");
+  d = desc_of(LIMBER_POOLING, LIMBER_ALG_POOL_MAX);
+  d.in[0] = operand(4, L(1), L(2), L(8), L(8));
+  wrong(&d, LIMBER_INVALID, "kernel[0]: a window has no dim of 0");
+  d = desc_of(LIMBER_RESAMPLING, LIMBER_ALG_NEAREST);
+  d.in[0] = operand(4, L(1), L(2), L(8), L(8));
+  wrong(&d, LIMBER_INVALID, "factors, sizes: set one of them");
+  d = desc_of(LIMBER_NORMALIZATION, LIMBER_ALG_BATCH_NORM);
+  d.in[0] = operand(4, L(1), L(2), L(8), L(8));
+  d.in[1] = d.in[2] = operand(1, L(2));
+  wrong(&d, LIMBER_INVALID, "in[3]: batch_norm needs its operand 'mean'");
+  d = desc_of(LIMBER_CONCAT, 0);
+  d.in[0] = d.in[2] = operand(1, L(2));
+  wrong(&d, LIMBER_INVALID, "in[1]: is absent, and a later one is there");
+  d = desc_of(LIMBER_MATMUL, 0);
+  d.in[0] = operand(2, L(2), L(3));
+  d.in[1] = operand(2, L(4), L(5));
+  wrong(&d, LIMBER_INVALID, "'matmul'");
+}
+
+static void wrong_post_operations_are_refused(void **state) {
+  (void)state;
+  limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_RELU);
+  limber_operand large = operand(2, L(3), L(4)), absent = {0};
+  limber_primitive *p;
+  limber_attr *a;
+  d.in[0] = operand(1, L(4));
+  ok(limber_attr_create(&a));
+  refused(limber_attr_append_eltwise(a, LIMBER_ALG_ADD, 0, 0), LIMBER_INVALID,
+          "alg: add is not of eltwise");
+  refused(limber_attr_append_binary(a, 0, &large), LIMBER_INVALID,
+          "alg: 0 is not of binary");
+  refused(limber_attr_set_reference(a, 2), LIMBER_INVALID,
+          "reference: 2 is neither 0 nor 1");
+  ok(limber_attr_append_binary(a, LIMBER_ALG_ADD, &large));
+  refused(limber_primitive_create(NULL, &d, a, &p), LIMBER_INVALID,
+          "post[0]: rank 2 is more than the result's, 1");
+  limber_attr_destroy(a);
+  ok(limber_attr_create(&a));
+  ok(limber_attr_append_binary(a, LIMBER_ALG_ADD, &absent));
+  refused(limber_primitive_create(NULL, &d, a, &p), LIMBER_INVALID,
+          "post[0]: operand: dtype: it is absent");
+  limber_attr_destroy(a);
+  ok(limber_attr_create(&a));
+  ok(limber_attr_append_binary(a, LIMBER_ALG_LESS, &d.in[0]));
+  refused(limber_primitive_create(NULL, &d, a, &p), LIMBER_INVALID,
+          "post[0]: alg: less makes bools");
+  for (int i = 1; i < LIMBER_MAX_POST_OPS; i++)
+    ok(limber_attr_append_sum(a, 1));
+  refused(limber_attr_append_sum(a, 1), LIMBER_UNSUPPORTED,
+          "there are 8 already");
+  limber_attr_destroy(a);
+}
+
+static void wrong_inputs_are_refused(void **state) {
+  (void)state;
+  float x[12] = {0};
+  limber_primitive_desc d = desc_of(LIMBER_MATMUL, 0);
+  limber_primitive_info info = {.size = sizeof info};
+  limber_tensor in[2] = {tensor(x, 2, L(2), L(3)), tensor(x, 2, L(4), L(3))};
+  limber_tensor out = {0};
+  d.in[0] = operand(2, ANY, ANY);
+  d.in[1] = operand(2, ANY, L(3));
+  limber_primitive *p = create(&d, NULL);
+  refused(limber_primitive_execute(p, in, 1, &out, 1, NULL), LIMBER_INVALID,
+          "1 inputs were given, it takes 2");
+  refused(limber_primitive_execute(p, in, 2, &out, 1, NULL), LIMBER_INVALID,
+          "'matmul'");
+  in[0].dtype = LIMBER_I64;
+  refused(limber_primitive_execute(p, in, 2, &out, 1, NULL), LIMBER_INVALID,
+          "input 'a': wrong type");
+  in[0].data = NULL;
+  refused(limber_primitive_execute(p, in, 2, &out, 1, NULL), LIMBER_INVALID,
+          "input 'a': data is NULL");
+  refused(limber_primitive_query(p, NULL, 0, &info), LIMBER_INVALID,
+          "it has runtime dims");
+  assert_null(out.data);
+  limber_primitive_destroy(p);
+}
+
+// -- threads -----------------------------------------------------------------
+
+enum { THREADS = 8, TURNS = 200, K = 37, COLS = 19 };
+
+typedef struct work {
+  limber_primitive *primitive;
+  const float *w;
+  unsigned seed;
+  int wrong;
+} work;
+
+static int differ(const float *x, const float *w, const float *y, int rows) {
+  for (int i = 0; i < rows; i++)
+    for (int k = 0; k < COLS; k++) {
+      float sum = 0;
+      for (int j = 0; j < K; j++) sum += x[i * K + j] * w[j * COLS + k];
+      if (y[i * COLS + k] != sum) return 1;
+    }
+  return 0;
+}
+
+static void *execute_often(void *user) {
+  work *v = user;
+  static _Thread_local float x[16 * K], y[16 * COLS];
+  for (int i = 0; i < TURNS; i++) {
+    int rows = 1 + (int)(v->seed * 7u + (unsigned)i) % 16;
+    fill(x, (size_t)(rows * K), v->seed + (unsigned)i);
+    limber_tensor in = tensor(x, 2, L(rows), L(K));
+    limber_tensor out = {.data = y, .bytes = sizeof y};
+    if (limber_primitive_execute(v->primitive, &in, 1, &out, 1, NULL) ||
+        differ(x, v->w, y, rows))
+      v->wrong++;
+  }
+  return NULL;
+}
+
+static void many_threads_execute_one_primitive(void **state) {
+  (void)state;
+  static float w[K * COLS];
+  pthread_t threads[THREADS];
+  work works[THREADS];
+  limber_primitive_desc d = desc_of(LIMBER_MATMUL, 0);
+  fill(w, K * COLS, 6);
+  d.in[0] = operand(2, ANY, L(K));
+  d.in[1] = operand(2, L(K), L(COLS));
+  d.in[1].data = w;
+  limber_primitive *p = create(&d, NULL);
+  for (unsigned i = 0; i < THREADS; i++) {
+    works[i] = (work){p, w, i, 0};
+    assert_int_equal(
+        pthread_create(&threads[i], NULL, execute_often, &works[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(threads[i], NULL);
+    assert_int_equal(works[i].wrong, 0);
+  }
+  limber_primitive_destroy(p);
+}
+
+// Equal and different ones, while the capacity changes.
+static void *create_often(void *user) {
+  work *v = user;
+  for (int i = 0; i < TURNS; i++) {
+    limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_RELU);
+    limber_primitive *p;
+    float x[64], y[64];
+    int64_t n = 1 + (int64_t)((v->seed + (unsigned)i) % 64);
+    limber_tensor in = tensor(x, 1, n), out = {.data = y, .bytes = sizeof y};
+    fill(x, 64, v->seed);
+    d.in[0] = operand(1, n);
+    if (limber_primitive_create(NULL, &d, NULL, &p)) {
+      v->wrong++;
+      continue;
+    }
+    if (i % 16 == 0) limber_set_cache_capacity((uint64_t)(i % 5) * 50000);
+    if (limber_primitive_execute(p, &in, 1, &out, 1, NULL)) v->wrong++;
+    for (int64_t k = 0; k < n; k++) v->wrong += y[k] != (x[k] > 0 ? x[k] : 0);
+    limber_primitive_destroy(p);
+  }
+  return NULL;
+}
+
+static void many_threads_create_while_the_capacity_changes(void **state) {
+  (void)state;
+  pthread_t threads[THREADS];
+  work works[THREADS];
+  uint64_t capacity;
+  ok(limber_get_cache_capacity(&capacity));
+  for (unsigned i = 0; i < THREADS; i++) {
+    works[i] = (work){.seed = i / 2};
+    assert_int_equal(pthread_create(&threads[i], NULL, create_often, &works[i]),
+                     0);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(threads[i], NULL);
+    assert_int_equal(works[i].wrong, 0);
+  }
+  ok(limber_set_cache_capacity(capacity));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(a_product_with_post_operations_and_a_runtime_dim),
+      TEST(channels_may_lie_last),
+      TEST(a_sum_may_be_the_memory_of_the_result),
+      TEST(a_recurrence_has_several_results),
+      TEST(the_reference_is_plain_c),
+      TEST(the_attribute_decides_which_kernels),
+      TEST(equal_descriptors_share_a_primitive),
+      TEST(without_room_nothing_is_remembered),
+      TEST(a_runtime_takes_its_primitives_along),
+      TEST(errors_name_the_field),
+      TEST(more_errors_name_the_field),
+      TEST(wrong_post_operations_are_refused),
+      TEST(wrong_inputs_are_refused),
+      TEST(many_threads_execute_one_primitive),
+      TEST(many_threads_create_while_the_capacity_changes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,330 @@
+// primitive/desc.c -- tables of kinds and operators; checking descriptors.
+#include "primitive/desc.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "primitive/fields.h"
+
+// -- tables ------------------------------------------------------------------
+
+enum {  // so that rows can be written as X | Y
+#define LB_FIELD(id, ...) id = 1 << LB_FIELD_##id,
+#include "primitive/primitives.def"
+};
+
+const lb_kind_info lb_kind_infos[LIMBER_PRIMITIVE_KINDS] = {
+#define LB_KIND(id, text, least, most, alg, bits)                     \
+  [LIMBER_##id].name = text, [LIMBER_##id].min_in = least,            \
+  [LIMBER_##id].max_in = most, [LIMBER_##id].dflt = LIMBER_ALG_##alg, \
+  [LIMBER_##id].fields = (bits) | OUT_LAYOUT,
+#define LB_IN(id, i, text, axes) \
+  [LIMBER_##id].in[i].name = text, [LIMBER_##id].in[i].runtime = axes,
+#include "primitive/primitives.def"
+};
+
+const lb_alg_info lb_alg_infos[LIMBER_ALGS] = {
+#define LB_ALG(id, text, kind, op, params) \
+  [LIMBER_ALG_##id] = {text, LIMBER_##kind, LB_OP_##op, LB_PARAMS_##params},
+#include "primitive/primitives.def"
+};
+
+const lb_field_info lb_field_infos[LB_FIELD_COUNT] = {
+#define SIZE_I32 sizeof(int32_t)
+#define SIZE_I64 sizeof(int64_t)
+#define SIZE_F32 sizeof(float)
+#define LB_FIELD(id, field, type, low, high)                            \
+  [LB_FIELD_##                                                          \
+      id] = {#field,                                                    \
+             LB_##type,                                                 \
+             offsetof(limber_primitive_desc, field),                    \
+             sizeof(((limber_primitive_desc *)0)->field) / SIZE_##type, \
+             low,                                                       \
+             high},
+#include "primitive/primitives.def"
+};
+
+const limber_attr lb_attr_none = {0};
+
+// -- reading -----------------------------------------------------------------
+
+int lb_desc_alg(const limber_primitive_desc *d) {
+  return d->alg ? d->alg : lb_kind_infos[d->kind].dflt;
+}
+
+bool lb_operand_has(const limber_operand *o) { return o->dtype != LIMBER_NONE; }
+
+bool lb_operand_is_last(const limber_operand *o) {
+  return o->layout == LIMBER_LAYOUT_CHANNELS_LAST;
+}
+
+uint32_t lb_desc_operands(const limber_primitive_desc *d) {
+  uint32_t n = LIMBER_MAX_OPERANDS;
+  while (n && !lb_operand_has(&d->in[n - 1])) n--;
+  return n;
+}
+
+size_t lb_operand_bytes(const limber_operand *o) {
+  int64_t n = 1;
+  for (int i = 0; i < o->rank; i++) n *= o->dims[i];
+  return (size_t)n * lb_dtype_size((lb_dtype)o->dtype);
+}
+
+static bool has_runtime(const limber_operand *o) {
+  for (int i = 0; i < o->rank; i++)
+    if (o->dims[i] == LIMBER_RUNTIME_DIM) return true;
+  return false;
+}
+
+// Those of a post-operation follow from the result's.
+bool lb_desc_has_runtime(const lb_desc *d) {
+  for (uint32_t i = 0; i < LIMBER_MAX_OPERANDS; i++)
+    if (has_runtime(&d->desc->in[i])) return true;
+  return false;
+}
+
+// -- operands ----------------------------------------------------------------
+
+static lb_status check_dim(const limber_operand *o, uint32_t runtime, int i) {
+  int64_t dim = o->dims[i];
+  if (dim == LIMBER_RUNTIME_DIM && o->data)
+    return lb_error(LB_INVALID,
+                    "dims[%d] is a runtime dim, and data is set: constants "
+                    "have dims",
+                    i);
+  if (dim == LIMBER_RUNTIME_DIM && runtime >> i & 1) return LB_OK;
+  if (dim == LIMBER_RUNTIME_DIM)
+    return lb_error(LB_UNSUPPORTED,
+                    "dims[%d] must not be a runtime dim; docs/primitives.md "
+                    "says which may be",
+                    i);
+  if (dim < 0) return lb_error(LB_INVALID, "dims[%d] is %" PRId64, i, dim);
+  return LB_OK;
+}
+
+static lb_status check_layout(const char *name, int layout, int rank) {
+  if (layout < 0 || layout > LIMBER_LAYOUT_CHANNELS_LAST)
+    return lb_error(LB_INVALID, "%s: %d is not a limber_layout", name, layout);
+  if (layout == LIMBER_LAYOUT_CHANNELS_LAST && rank < 3)
+    return lb_error(LB_INVALID, "%s: channels last need rank 3 or more, not %d",
+                    name, rank);
+  return LB_OK;
+}
+
+static lb_status check_operand(const limber_operand *o, uint32_t runtime) {
+  int64_t dims[LB_MAX_RANK], count;
+  if (o->dtype < 0 || o->dtype >= (int)LB_DTYPE_COUNT)
+    return lb_error(LB_INVALID, "dtype: %d is not a limber_dtype", o->dtype);
+  if (o->rank < 0 || o->rank > LB_MAX_RANK)
+    return lb_error(LB_INVALID, "rank: %d is not in 0 to %d", o->rank,
+                    LB_MAX_RANK);
+  if (o->zero) return lb_error(LB_INVALID, "zero: must be 0");
+  LB_TRY(check_layout("layout", o->layout, o->rank));
+  for (int i = 0; i < o->rank; i++) {
+    LB_TRY(check_dim(o, runtime, i));
+    dims[i] = o->dims[i] == LIMBER_RUNTIME_DIM ? 1 : o->dims[i];
+  }
+  lb_status st = lb_dims_count(o->rank, dims, &count);
+  return lb_failed(st) ? lb_status_note(st, "dims") : st;
+}
+
+static lb_status check_operands(const limber_primitive_desc *d) {
+  const lb_kind_info *kind = &lb_kind_infos[d->kind];
+  for (uint32_t i = 0; i < LIMBER_MAX_OPERANDS; i++) {
+    const limber_operand *o = &d->in[i];
+    if (!lb_operand_has(o) && i < kind->min_in)
+      return lb_error(LB_INVALID, "in[%u]: %s needs its operand '%s'", i,
+                      kind->name, kind->in[i].name);
+    if (!lb_operand_has(o)) continue;
+    if (i >= kind->max_in)
+      return lb_error(LB_INVALID, "in[%u]: %s has %u operands at the most", i,
+                      kind->name, kind->max_in);
+    lb_status st = check_operand(o, kind->in[i].runtime);
+    if (lb_failed(st))
+      return lb_status_note(st, "in[%u] (%s)", i, kind->in[i].name);
+  }
+  return LB_OK;
+}
+
+// -- fields ------------------------------------------------------------------
+
+int64_t lb_field_int(const lb_field_info *f, const limber_primitive_desc *d,
+                     size_t i) {
+  const char *at = (const char *)d + f->offset;
+  int32_t narrow;
+  int64_t wide;
+  if (f->type == LB_I32) {
+    memcpy(&narrow, at + i * sizeof narrow, sizeof narrow);
+    return narrow;
+  }
+  memcpy(&wide, at + i * sizeof wide, sizeof wide);
+  return wide;
+}
+
+float lb_field_float(const lb_field_info *f, const limber_primitive_desc *d,
+                     size_t i) {
+  float v;
+  memcpy(&v, (const char *)d + f->offset + i * sizeof v, sizeof v);
+  return v;
+}
+
+bool lb_field_is_zero(const lb_field_info *f, const limber_primitive_desc *d) {
+  for (size_t i = 0; i < f->count; i++)
+    if (f->type == LB_F32 ? lb_field_float(f, d, i) != 0
+                          : lb_field_int(f, d, i) != 0)
+      return false;
+  return true;
+}
+
+static lb_status check_field(const lb_field_info *f, uint32_t bit,
+                             const limber_primitive_desc *d) {
+  const lb_kind_info *kind = &lb_kind_infos[d->kind];
+  if (!(kind->fields & bit) && !lb_field_is_zero(f, d))
+    return lb_error(LB_INVALID, "%s: %s does not read it; it must be 0",
+                    f->name, kind->name);
+  for (size_t i = 0; f->type != LB_F32 && i < f->count; i++) {
+    int64_t v = lb_field_int(f, d, i);
+    if (v >= f->low && v <= f->high) continue;
+    if (f->count == 1)
+      return lb_error(LB_INVALID,
+                      "%s: %" PRId64 " is not in %" PRId64 " to %" PRId64,
+                      f->name, v, f->low, f->high);
+    return lb_error(LB_INVALID,
+                    "%s[%zu]: %" PRId64 " is not in %" PRId64 " to %" PRId64,
+                    f->name, i, v, f->low, f->high);
+  }
+  return LB_OK;
+}
+
+// A field of one element per axis of space says nothing of axes not there.
+static lb_status check_space(const limber_primitive_desc *d, lb_field field,
+                             int space) {
+  const lb_field_info *f = &lb_field_infos[field];
+  int n = field == LB_FIELD_PADS ? 2 * space : space;
+  for (size_t i = (size_t)n; i < f->count; i++)
+    if (f->type == LB_F32 ? lb_field_float(f, d, i) != 0
+                          : lb_field_int(f, d, i) != 0)
+      return lb_error(LB_INVALID, "%s[%zu]: the image has %d axes of space",
+                      f->name, i, space);
+  return LB_OK;
+}
+
+static lb_status check_image(const limber_primitive_desc *d) {
+  static const lb_field of_space[] = {
+      LB_FIELD_FACTORS,   LB_FIELD_SIZES, LB_FIELD_KERNEL,     LB_FIELD_STRIDES,
+      LB_FIELD_DILATIONS, LB_FIELD_PADS,  LB_FIELD_OUTPUT_PADS};
+  int space = d->in[0].rank - 2;
+  if (d->kind != LIMBER_CONVOLUTION && d->kind != LIMBER_POOLING &&
+      d->kind != LIMBER_RESAMPLING)
+    return LB_OK;
+  if (space < 1 || space > LIMBER_MAX_SPACE)
+    return lb_error(LB_INVALID,
+                    "in[0] (src): rank: %d is not in 3 to %d: batch, channels "
+                    "and space",
+                    d->in[0].rank, 2 + LIMBER_MAX_SPACE);
+  for (size_t i = 0; i < sizeof of_space / sizeof *of_space; i++)
+    LB_TRY(check_space(d, of_space[i], space));
+  return LB_OK;
+}
+
+static lb_status check_alg(const char *name, int alg, int kind, int dflt) {
+  if (!alg && dflt) return LB_OK;
+  if (alg > 0 && alg < LIMBER_ALGS && lb_alg_infos[alg].kind == kind)
+    return LB_OK;
+  if (alg > 0 && alg < LIMBER_ALGS)
+    return lb_error(
+        LB_INVALID, "%s: %s is of %s, not of %s", name, lb_alg_infos[alg].name,
+        lb_kind_infos[lb_alg_infos[alg].kind].name, lb_kind_infos[kind].name);
+  return lb_error(LB_INVALID, "%s: %d is not a limber_alg of %s", name, alg,
+                  lb_kind_infos[kind].name);
+}
+
+static bool has_algs(int kind) {
+  return kind != LIMBER_MATMUL && kind != LIMBER_REORDER &&
+         kind != LIMBER_CONCAT;
+}
+
+static lb_status check_kind(const limber_primitive_desc *d) {
+  if (d->kind <= 0 || d->kind >= LIMBER_PRIMITIVE_KINDS)
+    return lb_error(LB_INVALID, "kind: %d is not a limber_primitive_kind",
+                    d->kind);
+  if (has_algs(d->kind))
+    return check_alg("alg", d->alg, d->kind, lb_kind_infos[d->kind].dflt);
+  if (d->alg)
+    return lb_error(LB_INVALID, "alg: %s has none; it must be 0",
+                    lb_kind_infos[d->kind].name);
+  return LB_OK;
+}
+
+// What one operator of a kind reads and another does not.
+static lb_status check_params(const limber_primitive_desc *d) {
+  int alg = lb_desc_alg(d);
+  lb_params params = lb_alg_infos[alg].params;
+  const char *name = lb_alg_infos[alg].name;
+  if (d->kind == LIMBER_ELTWISE && params == LB_PARAMS_NONE && d->alpha != 0)
+    return lb_error(LB_INVALID, "alpha: %s has none; it must be 0", name);
+  if (d->kind == LIMBER_ELTWISE && params != LB_PARAMS_BOTH && d->beta != 0)
+    return lb_error(LB_INVALID, "beta: %s has none; it must be 0", name);
+  if (alg != LIMBER_ALG_TRANSPOSED &&
+      !lb_field_is_zero(&lb_field_infos[LB_FIELD_OUTPUT_PADS], d))
+    return lb_error(LB_INVALID, "output_pads: %s has none; they must be 0",
+                    name ? name : lb_kind_infos[d->kind].name);
+  if (alg != LIMBER_ALG_GRU && d->reset_after)
+    return lb_error(LB_INVALID, "reset_after: is of gru alone");
+  return LB_OK;
+}
+
+static lb_status check_axes(const limber_primitive_desc *d) {
+  int rank = d->in[0].rank;
+  uint32_t seen = 0;
+  if (d->kind == LIMBER_REORDER && d->n_axes && d->n_axes != rank)
+    return lb_error(LB_INVALID, "n_axes: %d, and src has rank %d", d->n_axes,
+                    rank);
+  for (int i = 0; i < d->n_axes; i++) {
+    int axis = d->axes[i] < 0 ? d->axes[i] + rank : d->axes[i];
+    if (axis < 0 || axis >= rank || seen >> axis & 1)
+      return lb_error(
+          LB_INVALID, "axes[%d]: %d is %s", i, d->axes[i],
+          axis < 0 || axis >= rank ? "no axis of src" : "named twice");
+    seen |= 1u << axis;
+  }
+  for (int i = d->n_axes; i < LB_MAX_RANK; i++)
+    if (d->axes[i])
+      return lb_error(LB_INVALID, "axes[%d]: n_axes is %d", i, d->n_axes);
+  if (!(lb_kind_infos[d->kind].fields & AXIS)) return LB_OK;
+  if (d->axis < -rank || d->axis >= rank)
+    return lb_error(LB_INVALID, "axis: %d is no axis of rank %d", d->axis,
+                    rank);
+  return LB_OK;
+}
+
+static lb_status check_post(const lb_post *p, uint32_t i) {
+  char name[32];
+  snprintf(name, sizeof name, "post[%u]: alg", i);
+  if (p->kind == LB_POST_SUM) return LB_OK;
+  if (p->kind == LB_POST_ELTWISE)
+    return check_alg(name, p->alg, LIMBER_ELTWISE, 0);
+  LB_TRY(check_alg(name, p->alg, LIMBER_BINARY, 0));
+  if (p->alg > LIMBER_ALG_PRELU)
+    return lb_error(LB_INVALID, "post[%u]: alg: %s makes bools", i,
+                    lb_alg_infos[p->alg].name);
+  lb_status st = lb_operand_has(&p->in)
+                     ? check_operand(&p->in, LB_AXES_ALL)
+                     : lb_error(LB_INVALID, "dtype: it is absent");
+  return lb_failed(st) ? lb_status_note(st, "post[%u]: operand", i) : st;
+}
+
+lb_status lb_desc_check(const lb_desc *d) {
+  const limber_primitive_desc *desc = d->desc;
+  LB_TRY(check_kind(desc));
+  LB_TRY(check_operands(desc));
+  for (int i = 0; i < LB_FIELD_COUNT; i++)
+    LB_TRY(check_field(&lb_field_infos[i], 1u << i, desc));
+  LB_TRY(check_image(desc));
+  LB_TRY(check_params(desc));
+  LB_TRY(check_axes(desc));
+  for (uint32_t i = 0; i < d->attr->n_post; i++)
+    LB_TRY(check_post(&d->attr->post[i], i));
+  return LB_OK;
+}

@@ -1,0 +1,360 @@
+// tools/primitive.c -- `limber primitive`: operators one by one, each against
+// plain C, or against the clock. One process, one cache.
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "case.h"
+#include "element.h"
+
+#define LINE 2048
+
+static const char help[] =
+    "usage: limber primitive [OPTION...] [CASE...]\n"
+    "\n"
+    "Runs operators without a model. A CASE is one argument, such as\n"
+    "  'matmul in=f32:?5x33,f32:33x17:const post=relu,add:f32:17'\n"
+    "where ?5 is a dim that is known at execution only.\n"
+    "\n"
+    "  --mode=MODE     list: prints cases; init: creates each, and says what\n"
+    "                  computes it; correctness: compares with plain C, "
+    "before\n"
+    "                  and after compiling (the default); performance: times\n"
+    "  --batch FILE    cases of a file, one a line; # begins a comment\n"
+    "  --random N      N random cases\n"
+    "  --seed S        which ones; default 1\n"
+    "  --kind KIND     of random cases: of that kind\n"
+    "  --no-compile    leaves it at the kernels there are\n"
+    "  --verbose       a line for each case\n"
+    "\n"
+    "Closes with `N passed, N failed`. A failure prints the command that\n"
+    "repeats it.\n";
+
+typedef enum mode { LIST, INIT, CORRECTNESS, PERFORMANCE } mode;
+static const char *const modes[] = {"list", "init", "correctness",
+                                    "performance"};
+
+typedef struct job {
+  mode mode;
+  const char *batch;
+  long long random, seed;
+  int kind;
+  bool compiles, verbose, help;
+  char **cases;
+  int n_cases;
+  uint64_t passed, failed;
+  double start_ms;
+} job;
+
+// -- options -----------------------------------------------------------------
+
+static bool read_mode(const char *text, mode *out, problem *p) {
+  for (int i = 0; i <= PERFORMANCE; i++) {
+    if (strcmp(text, modes[i])) continue;
+    *out = (mode)i;
+    return true;
+  }
+  return fail(p, EXIT_USAGE,
+              "--mode %s: say list, init, correctness or performance", text);
+}
+
+static bool read_kind(const char *text, int *out, problem *p) {
+  for (*out = 1; *out < LIMBER_PRIMITIVE_KINDS; ++*out)
+    if (!strcmp(limber_primitive_kind_name(*out), text)) return true;
+  return fail(p, EXIT_USAGE, "--kind %s: there is no such primitive", text);
+}
+
+static bool read_option(int letter, job *j, problem *p) {
+  switch (letter) {
+    case 'm': return read_mode(optarg, &j->mode, p);
+    case 'b': j->batch = optarg; return true;
+    case 'r':
+      return read_number("random", optarg, 1, 1000000000, &j->random, p);
+    case 's': return read_number("seed", optarg, 0, INT64_MAX, &j->seed, p);
+    case 'k': return read_kind(optarg, &j->kind, p);
+    case 'n': j->compiles = false; return true;
+    case 'v': j->verbose = true; return true;
+    case 'h': j->help = true; return true;
+    default: return fail(p, EXIT_USAGE, "see limber primitive --help");
+  }
+}
+
+static bool read_options(int argc, char **argv, job *j, problem *p) {
+  static const struct option known[] = {
+      {"mode", required_argument, NULL, 'm'},
+      {"batch", required_argument, NULL, 'b'},
+      {"random", required_argument, NULL, 'r'},
+      {"seed", required_argument, NULL, 's'},
+      {"kind", required_argument, NULL, 'k'},
+      {"no-compile", no_argument, NULL, 'n'},
+      {"verbose", no_argument, NULL, 'v'},
+      {"help", no_argument, NULL, 'h'},
+      {NULL, 0, NULL, 0}};
+  for (int letter; (letter = getopt_long(argc, argv, "hv", known, NULL)) != -1;)
+    if (!read_option(letter, j, p)) return false;
+  j->cases = argv + optind;
+  j->n_cases = argc - optind;
+  if (j->help || j->n_cases || j->batch || j->random) return true;
+  return fail(p, EXIT_USAGE, "which cases? See limber primitive --help");
+}
+
+// -- comparing ---------------------------------------------------------------
+
+// Half of the distance from 1 to the next number.
+static double precision_of(limber_dtype t) {
+  switch (t) {
+    case LIMBER_F64: return 0x1p-53;
+    case LIMBER_F16: return 0x1p-11;
+    case LIMBER_BF16: return 0x1p-8;
+    default: return 0x1p-24;
+  }
+}
+
+// How many elements of in[0] go into one of the result, for the sums whose
+// terms are no multiples of 1/8.
+static double terms_of(const primitive_case *c) {
+  const limber_tensor *x = &c->elements[0];
+  double n = 1;
+  switch (c->desc.kind) {
+    case LIMBER_REDUCTION:
+    case LIMBER_NORMALIZATION:
+    case LIMBER_SOFTMAX:
+      for (int i = 0; i < x->rank; i++) n *= (double)(x->dims[i] + 1);
+      return n < 1024 ? n : 1024;
+    case LIMBER_RECURRENT: return 64 * (double)x->dims[0];
+    default: return 1;
+  }
+}
+
+// Bounds of docs/primitives.md, in units of half a last place: of the element
+// for single elementwise operators, else of the largest element.
+static bool near(const primitive_case *c, const limber_tensor *got,
+                 const limber_tensor *want, problem *p) {
+  int64_t count;
+  double largest = 0;
+  count_of(want->rank, want->dims, &count);
+  if (got->dtype != want->dtype || got->rank != want->rank ||
+      memcmp(got->dims, want->dims, (size_t)want->rank * sizeof *want->dims)) {
+    char a[256], b[256];
+    return fail(p, EXIT_BAD, "the result is %s, not %s",
+                type_print(got, a, sizeof a), type_print(want, b, sizeof b));
+  }
+  for (int64_t i = 0; i < count; i++) {
+    double v = fabs(element_get(want, i));
+    if (isfinite(v) && v > largest) largest = v;
+  }
+  double bound = precision_of(want->dtype) *
+                 (16 * (1 + (double)c->n_post) + 4 * terms_of(c)) *
+                 fmax(largest, 1);
+  for (int64_t i = 0; i < count; i++) {
+    double a = element_get(got, i), b = element_get(want, i);
+    if (a == b || (isnan(a) && isnan(b))) continue;
+    if (dtype_is_float(want->dtype) && fabs(a - b) <= bound) continue;
+    return fail(p, EXIT_BAD, "element %" PRId64 " is %.9g, not %.9g", i, a, b);
+  }
+  return true;
+}
+
+// -- one case ----------------------------------------------------------------
+
+typedef struct made {
+  limber_primitive *primitive;
+  limber_tensor in[CASE_INPUTS];
+  size_t n_in, n_out;
+} made;
+
+static bool create(const primitive_case *c, bool reference, bool bare,
+                   made *out, problem *p) {
+  limber_attr *attr = NULL;
+  limber_status st = LIMBER_OK;
+  bool ok = case_attr(c, reference, bare, &attr, p);
+  if (ok) st = limber_primitive_create(NULL, &c->desc, attr, &out->primitive);
+  limber_attr_destroy(attr);
+  if (st) return fail_status(p, st, "create");
+  out->n_in = case_inputs(c, bare, out->in);
+  out->n_out = c->desc.kind != LIMBER_RECURRENT ? 1
+               : c->desc.alg == LIMBER_ALG_LSTM ? 3
+                                                : 2;
+  return ok;
+}
+
+static void free_tensors(limber_tensor *t, size_t n) {
+  for (size_t i = 0; i < n; i++) limber_tensor_free(&t[i]);
+}
+
+static bool execute(const made *m, limber_tensor *out, problem *p) {
+  limber_status st = limber_primitive_execute(m->primitive, m->in, m->n_in, out,
+                                              m->n_out, NULL);
+  return !st || fail_status(p, st, "execute");
+}
+
+// Operands of sums are drawn when the result's dims are known.
+static bool complete(primitive_case *c, problem *p) {
+  made bare = {0};
+  limber_tensor out[3] = {{0}};
+  bool sums = false, ok = true;
+  for (size_t i = 0; i < c->n_post; i++) sums |= c->post[i].alg == 0;
+  if (!sums) return true;
+  ok = create(c, true, true, &bare, p) && execute(&bare, out, p) &&
+       case_add_sums(c, &out[0], p);
+  free_tensors(out, 3);
+  limber_primitive_destroy(bare.primitive);
+  return ok;
+}
+
+static bool compile(const made *m, problem *p) {
+  limber_status st = limber_primitive_wait(m->primitive, 300);
+  return !st || fail_status(p, st, "wait");
+}
+
+static bool same(const primitive_case *c, const made *m,
+                 const limber_tensor *want, const char *when, problem *p) {
+  limber_tensor out[3] = {{0}};
+  bool ok = execute(m, out, p);
+  for (size_t i = 0; ok && i < m->n_out; i++)
+    ok = near(c, &out[i], &want[i], p);
+  free_tensors(out, 3);
+  if (ok) return true;
+  problem was = *p;
+  return fail(p, was.exit, "%s: %.2048s", when, was.text);
+}
+
+static bool check(const job *j, const primitive_case *c, const made *m,
+                  problem *p) {
+  made plain = {0};
+  limber_tensor want[3] = {{0}};
+  bool ok = create(c, true, false, &plain, p) && execute(&plain, want, p) &&
+            same(c, m, want, "at first", p);
+  if (ok && j->compiles) ok = compile(m, p) && same(c, m, want, "compiled", p);
+  free_tensors(want, 3);
+  limber_primitive_destroy(plain.primitive);
+  return ok;
+}
+
+static bool tell(const made *m, problem *p) {
+  limber_primitive_info info = {.size = sizeof info};
+  limber_status st =
+      limber_primitive_query(m->primitive, m->in, m->n_in, &info);
+  if (st) return fail_status(p, st, "query");
+  printf("%s\n  tier %s, %s (%spreferred: %s), %" PRIu64 " steps, %" PRIu64
+         " kernels, scratch %" PRIu64 " bytes, packed %" PRIu64 " bytes\n",
+         info.key, info.tier, info.reusable ? "reusable" : "specialised",
+         info.prefer_reusable ? "" : "not ", info.prefer_reusable_from,
+         info.steps, info.kernels, info.scratch_bytes, info.packed_bytes);
+  for (const char *line = info.implementation; *line;) {
+    size_t n = strcspn(line, "\n");
+    printf("    %.*s\n", (int)n, line);
+    line += n + (line[n] != 0);
+  }
+  return true;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+// The median of at least 20 executions, and of as many as fit in 50 ms.
+static bool measure(const job *j, const made *m, const char *text, problem *p) {
+  enum { MOST = 2000, LEAST = 20 };
+  static double us[MOST];
+  limber_tensor out[3] = {{0}};
+  limber_primitive_info info = {.size = sizeof info};
+  int n = 0;
+  bool ok = (!j->compiles || execute(m, out, p)) &&
+            (!j->compiles || compile(m, p)) && execute(m, out, p);
+  double end = now_ms() + 50;
+  for (; ok && n < MOST && (n < LEAST || now_ms() < end); n++) {
+    double start = now_ms();
+    ok = execute(m, out, p);
+    us[n] = 1e3 * (now_ms() - start);
+  }
+  free_tensors(out, 3);
+  if (!ok) return false;
+  limber_status st =
+      limber_primitive_query(m->primitive, m->in, m->n_in, &info);
+  if (st) return fail_status(p, st, "query");
+  qsort(us, (size_t)n, sizeof *us, ascending);
+  printf("%10.2f us  min %10.2f  %-11s  %s\n", us[n / 2], us[0], info.tier,
+         text);
+  return true;
+}
+
+static bool run_case(const job *j, const char *text, problem *p) {
+  primitive_case c;
+  made m = {0};
+  bool ok = case_read(text, &c, p) && complete(&c, p) &&
+            create(&c, false, false, &m, p);
+  if (ok && j->mode == INIT) ok = tell(&m, p);
+  if (ok && j->mode == CORRECTNESS) ok = check(j, &c, &m, p);
+  if (ok && j->mode == PERFORMANCE) ok = measure(j, &m, text, p);
+  limber_primitive_destroy(m.primitive);
+  case_fini(&c);
+  return ok;
+}
+
+// -- all of them -------------------------------------------------------------
+
+static void take(job *j, const char *text) {
+  problem p = {0};
+  if (j->mode == LIST) {
+    printf("%s\n", text);
+    j->passed++;
+  } else if (run_case(j, text, &p)) {
+    j->passed++;
+    if (j->verbose && j->mode == CORRECTNESS) printf("passed  %s\n", text);
+  } else {
+    j->failed++;
+    printf("FAILED  %s\n  limber primitive --mode=%s '%s'\n", p.text,
+           modes[j->mode], text);
+  }
+}
+
+static bool take_file(job *j, problem *p) {
+  char line[LINE];
+  FILE *f = fopen(j->batch, "r");
+  if (!f) return fail(p, EXIT_BAD, "--batch %s: cannot be read", j->batch);
+  while (fgets(line, sizeof line, f)) {
+    line[strcspn(line, "#\n")] = 0;
+    size_t n = strlen(line);
+    while (n && line[n - 1] == ' ') line[--n] = 0;
+    if (n) take(j, line);
+  }
+  fclose(f);
+  return true;
+}
+
+static void summarise(const job *j) {
+  limber_stats stats = {.size = sizeof stats};
+  double seconds = (now_ms() - j->start_ms) / 1e3;
+  uint64_t n = j->passed + j->failed;
+  if (j->mode != LIST && !limber_runtime_stats(NULL, &stats) && n)
+    printf("%" PRIu64 " cases in %.1f s: %.0f a second; %" PRIu64
+           " kernels compiled, %.3f a case, %" PRIu64 " refused\n",
+           n, seconds, (double)n / seconds, stats.kernels,
+           (double)stats.kernels / (double)n, stats.kernels_refused);
+  printf("%" PRIu64 " passed, %" PRIu64 " failed\n", j->passed, j->failed);
+}
+
+int command_primitive(int argc, char **argv) {
+  job j = {.mode = CORRECTNESS, .seed = 1, .compiles = true};
+  problem p = {0};
+  if (!read_options(argc, argv, &j, &p)) return complain(&p);
+  if (j.help) {
+    fputs(help, stdout);
+    return EXIT_OK;
+  }
+  j.start_ms = now_ms();
+  for (int i = 0; i < j.n_cases; i++) take(&j, j.cases[i]);
+  if (j.batch && !take_file(&j, &p)) return complain(&p);
+  for (long long i = 0; i < j.random; i++) {
+    char text[LINE];
+    case_draw((uint64_t)j.seed, (uint64_t)i, j.kind, text, sizeof text);
+    take(&j, text);
+  }
+  summarise(&j);
+  return j.failed ? EXIT_BAD : EXIT_OK;
+}
