@@ -35,6 +35,8 @@ static const char help[] =
     "                    that long for it (LIMBER_JIT=process)\n"
     "  --profile         run once more, and list the steps: the longest\n"
     "                    first, then the share of each tier\n"
+    "  --record-shapes FILE\n"
+    "                    note which shapes ran; limber warm takes the file\n"
     "  --timeout SECONDS end a run that takes longer: exit 1, and the error "
     "says\n"
     "                    how far it got\n"
@@ -51,7 +53,7 @@ static const char help[] =
     "In file names a '/' of a NAME is a '_'.\n";
 
 typedef struct options {
-  const char *model, *output, *compare, *shapes, *dims;
+  const char *model, *output, *compare, *shapes, *dims, *record;
   const char **inputs;  // as written; room for argc of them
   size_t n_inputs;
   int threads, repeat;
@@ -100,6 +102,7 @@ static bool read_option(int letter, options *o, problem *p) {
       if (!read_number("settle", optarg, 0, 1000000, &n, p)) return false;
       o->settle = (int)n;
       return true;
+    case 'F': o->record = optarg; return true;
     case 'T': return read_seconds("timeout", optarg, &o->timeout, p);
     case 'p': o->profile = true; return true;
     case 'D': o->deterministic = true; return true;
@@ -126,6 +129,7 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
       {"threads", required_argument, NULL, 't'},
       {"repeat", required_argument, NULL, 'r'},
       {"settle", required_argument, NULL, 'S'},
+      {"record-shapes", required_argument, NULL, 'F'},
       {"timeout", required_argument, NULL, 'T'},
       {"profile", no_argument, NULL, 'p'},
       {"seed", required_argument, NULL, 's'},
@@ -160,7 +164,8 @@ static bool open_model(job *j, problem *p) {
   st = limber_session_open(j->runtime, j->o.model, &how, &j->session);
   if (st) return fail_status(p, st, j->o.model);
   j->load_ms = now_ms() - start;
-  return true;
+  if (j->o.record) st = limber_session_record_shapes(j->session, j->o.record);
+  return !st || fail_status(p, st, "--record-shapes");
 }
 
 static const limber_tensor *feed_of(const job *j, const char *name) {

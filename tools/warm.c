@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "feed.h"
 #include "json.h"
+#include "progress.h"
 #include "shapes.h"
 
 static const char help[] =
@@ -21,8 +22,11 @@ static const char help[] =
     "  --dims 'batch={1,2,8} seq={8..256/8}'\n"
     "                    sizes of symbols; see limber inspect\n"
     "          a size is a number or a set: {a,b}, {a..b}, {a..b/step}\n"
+    "  --shapes-file FILE\n"
+    "                    shapes that were recorded, the most frequent first:\n"
+    "                    limber run --record-shapes, session.record_shapes\n"
     "  --count N         at most N shapes, drawn at random if there are more;\n"
-    "                    default 1000\n"
+    "                    default 1000, of a file all\n"
     "  --seed N          of that draw; default 1\n"
     "  --input NAME=...  contents that decide shapes; see limber run\n"
     "  --plan-only       compile nothing\n"
@@ -30,7 +34,7 @@ static const char help[] =
     "  --json            results as JSON\n";
 
 typedef struct options {
-  const char *model, *shapes, *dims;
+  const char *model, *shapes, *dims, *file;
   const char **inputs;  // as written; room for argc of them
   size_t n_inputs;
   uint64_t count, seed;
@@ -47,13 +51,18 @@ typedef struct planned {  // sums over the signatures
 // What one `limber warm` holds.
 typedef struct job {
   options o;
+  limber_runtime *runtime;
   limber_session *session;
   const limber_value_info *infos;
   size_t n;
-  limber_tensor *feeds;         // o.n_inputs, owned
-  limber_tensor *inputs;        // one per input of the model
-  const limber_tensor **given;  // by input: of feeds, or NULL
-  shapes *shapes;
+  limber_tensor *feeds;                // o.n_inputs, owned
+  limber_tensor *inputs;               // one per input of the model
+  const limber_tensor **given;         // by input: of feeds, or NULL
+  shapes *shapes;                      // NULL: those of the file
+  limber_shapes *recorded;             // NULL: there is no file
+  const limber_signature *signatures;  // of the file
+  uint64_t n_shapes;                   // to be planned
+  progress progress;                   // of compiling
   planned planned;
   double *plan_us, *step_us;  // by good signature: all of it, and of one step
   double *compile_ms, *check_ms;  // by kernel
@@ -70,6 +79,7 @@ static bool read_option(int letter, options *o, problem *p) {
   switch (letter) {
     case 'S': o->shapes = optarg; return true;
     case 'd': o->dims = optarg; return true;
+    case 'f': o->file = optarg; return true;
     case 'i': o->inputs[o->n_inputs++] = optarg; return true;
     case 'p': o->plan_only = true; return true;
     case 'j': o->json = true; return true;
@@ -94,6 +104,7 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
   static const struct option known[] = {
       {"shapes", required_argument, NULL, 'S'},
       {"dims", required_argument, NULL, 'd'},
+      {"shapes-file", required_argument, NULL, 'f'},
       {"count", required_argument, NULL, 'c'},
       {"seed", required_argument, NULL, 's'},
       {"input", required_argument, NULL, 'i'},
@@ -103,19 +114,36 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
       {"help", no_argument, NULL, 'h'},
       {0},
   };
-  *o = (options){.count = 1000, .seed = 1, .timeout = 600};
+  *o = (options){.seed = 1, .timeout = 600};
   o->inputs = calloc((size_t)argc, sizeof *o->inputs);
   if (!o->inputs) return fail(p, EXIT_INTERNAL, "out of memory");
   for (int letter; (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;)
     if (!read_option(letter, o, p)) return false;
   if (o->help) return true;
+  if (o->file && (o->shapes || o->dims || o->n_inputs))
+    return fail(p, EXIT_USAGE,
+                "--shapes-file has all shapes: leave --shapes, --dims and "
+                "--input out");
   return read_model("warm", argc, argv, &o->model, p);
 }
 
 // -- planning ----------------------------------------------------------------
 
+// One kernel more is there, or will not be.
+static void count_kernel(void *user, const limber_event *e) {
+  job *j = user;
+  if (!strcmp(e->name, "kernel_published") ||
+      !strcmp(e->name, "kernel_refused"))
+    progress_add(&j->progress);
+}
+
 static bool open_model(job *j, problem *p) {
-  limber_status st = limber_session_open(NULL, j->o.model, NULL, &j->session);
+  limber_runtime_options how = LIMBER_RUNTIME_OPTIONS_INIT;
+  how.event = count_kernel;
+  how.event_user = j;
+  limber_status st = limber_runtime_create(&how, &j->runtime);
+  if (st) return fail_status(p, st, j->o.model);
+  st = limber_session_open(j->runtime, j->o.model, NULL, &j->session);
   if (st) return fail_status(p, st, j->o.model);
   j->n = limber_session_inputs(j->session, &j->infos);
   j->inputs = calloc(j->n + 1, sizeof *j->inputs);
@@ -140,17 +168,33 @@ static bool make_feeds(job *j, problem *p) {
   return true;
 }
 
+static bool read_shapes(job *j, problem *p) {
+  limber_status st = limber_shapes_open(j->o.file, &j->recorded);
+  if (st) return fail_status(p, st, "--shapes-file");
+  j->n_shapes = limber_shapes_list(j->recorded, &j->signatures);
+  if (j->o.count && j->n_shapes > j->o.count) j->n_shapes = j->o.count;
+  return j->n_shapes ||
+         fail(p, EXIT_BAD, "%s: no shapes were recorded", j->o.file);
+}
+
 static bool draw_shapes(job *j, problem *p) {
   shapes_of of = {.inputs = j->infos,
                   .n = j->n,
                   .fixed = j->given,
                   .shapes = j->o.shapes,
                   .dims = j->o.dims};
+  uint64_t most = j->o.count ? j->o.count : 1000;
   if (!shapes_new(&of, &j->shapes, p) ||
-      !shapes_draw(j->shapes, j->o.count, j->o.seed, p))
+      !shapes_draw(j->shapes, most, j->o.seed, p))
     return false;
-  j->plan_us = calloc(shapes_drawn(j->shapes) + 1, sizeof *j->plan_us);
-  j->step_us = calloc(shapes_drawn(j->shapes) + 1, sizeof *j->step_us);
+  j->n_shapes = shapes_drawn(j->shapes);
+  return true;
+}
+
+static bool choose_shapes(job *j, problem *p) {
+  if (!(j->o.file ? read_shapes : draw_shapes)(j, p)) return false;
+  j->plan_us = calloc(j->n_shapes + 1, sizeof *j->plan_us);
+  j->step_us = calloc(j->n_shapes + 1, sizeof *j->step_us);
   return (j->plan_us && j->step_us) || fail(p, EXIT_INTERNAL, "out of memory");
 }
 
@@ -160,12 +204,25 @@ static uint64_t kernels_wanted(const job *j) {
   return s.kernels_wanted;
 }
 
+// How many shapes there are to choose from.
+static uint64_t shapes_of_all(const job *j) {
+  const limber_signature *unused;
+  return j->shapes ? shapes_count(j->shapes)
+                   : limber_shapes_list(j->recorded, &unused);
+}
+
+static limber_status plan_shape(job *j, uint64_t i, limber_plan_info *out) {
+  if (j->recorded)
+    return limber_session_plan_signature(j->session, &j->signatures[i], out);
+  return limber_session_plan(j->session, j->inputs, j->n, out);
+}
+
 static void plan_one(job *j, uint64_t i) {
   planned *all = &j->planned;
   limber_plan_info info = {.size = sizeof info};
-  shapes_get(j->shapes, i, j->inputs);
+  if (j->shapes) shapes_get(j->shapes, i, j->inputs);
   double start = now_ms();
-  limber_status st = limber_session_plan(j->session, j->inputs, j->n, &info);
+  limber_status st = plan_shape(j, i, &info);
   double us = (now_ms() - start) * 1e3;
   if (st) {
     if (!all->refused++)
@@ -180,12 +237,17 @@ static void plan_one(job *j, uint64_t i) {
   all->nodes_left += info.nodes_left;
 }
 
+// Of a file the least frequent first, as limber_session_warm has it.
 static bool plan_all(job *j, problem *p) {
-  uint64_t n = shapes_drawn(j->shapes);
+  uint64_t n = j->n_shapes;
+  progress all;
+  progress_begin(&all, "shapes", n);
   for (uint64_t i = 0; i < n; i++) {
     if (i == n - n / 2) j->planned.wanted_by_half = kernels_wanted(j);
-    plan_one(j, i);
+    plan_one(j, j->recorded ? n - 1 - i : i);
+    progress_add(&all);
   }
+  progress_end(&all);
   if (n < 2) j->planned.wanted_by_half = kernels_wanted(j);
   if (j->planned.good) return true;
   return fail(p, EXIT_BAD, "%s: none of these shapes can be planned: %s",
@@ -214,9 +276,21 @@ static bool collect_kernels(job *j, problem *p) {
   return true;
 }
 
+static limber_status compile_all(job *j) {
+  limber_stats s = {.size = sizeof s};
+  limber_session_stats(j->session, &s);
+  progress_begin(&j->progress, "kernels",
+                 s.kernels_by_tier[LIMBER_TIER_HOST] +
+                     s.kernels_by_tier[LIMBER_TIER_PACK]);
+  limber_status st = limber_session_settle(j->session, j->o.timeout);
+  limber_runtime_flush(j->runtime);
+  progress_end(&j->progress);
+  return st;
+}
+
 static bool settle(job *j, problem *p) {
   limber_status st = LIMBER_OK;
-  if (!j->o.plan_only) st = limber_session_settle(j->session, j->o.timeout);
+  if (!j->o.plan_only) st = compile_all(j);
   if (st && st != LIMBER_CANCELLED) return fail_status(p, st, j->o.model);
   j->settled = !j->o.plan_only && !st;
   j->stats.size = sizeof j->stats;
@@ -278,11 +352,11 @@ static void print_kernels(job *j) {
 
 static void print_text(job *j) {
   const planned *n = &j->planned;
-  uint64_t drawn = shapes_drawn(j->shapes);
+  uint64_t drawn = j->n_shapes;
   printf("%" PRIu64 " of %" PRIu64
          " shapes planned, %.1f steps each, %.1f of "
          "them kernels\n",
-         n->good, shapes_count(j->shapes), (double)n->steps / (double)n->good,
+         n->good, shapes_of_all(j), (double)n->steps / (double)n->good,
          (double)n->kernels / (double)n->good);
   if (n->incomplete)
     printf("of %" PRIu64
@@ -334,11 +408,10 @@ static void print_json(job *j) {
   json_t *root = json_pack(
       "{s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "model",
       text_json(j->o.model), "shapes", (json_int_t)n->good, "of",
-      (json_int_t)shapes_count(j->shapes), "refused_shapes",
-      (json_int_t)n->refused, "incomplete_shapes", (json_int_t)n->incomplete,
-      "nodes_left", (json_int_t)n->nodes_left, "steps",
-      (double)n->steps / (double)n->good, "kernel_steps",
-      (double)n->kernels / (double)n->good, "plan_us",
+      (json_int_t)shapes_of_all(j), "refused_shapes", (json_int_t)n->refused,
+      "incomplete_shapes", (json_int_t)n->incomplete, "nodes_left",
+      (json_int_t)n->nodes_left, "steps", (double)n->steps / (double)n->good,
+      "kernel_steps", (double)n->kernels / (double)n->good, "plan_us",
       spread_json(j->plan_us, n->good), "plan_us_a_step",
       spread_json(j->step_us, n->good));
   json_t *more =
@@ -359,7 +432,7 @@ static void print_json(job *j) {
 }
 
 static int run_job(job *j, problem *p) {
-  if (!open_model(j, p) || !make_feeds(j, p) || !draw_shapes(j, p) ||
+  if (!open_model(j, p) || !make_feeds(j, p) || !choose_shapes(j, p) ||
       !plan_all(j, p) || !settle(j, p))
     return complain(p);
   (j->o.json ? print_json : print_text)(j);
@@ -375,6 +448,7 @@ static void job_fini(job *j) {
   for (size_t i = 0; j->feeds && i < j->o.n_inputs; i++)
     feed_free(&j->feeds[i]);
   shapes_free(j->shapes);
+  limber_shapes_close(j->recorded);
   free(j->feeds);
   free(j->inputs);
   free(j->given);
@@ -384,6 +458,7 @@ static void job_fini(job *j) {
   free(j->check_ms);
   free(j->o.inputs);
   limber_session_close(j->session);
+  limber_runtime_destroy(j->runtime);
 }
 
 int command_warm(int argc, char **argv) {

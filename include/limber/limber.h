@@ -372,6 +372,50 @@ LIMBER_API limber_status limber_session_plan(limber_session *session,
                                              size_t n_inputs,
                                              limber_plan_info *out);
 
+// -- shapes to come: recorded where a model serves, replayed where it starts --
+
+// Notes which shapes runs have from now on, each with how often it was seen, in
+// a small text file: dtypes and dims of the inputs, contents only where they
+// decide shapes (at most 64 elements), outputs if not all were asked for. The
+// file is replaced as a whole, every few seconds and when the session is closed
+// or NULL is given as path; what it holds already is counted on. It keeps the
+// 4096 shapes that were seen last. Two sessions must not share one.
+LIMBER_API limber_status limber_session_record_shapes(limber_session *session,
+                                                      const char *path);
+
+typedef struct limber_signature {
+  const limber_tensor *inputs;  // by name; data as limber_session_plan has it
+  size_t n_inputs;
+  const char *const *outputs;  // names; NULL: all
+  size_t n_outputs;
+  uint64_t count;  // how often it was seen
+} limber_signature;
+
+// Such a file, the most frequent first.
+typedef struct limber_shapes limber_shapes;
+LIMBER_API limber_status limber_shapes_open(const char *path,
+                                            limber_shapes **out);
+// Borrowed until it is closed.
+LIMBER_API size_t limber_shapes_list(const limber_shapes *shapes,
+                                     const limber_signature **out);
+LIMBER_API void limber_shapes_close(limber_shapes *shapes);
+
+// limber_session_plan for the outputs of a signature.
+LIMBER_API limber_status limber_session_plan_signature(
+    limber_session *session, const limber_signature *signature,
+    limber_plan_info *out);
+
+// Plans all of them, then compiles what the plans lack, in at most `seconds`.
+// Needs no data and runs nothing. A signature that cannot be planned is passed
+// over: the others are warm, and LIMBER_INVALID says what was wrong with the
+// first. LIMBER_CANCELLED when time did not suffice; what was done stays.
+LIMBER_API limber_status limber_session_warm(limber_session *session,
+                                             const limber_signature *signatures,
+                                             size_t n, double seconds);
+LIMBER_API limber_status limber_session_warm_file(limber_session *session,
+                                                  const char *path,
+                                                  double seconds);
+
 // Compiles what the plans that exist still lack, and waits for it, as its name
 // says; run never does. Does nothing where LIMBER_JIT=off.
 // LIMBER_CANCELLED when `seconds` did not suffice; call it again to go on.

@@ -572,6 +572,38 @@ static PyObject *session_settle(PyObject *self, PyObject *seconds) {
   Py_RETURN_NONE;
 }
 
+static PyObject *session_record(PyObject *self, PyObject *path) {
+  const session *s = opened(self);
+  PyObject *bytes = NULL;
+  limber_status st;
+  if (!s || (path != Py_None && !PyUnicode_FSConverter(path, &bytes)))
+    return NULL;
+  const char *text = bytes ? PyBytes_AsString(bytes) : NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  st = limber_session_record_shapes(s->limber, text);
+  Py_END_ALLOW_THREADS;
+  Py_XDECREF(bytes);
+  if (st) return lb_raise(lb_python.run_errors, st);
+  Py_RETURN_NONE;
+}
+
+static PyObject *session_warm_file(PyObject *self, PyObject *args) {
+  const session *s = opened(self);
+  PyObject *bytes;
+  double seconds;
+  limber_status st;
+  if (!s ||
+      !PyArg_ParseTuple(args, "O&d", PyUnicode_FSConverter, &bytes, &seconds))
+    return NULL;
+  const char *path = PyBytes_AsString(bytes);
+  Py_BEGIN_ALLOW_THREADS;
+  st = limber_session_warm_file(s->limber, path, seconds);
+  Py_END_ALLOW_THREADS;
+  Py_DECREF(bytes);
+  if (st) return lb_raise(lb_python.run_errors, st);
+  Py_RETURN_NONE;
+}
+
 static PyObject *session_trim(PyObject *self, PyObject *unused) {
   (void)unused;
   const session *s = opened(self);
@@ -630,10 +662,18 @@ static PyMethodDef methods[] = {
      "settle(seconds)\n\n"
      "Compiles what the plans that exist still lack, and waits for it; run\n"
      "never does. Does nothing where LIMBER_JIT=off."},
+    {"record_shapes", session_record, METH_O,
+     "record_shapes(path)\n\n"
+     "Notes from now on which shapes runs have, and how often, in a small "
+     "text\n"
+     "file that warm and `limber warm --shapes-file` take. It is written "
+     "every\n"
+     "few seconds and when the model goes. None: no more."},
     {"dump", session_dump, METH_NOARGS, "The graph as text, one line a node."},
     {"_input_rows", session_input_rows, METH_NOARGS, NULL},
     {"_output_rows", session_output_rows, METH_NOARGS, NULL},
     {"_model_info", session_model_info, METH_NOARGS, NULL},
+    {"_warm_file", session_warm_file, METH_VARARGS, NULL},
     {"_counters", session_counters, METH_NOARGS, NULL},
     {0},
 };

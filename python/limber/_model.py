@@ -69,8 +69,12 @@ def preference(on):
 
 
 def warm(session, shapes, seconds=60):
-    """Plans the model at each of `shapes`, dicts as plan takes them, and
-    compiles what these plans need; waits at most `seconds` for that."""
+    """Plans the model at each of `shapes`, dicts as plan takes them, or those
+    of a file that record_shapes made, and compiles what these plans need;
+    waits at most `seconds` for that."""
+    if isinstance(shapes, (str, bytes, os.PathLike)):
+        session._warm_file(shapes, seconds)
+        return
     for feeds in shapes:
         session.plan(feeds)
     session.settle(seconds)

@@ -73,7 +73,7 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
   LB_TRY(lb_session_new(p->g.graph, &o, &p->session));
   p->runtime_dims = lb_desc_has_runtime(d);
   declared(p, in);
-  if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, &counts));
+  if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, NULL, &counts));
   lb_session_stats_get(p->session, &stats);
   p->bytes = sizeof *p + strlen(p->text) + stats.packed_bytes +
              stats.plan_bytes + p->g.graph->arena.used;

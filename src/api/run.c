@@ -216,14 +216,24 @@ uint64_t limber_session_trim(limber_session *session) {
 
 // -- planning ----------------------------------------------------------------
 
-static lb_status plan(limber_session *s, const limber_tensor *inputs,
-                      size_t n_inputs, limber_plan_info *out) {
+static lb_status take_names(request *q, const limber_signature *what) {
+  for (size_t i = 0; i < what->n_outputs; i++) {
+    limber_tensor t = {.name = what->outputs[i]};
+    LB_TRY(take_outputs(q, &t, 1));
+  }
+  return LB_OK;
+}
+
+lb_status lb_api_plan(limber_session *s, const limber_signature *what,
+                      limber_plan_info *out) {
   request q;
   lb_plan_counts n = {0};
-  LB_TRY(request_init(&q, s, 0));
+  LB_TRY(request_init(&q, s, what->outputs ? what->n_outputs : 0));
   q.planning = true;
-  lb_status st = take_inputs(&q, inputs, n_inputs);
-  if (!lb_failed(st)) st = lb_session_plan(s->session, q.in, &n);
+  lb_status st = take_inputs(&q, what->inputs, what->n_inputs);
+  if (!lb_failed(st) && what->outputs) st = take_names(&q, what);
+  if (!lb_failed(st))
+    st = lb_session_plan(s->session, q.in, what->outputs ? q.out : NULL, &n);
   request_fini(&q);
   if (lb_failed(st) || !out) return st;
   limber_plan_info info = {
@@ -234,8 +244,8 @@ static lb_status plan(limber_session *s, const limber_tensor *inputs,
 limber_status limber_session_plan(limber_session *session,
                                   const limber_tensor *inputs, size_t n_inputs,
                                   limber_plan_info *out) {
-  return lb_report(plan(session, inputs, n_inputs, out),
-                   &session->runtime->log);
+  limber_signature what = {.inputs = inputs, .n_inputs = n_inputs};
+  return lb_report(lb_api_plan(session, &what, out), &session->runtime->log);
 }
 
 void limber_tensor_free(limber_tensor *tensor) {

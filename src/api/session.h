@@ -34,6 +34,10 @@ lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
                      size_t n_inputs, limber_tensor *outputs, size_t n_outputs,
                      const lb_run_how *how);
 
+// limber_session_plan_signature; `out` may be NULL.
+lb_status lb_api_plan(limber_session *s, const limber_signature *what,
+                      limber_plan_info *out);
+
 // The bound that a run's options set. Time counts from here.
 lb_status lb_bound_read(const limber_run_options *options, lb_bound *out);
 

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/strbuf.h"
+
 static lb_status io_error(const char *what, const char *path) {
   return lb_error(LB_IO, "cannot %s '%s': %s", what, path, strerror(errno));
 }
@@ -142,6 +144,41 @@ done:
   free(real);
   free(joined);
   free(folder);
+  return st;
+}
+
+bool lb_file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+static bool write_all(int fd, lb_span bytes) {
+  for (size_t done = 0; done < bytes.size;) {
+    ssize_t n = write(fd, bytes.data + done, bytes.size - done);
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) done += (size_t)n;
+  }
+  return true;
+}
+
+static lb_status write_file(const char *path, lb_span bytes) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return io_error("write", path);
+  lb_status st = LB_OK;
+  if (!write_all(fd, bytes) || fsync(fd)) st = io_error("write", path);
+  if (close(fd) && !lb_failed(st)) st = io_error("write", path);
+  return st;
+}
+
+lb_status lb_file_replace(const char *path, lb_span bytes) {
+  lb_strbuf beside = {0};
+  lb_strbuf_printf(&beside, "%s.%d.tmp", path, (int)getpid());
+  lb_status st = lb_strbuf_status(&beside);
+  if (lb_failed(st)) goto done;
+  const char *other = lb_strbuf_str(&beside);
+  st = write_file(other, bytes);
+  if (!lb_failed(st) && rename(other, path)) st = io_error("write", path);
+  if (lb_failed(st)) unlink(other);
+
+done:
+  lb_strbuf_fini(&beside);
   return st;
 }
 

@@ -29,6 +29,12 @@ void lb_file_close(lb_file *f);
 // same bytes.
 void lb_file_rest(const lb_file *f);
 
+bool lb_file_exists(const char *path);
+
+// Makes `bytes` the contents of the file, all or nothing: they are written to
+// another one beside it, which then takes its place.
+lb_status lb_file_replace(const char *path, lb_span bytes);
+
 // Reads a small text file (procfs, sysfs) into buf, NUL-terminated. One that
 // does not fit is LB_INVALID.
 lb_status lb_file_read_small(const char *path, char *buf, size_t cap);

@@ -21,6 +21,7 @@ struct lb_session {
   lb_session_options options;
   _Atomic(lb_context *) idle[LB_IDLE_CONTEXTS];  // NULL: none here
   atomic_ullong runs;
+  _Atomic(struct lb_recorder *) recorder;  // owned; NULL: nothing is noted
 };
 
 // Runs a region on dense inputs. Results land in `out` (one per result): in

@@ -8,6 +8,7 @@
 #include "graph/pass.h"
 #include "session/check.h"
 #include "session/eval.h"
+#include "session/record.h"
 #include "session/run.h"
 
 #define DEFAULT_PLAN_BYTES ((size_t)64 << 20)
@@ -56,6 +57,7 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
 
 void lb_session_free(lb_session *s) {
   if (!s) return;
+  lb_recorder_free(s->recorder);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) lb_context_free(s->idle[i]);
   lb_plans_fini(&s->plans);
   lb_program_fini(&s->program);
@@ -174,6 +176,9 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   lb_shelf_leave(shelf, c->stay);
   lb_pool_leave(s->options.pool);
   give_context(s, c);
+  lb_recorder *recorder =
+      atomic_load_explicit(&s->recorder, memory_order_acquire);
+  if (recorder && !lb_failed(st)) lb_recorder_note(recorder, inputs, outputs);
   if (start) tell_run(s, inputs, how->bound, st, start);
   for (uint32_t i = 0; lb_failed(st) && i < s->graph->main->n_results; i++)
     lb_output_free(s, &outputs[i]);
@@ -215,13 +220,9 @@ static lb_status tell_steps(const lb_plan *plan, const lb_watcher *watcher) {
   return LB_OK;
 }
 
-lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
-                          lb_plan_counts *out) {
-  return lb_session_tell(s, inputs, NULL, out);
-}
-
-lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
-                          const lb_watcher *watcher, lb_plan_counts *out) {
+static lb_status plan_so(lb_session *s, const lb_tensor *inputs,
+                         const lb_output *outputs, const lb_watcher *watcher,
+                         lb_plan_counts *out) {
   const lb_region *r = s->graph->main;
   lb_context *c;
   lb_plan *plan = NULL;
@@ -231,7 +232,8 @@ lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
   bool *wanted = lb_arena_alloc(&c->keys, r->n_results, 1);
   lb_status st = wanted ? LB_OK : lb_oom();
   if (wanted) {
-    memset(wanted, true, r->n_results);
+    for (uint32_t i = 0; i < r->n_results; i++)
+      wanted[i] = !outputs || outputs[i].wanted;
     st = lb_run_plan(s, c, r, inputs, wanted, &plan);
   }
   if (!lb_failed(st)) *out = count_steps(plan);
@@ -240,6 +242,30 @@ lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
   lb_arena_reset(&c->keys);
   keep_context(s, c);
   return st;
+}
+
+lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
+                          const lb_output *outputs, lb_plan_counts *out) {
+  return plan_so(s, inputs, outputs, NULL, out);
+}
+
+lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
+                          const lb_watcher *watcher, lb_plan_counts *out) {
+  return plan_so(s, inputs, NULL, watcher, out);
+}
+
+lb_status lb_session_record(lb_session *s, const char *path,
+                            const lb_log *log) {
+  lb_recorder *none = NULL, *r = atomic_load(&s->recorder);
+  if (!r && !path) return LB_OK;
+  if (!r) {
+    LB_TRY(lb_recorder_new(&s->program, log, &r));
+    if (!atomic_compare_exchange_strong(&s->recorder, &none, r)) {
+      lb_recorder_free(r);
+      r = none;
+    }
+  }
+  return lb_recorder_set(r, path);
 }
 
 void lb_output_free(const lb_session *s, lb_output *o) {

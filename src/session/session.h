@@ -71,14 +71,19 @@ typedef struct lb_plan_counts {
   size_t arena_bytes;  // for values between steps
 } lb_plan_counts;
 
-// Plans the first stage for all outputs, and runs nothing. `inputs` as for a
-// run, but without data where that decides no shape: LB_INVALID names an input
-// that must have it.
+// Plans the first stage, and runs nothing. `inputs` as for a run, but without
+// data where that decides no shape: LB_INVALID names an input that must have
+// it. `outputs` say which are wanted; NULL: all.
 lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
-                          lb_plan_counts *out);
-// The same; `watcher` is told of the steps that were counted, without times.
+                          const lb_output *outputs, lb_plan_counts *out);
+// The same for all; `watcher` is told of the steps that were counted, without
+// times.
 lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
                           const lb_watcher *watcher, lb_plan_counts *out);
+
+// Notes the signatures of runs in a file from now on; NULL: no more. See
+// session/record.h. `log` is borrowed.
+lb_status lb_session_record(lb_session *s, const char *path, const lb_log *log);
 
 typedef struct lb_session_stats {
   uint64_t runs, plans_built, plans_evicted;

@@ -1,0 +1,456 @@
+// session/record.c -- signatures that runs met, kept in a file.
+//
+// Lock order: `setting`, then `lock`. A run takes `lock` alone, for a look into
+// a table; to write, the signatures are copied under it and printed afterwards.
+#include "session/record.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/lock.h"
+#include "base/map.h"
+#include "session/shapes.h"
+
+#define PAUSE_SECONDS 5  // between two versions of the file
+#define SMALL 1024       // bytes of a key that need no allocation
+
+typedef struct entry {
+  struct entry *prev, *next;
+  uint64_t count;
+  size_t size;
+  char key[];
+} entry;
+
+struct lb_recorder {
+  const lb_program *prog;   // borrowed
+  const lb_log *log;        // borrowed
+  pthread_mutex_t setting;  // one at a time sets the file
+  lb_lock lock;             // of all that follows
+  lb_map map;               // key -> entry, owned
+  entry *first, *last;      // most recent first
+  char *path;               // owned; NULL: nothing is recorded
+  bool changed;             // since the file was written
+  bool stop;
+  bool warned;
+  pthread_cond_t wake;
+  pthread_t thread;
+  bool running;    // there is a thread
+  unsigned forks;  // when the recorder was made
+};
+
+// -- keys --------------------------------------------------------------------
+// For each result whether it is wanted; for each input dtype and rank, dims,
+// and contents if they decide shapes.
+
+typedef struct key {
+  char small[SMALL];
+  char *data;
+  size_t size;
+} key;
+
+static void put(key *k, const void *p, size_t n) {
+  memcpy(k->data + k->size, p, n);
+  k->size += n;
+}
+
+static bool has_contents(const lb_program *prog, uint32_t i,
+                         const lb_tensor *t) {
+  return lb_program_reads(prog, prog->graph->main->params[i], t);
+}
+
+static bool key_init(key *k, const lb_program *prog, const lb_tensor *in,
+                     const lb_output *out) {
+  const lb_region *r = prog->graph->main;
+  size_t size = r->n_results;
+  for (uint32_t i = 0; i < r->n_params; i++) {
+    size += 8 + (size_t)in[i].rank * sizeof *in[i].dims;
+    if (has_contents(prog, i, &in[i])) size += lb_tensor_bytes(&in[i]);
+  }
+  k->size = 0;
+  k->data = size <= SMALL ? k->small : malloc(size);
+  if (!k->data) return false;
+  for (uint32_t i = 0; i < r->n_results; i++)
+    put(k, &(char){(char)out[i].wanted}, 1);
+  for (uint32_t i = 0; i < r->n_params; i++) {
+    int32_t head[2] = {(int32_t)in[i].dtype, in[i].rank};
+    put(k, head, sizeof head);
+    put(k, in[i].dims, (size_t)in[i].rank * sizeof *in[i].dims);
+    if (has_contents(prog, i, &in[i]))
+      put(k, in[i].data, lb_tensor_bytes(&in[i]));
+  }
+  return true;
+}
+
+static void key_fini(key *k) {
+  if (k->data != k->small) free(k->data);
+}
+
+// The other way; `s` has room for all inputs and outputs. Data points into the
+// key.
+static void key_read(const lb_program *prog, char *at, lb_sighting *s) {
+  const lb_region *r = prog->graph->main;
+  uint32_t wanted = 0;
+  for (uint32_t i = 0; i < r->n_results; i++)
+    if (at[i]) s->outputs[wanted++] = prog->graph->output_names[i];
+  s->n_outputs = wanted;
+  if (wanted == r->n_results) s->outputs = NULL;
+  at += r->n_results;
+  s->n_inputs = r->n_params;
+  for (uint32_t i = 0; i < r->n_params; i++) {
+    lb_tensor *t = &s->inputs[i];
+    int32_t head[2];
+    memcpy(head, at, sizeof head);
+    at += sizeof head;
+    *t = (lb_tensor){.dtype = (lb_dtype)head[0], .rank = head[1]};
+    memcpy(t->dims, at, (size_t)t->rank * sizeof *t->dims);
+    at += (size_t)t->rank * sizeof *t->dims;
+    lb_tensor_dense(t);
+    s->names[i] = r->params[i]->name;
+    if (!has_contents(prog, i, t)) continue;
+    t->data = at;
+    at += lb_tensor_bytes(t);
+  }
+}
+
+// -- the table; with the lock held --------------------------------------------
+
+static void unlink_entry(lb_recorder *r, entry *e) {
+  *(e->prev ? &e->prev->next : &r->first) = e->next;
+  *(e->next ? &e->next->prev : &r->last) = e->prev;
+}
+
+static void push_front(lb_recorder *r, entry *e) {
+  e->prev = NULL;
+  e->next = r->first;
+  *(r->first ? &r->first->prev : &r->last) = e;
+  r->first = e;
+}
+
+static void drop(lb_recorder *r, entry *e) {
+  unlink_entry(r, e);
+  lb_map_remove(&r->map, e->key, e->size);
+  free(e);
+}
+
+static void clear(lb_recorder *r) {
+  while (r->first) drop(r, r->first);
+}
+
+// Without memory for it, it is passed over.
+static void count_key(lb_recorder *r, const key *k, uint64_t times) {
+  entry *e = lb_map_get(&r->map, k->data, k->size);
+  if (e) {
+    unlink_entry(r, e);
+  } else {
+    if (r->map.count == LB_RECORD_MOST) drop(r, r->last);
+    e = malloc(sizeof *e + k->size);
+    if (!e) return;
+    *e = (entry){.size = k->size};
+    memcpy(e->key, k->data, k->size);
+    lb_status st = lb_map_put(&r->map, e->key, e->size, e, NULL);
+    if (lb_failed(st)) {
+      lb_status_drop(st);
+      free(e);
+      return;
+    }
+  }
+  e->count += times;
+  push_front(r, e);
+  r->changed = true;
+}
+
+void lb_recorder_note(lb_recorder *r, const lb_tensor *inputs,
+                      const lb_output *outputs) {
+  key k;
+  if (lb_fork_count() != r->forks || !key_init(&k, r->prog, inputs, outputs))
+    return;
+  lb_lock_take(&r->lock);
+  if (r->path) count_key(r, &k, 1);
+  lb_lock_give(&r->lock);
+  key_fini(&k);
+}
+
+// -- writing -----------------------------------------------------------------
+
+typedef struct copy {  // of all entries, one behind the other
+  char *bytes;         // owned
+  entry **list;        // owned
+  size_t n;
+  char *path;  // owned
+} copy;
+
+static void copy_fini(copy *c) {
+  free(c->bytes);
+  free(c->list);
+  free(c->path);
+}
+
+static size_t padded(const entry *e) {
+  return (sizeof *e + e->size + 15) / 16 * 16;
+}
+
+// With the lock held.
+static lb_status take_copy(lb_recorder *r, copy *c) {
+  size_t size = 1;
+  for (const entry *e = r->first; e; e = e->next) size += padded(e);
+  c->bytes = malloc(size);
+  c->list = malloc((r->map.count + 1) * sizeof *c->list);
+  c->path = strdup(r->path);
+  if (!c->bytes || !c->list || !c->path) return lb_oom();
+  char *at = c->bytes;
+  for (const entry *e = r->first; e; e = e->next) {
+    memcpy(at, e, sizeof *e + e->size);
+    c->list[c->n++] = (entry *)(void *)at;
+    at += padded(e);
+  }
+  r->changed = false;
+  return LB_OK;
+}
+
+// The most frequent first; of equal ones that with the smaller key, so that
+// equal tables are equal files.
+static int compare(const void *a, const void *b) {
+  const entry *x = *(entry *const *)a, *y = *(entry *const *)b;
+  if (x->count != y->count) return x->count < y->count ? 1 : -1;
+  size_t n = x->size < y->size ? x->size : y->size;
+  int order = memcmp(x->key, y->key, n);
+  return order ? order : (x->size > y->size) - (x->size < y->size);
+}
+
+static lb_status print(const lb_recorder *r, const copy *c, lb_strbuf *out) {
+  const lb_region *main = r->prog->graph->main;
+  size_t n = (size_t)main->n_params + main->n_results + 1;
+  const char **names = calloc(2 * n, sizeof *names);
+  lb_tensor *inputs = calloc(n, sizeof *inputs);
+  lb_status st = names && inputs ? LB_OK : lb_oom();
+  lb_shapes_print_head(out);
+  for (size_t i = 0; !lb_failed(st) && i < c->n; i++) {
+    lb_sighting s = {.count = c->list[i]->count,
+                     .names = names,
+                     .inputs = inputs,
+                     .outputs = names + n};
+    key_read(r->prog, c->list[i]->key, &s);
+    lb_shapes_print(&s, out);
+  }
+  free(names);
+  free(inputs);
+  return lb_failed(st) ? st : lb_strbuf_status(out);
+}
+
+static lb_status write_copy(const lb_recorder *r, copy *c) {
+  lb_strbuf text = {0};
+  qsort(c->list, c->n, sizeof *c->list, compare);
+  lb_status st = print(r, c, &text);
+  if (!lb_failed(st))
+    st = lb_file_replace(
+        c->path, (lb_span){(const uint8_t *)lb_strbuf_str(&text), text.len});
+  lb_strbuf_fini(&text);
+  return st;
+}
+
+// Nothing to write is fine.
+static lb_status write_now(lb_recorder *r) {
+  copy c = {0};
+  lb_lock_take(&r->lock);
+  bool due = r->path && r->changed;
+  lb_status st = due ? take_copy(r, &c) : LB_OK;
+  lb_lock_give(&r->lock);
+  if (due && !lb_failed(st)) st = write_copy(r, &c);
+  copy_fini(&c);
+  if (!lb_failed(st)) return st;
+  lb_lock_take(&r->lock);
+  r->changed = true;
+  lb_lock_give(&r->lock);
+  return st;
+}
+
+static void warn(lb_recorder *r, lb_status st) {
+  if (lb_failed(st) && !r->warned)
+    lb_log_line(r->log, LB_LOG_WARN, "shapes are not recorded: %s",
+                lb_status_message(st));
+  r->warned = lb_failed(st);
+  lb_status_drop(st);
+}
+
+static void *write_often(void *user) {
+  lb_recorder *r = user;
+  pthread_setname_np(pthread_self(), "limber-shapes");
+  lb_lock_take(&r->lock);
+  while (!r->stop) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += PAUSE_SECONDS;
+    pthread_cond_timedwait(&r->wake, &r->lock.mutex, &t);
+    if (r->stop) break;
+    lb_lock_give(&r->lock);
+    warn(r, write_now(r));
+    lb_lock_take(&r->lock);
+  }
+  lb_lock_give(&r->lock);
+  return NULL;
+}
+
+// -- setting the file ---------------------------------------------------------
+
+static void stop_thread(lb_recorder *r) {
+  if (!r->running) return;
+  lb_lock_take(&r->lock);
+  r->stop = true;
+  pthread_cond_signal(&r->wake);
+  lb_lock_give(&r->lock);
+  pthread_join(r->thread, NULL);
+  r->running = r->stop = false;
+}
+
+// Signals are for the program's own threads.
+static lb_status start_thread(lb_recorder *r) {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  r->running = !pthread_create(&r->thread, NULL, write_often, r);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  return r->running ? LB_OK : lb_error(LB_OOM, "no thread to write shapes");
+}
+
+// Input i of the model as a sighting has it.
+static lb_status take_input(const lb_program *prog, const lb_sighting *s,
+                            uint32_t i, lb_tensor *out) {
+  const char *name = prog->graph->main->params[i]->name;
+  for (uint32_t k = 0; k < s->n_inputs; k++) {
+    if (strcmp(s->names[k], name)) continue;
+    *out = s->inputs[k];
+    if (!has_contents(prog, i, out) || out->data) return LB_OK;
+    return lb_error(LB_INVALID, "it lacks the contents of input '%s'", name);
+  }
+  return lb_error(LB_INVALID, "it is of another model: there is no input '%s'",
+                  name);
+}
+
+static void take_outputs(const lb_program *prog, const lb_sighting *s,
+                         lb_output *out) {
+  for (uint32_t i = 0; i < prog->graph->main->n_results; i++) {
+    out[i].wanted = !s->outputs;
+    for (uint32_t k = 0; k < s->n_outputs; k++)
+      if (!strcmp(s->outputs[k], prog->graph->output_names[i]))
+        out[i].wanted = true;
+  }
+}
+
+static lb_status count_sighting(lb_recorder *r, const lb_sighting *s) {
+  const lb_region *main = r->prog->graph->main;
+  lb_tensor *in = calloc(main->n_params + 1u, sizeof *in);
+  lb_output *out = calloc(main->n_results + 1u, sizeof *out);
+  key k;
+  lb_status st = in && out ? LB_OK : lb_oom();
+  for (uint32_t i = 0; !lb_failed(st) && i < main->n_params; i++)
+    st = take_input(r->prog, s, i, &in[i]);
+  if (!lb_failed(st)) take_outputs(r->prog, s, out);
+  if (!lb_failed(st) && key_init(&k, r->prog, in, out)) {
+    lb_lock_take(&r->lock);
+    count_key(r, &k, s->count);
+    lb_lock_give(&r->lock);
+    key_fini(&k);
+  }
+  free(in);
+  free(out);
+  return st;
+}
+
+// What the file holds, the least frequent first; one that is not there holds
+// nothing.
+static lb_status count_on(lb_recorder *r, const char *path) {
+  lb_shapes shapes = {0};
+  if (!lb_file_exists(path)) return LB_OK;
+  lb_status st = lb_shapes_read(path, &shapes);
+  for (size_t i = shapes.n; !lb_failed(st) && i--;) {
+    st = count_sighting(r, &shapes.list[i]);
+    if (lb_failed(st)) st = lb_status_note(st, "%s", path);
+  }
+  lb_shapes_fini(&shapes);
+  return st;
+}
+
+// Writes what there is, and is left without a file.
+static lb_status finish(lb_recorder *r) {
+  stop_thread(r);
+  lb_status st = write_now(r);
+  lb_lock_take(&r->lock);
+  clear(r);
+  free(r->path);
+  r->path = NULL;
+  r->changed = false;
+  lb_lock_give(&r->lock);
+  return st;
+}
+
+static lb_status begin(lb_recorder *r, const char *path) {
+  char *own = strdup(path);
+  if (!own) return lb_oom();
+  lb_status st = count_on(r, path);
+  lb_lock_take(&r->lock);
+  r->path = own;
+  r->changed = true;
+  lb_lock_give(&r->lock);
+  if (!lb_failed(st)) st = write_now(r);  // it can be written
+  if (!lb_failed(st)) st = start_thread(r);
+  if (!lb_failed(st)) return st;
+  lb_lock_take(&r->lock);
+  r->changed = false;  // what is there stays as it is
+  lb_lock_give(&r->lock);
+  lb_status_drop(finish(r));
+  return st;
+}
+
+lb_status lb_recorder_set(lb_recorder *r, const char *path) {
+  if (lb_fork_count() != r->forks)
+    return lb_error(LB_UNSUPPORTED, "a forked child records no shapes");
+  pthread_mutex_lock(&r->setting);
+  lb_status st = finish(r);
+  if (!lb_failed(st) && path) st = begin(r, path);
+  pthread_mutex_unlock(&r->setting);
+  return st;
+}
+
+// -- life --------------------------------------------------------------------
+
+static void init_wake(pthread_cond_t *wake) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(wake, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+}
+
+lb_status lb_recorder_new(const lb_program *prog, const lb_log *log,
+                          lb_recorder **out) {
+  lb_recorder *r = *out = calloc(1, sizeof *r);
+  if (!r) return lb_oom();
+  r->prog = prog;
+  r->log = log;
+  lb_status st = lb_lock_init(&r->lock);
+  if (lb_failed(st)) {
+    free(r);
+    *out = NULL;
+    return st;
+  }
+  pthread_mutex_init(&r->setting, NULL);
+  init_wake(&r->wake);
+  r->forks = lb_fork_count();
+  return LB_OK;
+}
+
+void lb_recorder_free(lb_recorder *r) {
+  if (!r) return;
+  if (lb_fork_count() == r->forks) {
+    warn(r, finish(r));
+    pthread_cond_destroy(&r->wake);
+  }
+  clear(r);
+  free(r->path);
+  lb_map_fini(&r->map);
+  pthread_mutex_destroy(&r->setting);
+  lb_lock_fini(&r->lock);
+  free(r);
+}
