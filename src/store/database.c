@@ -58,6 +58,7 @@ static const char *const queries[LB_QUERIES] = {
     [LB_Q_OLDEST] = "SELECT id FROM kernel ORDER BY used LIMIT 1",
     [LB_Q_COUNT_ROWS] = "SELECT count(*) FROM kernel",
     [LB_Q_ALL] = "SELECT " COLUMNS " FROM kernel NOT INDEXED",
+    [LB_Q_PRUNE] = "DELETE FROM kernel WHERE used<?1",
     [LB_Q_PAGES] = "PRAGMA page_count",
     [LB_Q_FREE_PAGES] = "PRAGMA freelist_count",
     [LB_Q_VERDICT] = "SELECT verdict FROM verdict WHERE id=?1 AND processor=?2",

@@ -22,6 +22,7 @@ typedef enum lb_db_query {
   LB_Q_OLDEST,
   LB_Q_COUNT_ROWS,
   LB_Q_ALL,
+  LB_Q_PRUNE,  // those used before
   LB_Q_PAGES,
   LB_Q_FREE_PAGES,
   LB_Q_VERDICT,

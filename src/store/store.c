@@ -11,47 +11,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/lock.h"
-#include "store/database.h"
-#include "store/lease.h"
+#include "store/inside.h"
 #include "store/repair.h"
 #include "store/trust.h"
 
-#define MAX_TOUCHES 256
 #define TOUCH_EVERY 60  // seconds: uses nearer than that are one
 #define MAX_REBUILDS 3  // of one store: then the disk is to blame
 #define REST 1.0        // seconds without tries after a lock was not to be had
 #define RETRY 10.0      // seconds before a folder that failed is tried again
 #define ALONE_PATIENCE 10  // seconds to wait for who makes or rebuilds the file
-
-typedef struct layer {
-  char *path;  // owned
-  lb_db db;
-  bool tried;
-} layer;
-
-struct lb_store {
-  lb_lock lock;                  // first: hooks are given it. Guards all below
-  char *folder;                  // owned; NULL: none
-  char *path, *leases, *beside;  // owned: files in it
-  layer layers[LB_STORE_MAX_LAYERS];
-  size_t n_layers;
-  uint64_t capacity;
-  const lb_log *log;
-  lb_sqlite sqlite;
-  bool loaded;
-  lb_db db;           // the folder's file
-  bool writable;      // it is not in a read-only folder
-  bool off;           // the folder is not to be used, whatever happens
-  double rest_until;  // of the monotonic clock
-  lb_leases held;
-  uint64_t generation;  // rebuilds when it was opened
-  int64_t touches[MAX_TOUCHES];
-  size_t n_touches;
-  double touches_since;
-  unsigned warned;  // a bit for each kind of trouble told
-  lb_store_stats stats;
-};
 
 static double seconds_now(void) {
   struct timespec t;
@@ -151,7 +119,7 @@ static void warn(lb_store *s, unsigned kind, lb_status st) {
               "kernels on disk: %s", lb_status_message(st));
 }
 
-static lb_status fault_error(const lb_db *db, int rc, const char *path) {
+lb_status lb_inside_fault_error(const lb_db *db, int rc, const char *path) {
   lb_fault fault = lb_db_fault(rc);
   if ((rc & 0xff) == SQLITE_NOMEM) return lb_oom();
   return lb_error(fault == LB_FAULT_DAMAGED ? LB_INVALID : LB_IO,
@@ -212,7 +180,7 @@ static lb_status rebuild_alone(lb_store *s, bool keep) {
 }
 
 // One process rebuilds; those that waited for it find a sound file.
-static lb_status rebuild(lb_store *s, bool keep) {
+lb_status lb_inside_rebuild(lb_store *s, bool keep) {
   lb_db_close(&s->db);
   if (!lb_leases_alone(&s->held, ALONE_PATIENCE))
     return lb_error(LB_IO, "'%s' is damaged, and another process rebuilds it",
@@ -233,17 +201,17 @@ static lb_status create(lb_store *s) {
   int rc = lb_db_look(&s->db, &kind, &version);
   if (!rc && kind == LB_DB_EMPTY) rc = lb_db_create(&s->db, true);
   lb_leases_together(&s->held);
-  return rc ? fault_error(&s->db, rc, s->path) : LB_OK;
+  return rc ? lb_inside_fault_error(&s->db, rc, s->path) : LB_OK;
 }
 
 static lb_status open_by_kind(lb_store *s, lb_db_kind kind, int64_t version) {
   if (kind == LB_DB_LATER || kind == LB_DB_FOREIGN)
     return kind_error(kind, version, s->path);
   if (kind == LB_DB_BROKEN || kind == LB_DB_EARLIER)
-    return rebuild(s, kind == LB_DB_BROKEN);
+    return lb_inside_rebuild(s, kind == LB_DB_BROKEN);
   if (kind == LB_DB_EMPTY) LB_TRY(create(s));
   int rc = lb_db_exec(&s->db, "PRAGMA journal_mode=WAL");
-  return rc ? fault_error(&s->db, rc, s->path) : LB_OK;
+  return rc ? lb_inside_fault_error(&s->db, rc, s->path) : LB_OK;
 }
 
 static lb_status open_writable(lb_store *s) {
@@ -257,17 +225,17 @@ static lb_status open_writable(lb_store *s) {
   if (lb_db_fault(rc) == LB_FAULT_DAMAGED)
     kind = LB_DB_BROKEN;
   else if (rc)
-    return fault_error(&s->db, rc, s->path);
+    return lb_inside_fault_error(&s->db, rc, s->path);
   return open_by_kind(s, kind, version);
 }
 
-static lb_status open_read_only(const lb_sqlite *q, const char *path,
-                                lb_db *out) {
+lb_status lb_inside_open_read_only(const lb_sqlite *q, const char *path,
+                                   lb_db *out) {
   lb_db_kind kind;
   int64_t version;
   int rc = lb_db_open(q, path, LB_DB_IMMUTABLE, out);
   if (!rc) rc = lb_db_look(out, &kind, &version);
-  if (rc) return fault_error(out, rc, path);
+  if (rc) return lb_inside_fault_error(out, rc, path);
   return kind == LB_DB_OURS ? LB_OK : kind_error(kind, version, path);
 }
 
@@ -276,7 +244,7 @@ static lb_status open_unwritable(lb_store *s, bool exists) {
   if (!exists)
     return lb_error(LB_IO, "'%s' cannot be written: nothing is kept",
                     s->folder);
-  LB_TRY(open_read_only(&s->sqlite, s->path, &s->db));
+  LB_TRY(lb_inside_open_read_only(&s->sqlite, s->path, &s->db));
   lb_log_line(s->log,
               first_of_kind(s, LB_FAULT_READONLY) ? LB_LOG_WARN : LB_LOG_DEBUG,
               "kernels on disk: '%s' cannot be written: what is there is used, "
@@ -307,7 +275,7 @@ static lb_status try_folder(lb_store *s) {
   return st;
 }
 
-static bool ready(lb_store *s) {
+bool lb_inside_ready(lb_store *s) {
   if (s->db.handle && seconds_now() >= s->rest_until) return true;
   if (!s->folder || s->off || seconds_now() < s->rest_until) return false;
   lb_status st = try_folder(s);
@@ -329,16 +297,16 @@ static lb_status not_ready(const lb_store *s) {
 
 // What is to be done about a failure of the folder's file. Returns true if it
 // was rebuilt: then the call is worth another try.
-static bool trouble(lb_store *s, int rc, lb_status *out) {
+bool lb_inside_trouble(lb_store *s, int rc, lb_status *out) {
   lb_fault fault = lb_db_fault(rc);
   bool again = false;
   if (!s->sqlite.get_autocommit(s->db.handle)) lb_db_do(&s->db, LB_Q_ROLLBACK);
-  *out = fault_error(&s->db, rc, s->path);
+  *out = lb_inside_fault_error(&s->db, rc, s->path);
   s->stats.failures++;
   if (fault == LB_FAULT_BUSY) s->rest_until = seconds_now() + REST;
   if (fault == LB_FAULT_DAMAGED && s->writable) {
     lb_status_drop(*out);
-    *out = rebuild(s, true);
+    *out = lb_inside_rebuild(s, true);
     again = !lb_failed(*out);
   }
   if (lb_failed(*out)) warn(s, fault, *out);
@@ -354,7 +322,7 @@ lb_status lb_store_check(lb_store *s) {
 
 // -- layers below -------------------------------------------------------------
 
-static lb_status open_layer(lb_store *s, layer *l) {
+static lb_status open_layer(lb_store *s, lb_layer *l) {
   bool exists;
   char *inside = NULL;
   if (!join(&inside, l->path, LB_STORE_FILE)) return lb_oom();
@@ -363,13 +331,13 @@ static lb_status open_layer(lb_store *s, layer *l) {
   if (!lb_failed(st)) st = lb_trust_file(path, true, &exists);
   if (!lb_failed(st) && !exists)
     st = lb_error(LB_IO, "the read-only layer '%s' is not there", path);
-  if (!lb_failed(st)) st = open_read_only(&s->sqlite, path, &l->db);
+  if (!lb_failed(st)) st = lb_inside_open_read_only(&s->sqlite, path, &l->db);
   if (lb_failed(st)) lb_db_close(&l->db);
   free(inside);
   return st;
 }
 
-static bool layer_ready(lb_store *s, layer *l) {
+bool lb_inside_layer_ready(lb_store *s, lb_layer *l) {
   if (l->tried) return l->db.handle != NULL;
   l->tried = true;
   lb_status st = open_layer(s, l);
@@ -434,7 +402,7 @@ static int find(lb_db *db, lb_hash128 key, lb_span request, lb_store_found *out,
 }
 
 static void note_touch(lb_store *s, lb_hash128 key, int64_t used) {
-  if (!s->writable || s->n_touches == MAX_TOUCHES ||
+  if (!s->writable || s->n_touches == LB_MAX_TOUCHES ||
       time(NULL) - used < TOUCH_EVERY)
     return;
   if (!s->n_touches) s->touches_since = seconds_now();
@@ -447,27 +415,28 @@ static bool get_here(lb_store *s, lb_hash128 key, lb_span request,
                      lb_store_found *out) {
   found_row row = {0};
   lb_status st = LB_OK;
-  if (!ready(s)) return false;
+  if (!lb_inside_ready(s)) return false;
   int rc = find(&s->db, key, request, out, &row);
-  if (rc && trouble(s, rc, &st))  // a file that was rebuilt may have it still
+  if (rc && lb_inside_trouble(
+                s, rc, &st))  // a file that was rebuilt may have it still
     find(&s->db, key, request, out, &row);
   lb_status_drop(st);
   if (!row.hit) return false;
   s->stats.hits++;
   note_touch(s, key, row.used);
-  if (s->n_touches == MAX_TOUCHES ||
+  if (s->n_touches == LB_MAX_TOUCHES ||
       (s->n_touches && seconds_now() - s->touches_since > TOUCH_EVERY))
     lb_status_drop(flush(s));
   return true;
 }
 
-static bool get_below(lb_store *s, layer *l, lb_hash128 key, lb_span request,
+static bool get_below(lb_store *s, lb_layer *l, lb_hash128 key, lb_span request,
                       lb_store_found *out) {
   found_row row = {0};
-  if (!layer_ready(s, l)) return false;
+  if (!lb_inside_layer_ready(s, l)) return false;
   int rc = find(&l->db, key, request, out, &row);
   if (rc) {
-    lb_status st = fault_error(&l->db, rc, l->path);
+    lb_status st = lb_inside_fault_error(&l->db, rc, l->path);
     warn(s, 16 + (unsigned)(l - s->layers), st);
     lb_status_drop(st);
     *(lb_db_fault(rc) == LB_FAULT_DAMAGED ? &s->stats.corrupt
@@ -505,7 +474,7 @@ static int write_touches(lb_store *s) {
 }
 
 // Down to nine tenths, so that not every put has to.
-static int evict(lb_store *s, int64_t but, uint64_t *evicted) {
+int lb_inside_evict(lb_store *s, int64_t but, uint64_t *evicted) {
   int64_t bytes = 0, oldest;
   int rc = lb_db_bytes(&s->db, &bytes);
   if (rc || (uint64_t)bytes <= s->capacity) return rc;
@@ -525,7 +494,7 @@ static int put_once(lb_store *s, const lb_store_entry *e) {
   int rc = lb_db_do(&s->db, LB_Q_BEGIN);
   if (!rc) rc = lb_db_write(&s->db, LB_Q_PUT, e);
   if (!rc) rc = write_touches(s);
-  if (!rc) rc = evict(s, lb_db_id(e->key), &evicted);
+  if (!rc) rc = lb_inside_evict(s, lb_db_id(e->key), &evicted);
   if (!rc) rc = lb_db_do(&s->db, LB_Q_COMMIT);
   if (rc) return rc;
   s->n_touches = 0;
@@ -544,28 +513,28 @@ static void notice_moved(lb_store *s) {
   lb_leases_close(&s->held);
 }
 
-static lb_status writable(lb_store *s) {
+lb_status lb_inside_writable(lb_store *s) {
   notice_moved(s);
-  if (!ready(s)) return not_ready(s);
+  if (!lb_inside_ready(s)) return not_ready(s);
   if (!s->writable) return lb_error(LB_IO, "'%s' cannot be written", s->folder);
   return LB_OK;
 }
 
 // Tries again once if the file was rebuilt.
-#define TWICE(s, call, st)                                    \
-  do {                                                        \
-    int rc_ = (call);                                         \
-    if (rc_ && trouble(s, rc_, st)) {                         \
-      rc_ = (call);                                           \
-      if (rc_) *(st) = fault_error(&(s)->db, rc_, (s)->path); \
-    }                                                         \
+#define TWICE(s, call, st)                                              \
+  do {                                                                  \
+    int rc_ = (call);                                                   \
+    if (rc_ && lb_inside_trouble(s, rc_, st)) {                         \
+      rc_ = (call);                                                     \
+      if (rc_) *(st) = lb_inside_fault_error(&(s)->db, rc_, (s)->path); \
+    }                                                                   \
   } while (0)
 
 static lb_status put(lb_store *s, const lb_store_entry *given) {
   lb_status st = LB_OK;
   lb_store_entry e = *given;
   e.created = e.used = time(NULL);
-  LB_TRY(writable(s));
+  LB_TRY(lb_inside_writable(s));
   if ((uint64_t)lb_entry_bytes(&e) > s->capacity / 2)
     return lb_error(LB_INVALID, "%lld bytes are too many for a store of %llu",
                     (long long)lb_entry_bytes(&e),
@@ -585,7 +554,7 @@ lb_status lb_store_put(lb_store *s, const lb_store_entry *e) {
 
 static lb_status drop(lb_store *s, lb_hash128 key) {
   lb_status st = LB_OK;
-  LB_TRY(writable(s));
+  LB_TRY(lb_inside_writable(s));
   TWICE(s, lb_db_do_id(&s->db, LB_Q_DROP, lb_db_id(key)), &st);
   s->stats.corrupt++;
   return st;
@@ -608,7 +577,7 @@ static int flush_once(lb_store *s) {
 static lb_status flush(lb_store *s) {
   lb_status st = LB_OK;
   if (!s->n_touches) return LB_OK;
-  LB_TRY(writable(s));
+  LB_TRY(lb_inside_writable(s));
   TWICE(s, flush_once(s), &st);
   s->n_touches = 0;  // a use that is not noted does little harm
   return st;
@@ -636,7 +605,7 @@ lb_lease lb_store_lease(lb_store *s, lb_hash128 key, double seconds) {
   lb_lease lease = LB_LEASE_TAKEN;
   lb_lock_take(&s->lock);
   notice_moved(s);
-  if (ready(s)) lease = lb_leases_take(&s->held, key, seconds);
+  if (lb_inside_ready(s)) lease = lb_leases_take(&s->held, key, seconds);
   *(lease == LB_LEASE_TAKEN ? &s->stats.leases : &s->stats.refusals) += 1;
   lb_lock_give(&s->lock);
   return lease;
@@ -663,7 +632,8 @@ lb_verdict lb_store_verdict(lb_store *s, lb_hash128 key,
   int64_t verdict = 0;
   lb_status st = LB_OK;
   lb_lock_take(&s->lock);
-  if (ready(s)) TWICE(s, read_verdict(s, key, processor, &verdict), &st);
+  if (lb_inside_ready(s))
+    TWICE(s, read_verdict(s, key, processor, &verdict), &st);
   lb_lock_give(&s->lock);
   lb_status_drop(st);
   return verdict == LB_VERDICT_FASTER || verdict == LB_VERDICT_SLOWER
@@ -684,7 +654,7 @@ static int write_verdict(lb_store *s, lb_hash128 key, const char *processor,
 static lb_status judge(lb_store *s, lb_hash128 key, const char *processor,
                        lb_verdict verdict) {
   lb_status st = LB_OK;
-  LB_TRY(writable(s));
+  LB_TRY(lb_inside_writable(s));
   TWICE(s, write_verdict(s, key, processor, verdict), &st);
   return st;
 }
@@ -701,7 +671,7 @@ void lb_store_get_stats(lb_store *s, lb_store_stats *out) {
   int64_t n = 0;
   lb_lock_take(&s->lock);
   *out = s->stats;
-  if (ready(s)) {
+  if (lb_inside_ready(s)) {
     if (!lb_db_number(&s->db, LB_Q_COUNT_ROWS, &n)) out->entries = (uint64_t)n;
     if (!lb_db_bytes(&s->db, &n)) out->bytes = (uint64_t)n;
   }

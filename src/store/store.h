@@ -124,4 +124,40 @@ typedef struct lb_store_stats {  // of this store, since it was made
 
 void lb_store_get_stats(lb_store *s, lb_store_stats *out);
 
+// -- for people: see tools.c
+// These speak of the folder's file; where a store has no folder, of its first
+// layer.
+
+// Calls `fn` for each entry until it returns false. Its strings and spans are
+// valid until then. `fn` does not use the store.
+typedef bool lb_store_each_fn(void *user, const lb_store_entry *e);
+lb_status lb_store_each(lb_store *s, lb_store_each_fn *fn, void *user);
+
+typedef struct lb_store_verified {
+  uint64_t entries;     // that are sound
+  uint64_t broken;      // that are not
+  char complaint[200];  // of SQLite about the file itself; "" if it has none
+} lb_store_verified;
+
+// Reads all of it. Changes nothing.
+lb_status lb_store_verify(lb_store *s, lb_store_verified *out);
+// Makes it anew from the entries that are sound.
+lb_status lb_store_repair(lb_store *s);
+
+// Drops entries that were last used before `since` (seconds since 1970), then,
+// those not used for longest first, all that is over `bytes`. The file shrinks.
+lb_status lb_store_prune(lb_store *s, int64_t since, uint64_t bytes,
+                         uint64_t *removed);
+
+// A file of its own with all that is sound but verdicts; one that is there is
+// replaced. It serves as a read-only layer.
+lb_status lb_store_export(lb_store *s, const char *path, uint64_t *written);
+// Adds what is not there yet, as far as there is room. Refuses a file that is
+// not of this version, or that is not to be trusted.
+typedef struct lb_store_imported {
+  uint64_t added, there, broken;
+} lb_store_imported;
+lb_status lb_store_import(lb_store *s, const char *path,
+                          lb_store_imported *out);
+
 #endif

@@ -1,0 +1,342 @@
+// store/fault_test.c -- a store whose file, disk or neighbours are bad: right
+// answers, one warning, nothing sound lost.
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include "store/fixture_test.h"
+
+#define ENTRIES 60
+
+static void fill_store(fixture *f, unsigned n) {
+  lb_store *s = fixture_open(f);
+  for (unsigned i = 0; i < n; i++) assert_ok(put(s, i));
+  lb_store_free(s);
+}
+
+static unsigned count_found(lb_store *s) {
+  unsigned n = 0;
+  for (unsigned i = 0; i < ENTRIES; i++) n += has(s, i);
+  return n;
+}
+
+typedef struct image {  // of a sound file
+  uint8_t *bytes;
+  size_t size;
+} image;
+
+static image read_image(fixture *f) {
+  image m = {0};
+  FILE *file = fopen(f->file, "rb");
+  assert_non_null(file);
+  fseek(file, 0, SEEK_END);
+  m.size = (size_t)ftell(file);
+  m.bytes = malloc(m.size);
+  rewind(file);
+  assert_int_equal(fread(m.bytes, 1, m.size, file), m.size);
+  fclose(file);
+  return m;
+}
+
+static void write_image(fixture *f, const image *m, size_t size) {
+  nftw(f->folder, testdir_unlink, 16, FTW_DEPTH | FTW_PHYS);
+  assert_int_equal(mkdir(f->folder, 0700), 0);
+  FILE *file = fopen(f->file, "wb");
+  assert_int_equal(fwrite(m->bytes, 1, size, file), size);
+  fclose(file);
+}
+
+// What cannot be found at once is found after a repair; what was lost can be
+// put again; then all is well.
+static unsigned use_damaged(fixture *f, unsigned most_lost, size_t place) {
+  f->warnings = 0;
+  lb_store *s = fixture_open(f);
+  unsigned lost = ENTRIES - count_found(s);
+  if (lost > most_lost) {
+    assert_ok(lb_store_repair(s));
+    lost = ENTRIES - count_found(s);
+  }
+  if (lost > most_lost || f->warnings > 1)
+    fail_msg("byte %zu: %u entries lost, %d warnings", place, lost,
+             f->warnings);
+  for (unsigned i = 0; i < ENTRIES; i++)
+    if (!has(s, i)) assert_ok(put(s, i));
+  if (count_found(s) != ENTRIES)
+    fail_msg("byte %zu: what is put again is not found", place);
+  lb_store_verified v;
+  assert_ok(lb_store_verify(s, &v));
+  if (v.broken) fail_msg("byte %zu: %s", place, v.complaint);
+  lb_store_free(s);
+  return lost;
+}
+
+static void flip(fixture *f, image *m, size_t place) {
+  m->bytes[place] ^= (uint8_t)(1 << place % 8);
+  write_image(f, m, m->size);
+  m->bytes[place] ^= (uint8_t)(1 << place % 8);
+}
+
+static void a_flipped_bit_costs_one_entry_at_most(void **state) {
+  fixture *f = *state;
+  unsigned lost = 0;
+  fill_store(f, ENTRIES);
+  image m = read_image(f);
+  for (size_t i = 0; i < 100; i++) {
+    size_t place = m.size * i / 100;
+    flip(f, &m, place);
+    lost += use_damaged(f, 1, place);
+  }
+  assert_true(lost > 50);  // most bytes are an entry's
+  free(m.bytes);
+}
+
+static void flips_in_the_first_pages_cost_little(void **state) {
+  fixture *f = *state;
+  fill_store(f, ENTRIES);
+  image m = read_image(f);
+  for (size_t place = 1; place < 6 * LB_DB_PAGE; place += 97) {
+    flip(f, &m, place);
+    use_damaged(f, 1, place);
+  }
+  free(m.bytes);
+}
+
+static void a_header_of_zeros_costs_nothing(void **state) {
+  fixture *f = *state;
+  fill_store(f, ENTRIES);
+  image m = read_image(f);
+  memset(m.bytes, 0, LB_DB_PAGE);
+  write_image(f, &m, m.size);
+  assert_int_equal(use_damaged(f, 0, 0), 0);
+  free(m.bytes);
+}
+
+static void truncation_keeps_what_is_left(void **state) {
+  fixture *f = *state;
+  fill_store(f, ENTRIES);
+  image m = read_image(f);
+  for (size_t i = 0; i < 10; i++) {
+    size_t size = m.size * i / 10 + 11 * i;
+    write_image(f, &m, size);
+    // Of pages that are gone, so many are lost at most.
+    unsigned most = (unsigned)((m.size - size) / LB_DB_PAGE + 2);
+    use_damaged(f, most < ENTRIES ? most : ENTRIES, size);
+  }
+  free(m.bytes);
+}
+
+static void two_processes_rebuild_once(void **state) {
+  fixture *f = *state;
+  fill_store(f, ENTRIES);
+  lb_store *a = fixture_open(f), *b = fixture_open(f);
+  assert_int_equal(count_found(a), ENTRIES);
+  assert_int_equal(count_found(b), ENTRIES);
+  run_sql(f,
+          "UPDATE kernel SET sum=sum+1 WHERE form='map' AND"
+          " spec LIKE '%number 7'");
+  assert_false(has(a, 7));
+  assert_false(has(b, 7));
+  lb_store_stats sa, sb;
+  lb_store_get_stats(a, &sa);
+  lb_store_get_stats(b, &sb);
+  assert_int_equal(sa.rebuilds + sb.rebuilds, 1);
+  assert_int_equal(sa.salvaged, ENTRIES - 1);
+  assert_int_equal(sa.corrupt, 1);
+  assert_int_equal(count_found(b), ENTRIES - 1);
+  assert_ok(put(b, 7));
+  assert_int_equal(count_found(a), ENTRIES);
+  lb_store_free(a);
+  lb_store_free(b);
+}
+
+// -- versions -----------------------------------------------------------------
+
+static void a_later_version_is_left_alone(void **state) {
+  fixture *f = *state;
+  fill_store(f, ENTRIES);
+  run_sql(f, "UPDATE about SET version=7; PRAGMA user_version=7");
+  image before = read_image(f);
+  lb_store *s = fixture_open(f);
+  assert_int_equal(count_found(s), 0);
+  lb_status st = put(s, 1);
+  assert_true(lb_failed(st));
+  lb_status_drop(st);
+  lb_store_free(s);
+  assert_int_equal(f->warnings, 1);
+  assert_non_null(strstr(f->last, "later version"));
+  image after = read_image(f);
+  assert_int_equal(before.size, after.size);
+  assert_memory_equal(before.bytes, after.bytes, after.size);
+  free(before.bytes);
+  free(after.bytes);
+}
+
+static void an_earlier_version_is_replaced(void **state) {
+  fixture *f = *state;
+  fill_store(f, 3);
+  run_sql(f, "UPDATE about SET version=-1; PRAGMA user_version=-1");
+  lb_store *s = fixture_open(f);
+  assert_false(has(s, 1));
+  assert_ok(put(s, 1));
+  assert_true(has(s, 1));
+  lb_store_free(s);
+}
+
+static void another_database_is_left_alone(void **state) {
+  fixture *f = *state;
+  assert_int_equal(mkdir(f->folder, 0700), 0);
+  run_sql(f, "CREATE TABLE mine(x); INSERT INTO mine VALUES(1)");
+  lb_store *s = fixture_open(f);
+  assert_false(has(s, 1));
+  lb_status st = put(s, 1);
+  assert_true(lb_failed(st));
+  lb_status_drop(st);
+  lb_store_free(s);
+  assert_int_equal(f->warnings, 1);
+  run_sql(f, "SELECT x FROM mine");
+}
+
+// -- the disk -----------------------------------------------------------------
+
+static void a_locked_database_is_a_miss(void **state) {
+  fixture *f = *state;
+  lb_sqlite q;
+  lb_db db;
+  fill_store(f, ENTRIES);
+  assert_ok(lb_sqlite_load(&q));
+  assert_int_equal(lb_db_open(&q, f->file, LB_DB_WRITE, &db), 0);
+  lb_store *s = fixture_open(f);
+  assert_true(has(s, 1));
+  assert_int_equal(lb_db_exec(&db, "BEGIN IMMEDIATE"), 0);
+  assert_true(has(s, 2));  // a writer does not keep readers away
+  lb_status st = put(s, 100);
+  assert_int_equal(lb_status_code(st), LB_IO);
+  lb_status_drop(st);
+  assert_int_equal(f->warnings, 1);
+  assert_non_null(strstr(f->last, "locked"));
+  assert_int_equal(lb_db_exec(&db, "ROLLBACK"), 0);
+  lb_db_close(&db);
+  usleep(1100000);
+  assert_ok(put(s, 100));
+  assert_true(has(s, 100));
+  assert_int_equal(f->warnings, 1);
+  lb_store_free(s);
+}
+
+// A folder of its own in a mount namespace of its own; skipped where that is
+// not allowed. Runs `fn` in a child.
+static void in_mount(fixture *f, const char *options, unsigned long flags,
+                     void (*fn)(fixture *f)) {
+  pid_t pid = fork();
+  if (pid == 0) {
+    if (unshare(CLONE_NEWNS) ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount(flags & MS_BIND ? f->folder : "tmpfs", f->folder,
+              flags & MS_BIND ? NULL : "tmpfs",
+              flags & ~(unsigned long)MS_RDONLY, options) ||
+        (flags & MS_RDONLY &&
+         mount(NULL, f->folder, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL)))
+      _exit(77);
+    fn(f);
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip();
+  assert_int_equal(status, 0);
+}
+
+#define CHECK(x)                                                   \
+  do {                                                             \
+    if (!(x)) {                                                    \
+      fprintf(stderr, "line %d: %s; %s\n", __LINE__, #x, f->last); \
+      _exit(1);                                                    \
+    }                                                              \
+  } while (0)
+
+static void use_full_disk(fixture *f) {
+  lb_store *s = fixture_open(f);
+  unsigned kept = 0, refused = 0;
+  for (unsigned i = 0; i < 200; i++) {
+    lb_status st = put(s, i);
+    *(lb_failed(st) ? &refused : &kept) += 1;
+    lb_status_drop(st);
+  }
+  CHECK(kept > 10 && refused > 10);
+  CHECK(f->warnings == 1);
+  unsigned found = 0;
+  for (unsigned i = 0; i < 200; i++) found += has(s, i);
+  CHECK(found == kept);
+  lb_store_verified v;
+  lb_status st = lb_store_verify(s, &v);
+  CHECK(!lb_failed(st) && v.entries == kept && !v.broken && !v.complaint[0]);
+  lb_store_free(s);
+}
+
+static void a_full_disk_keeps_what_was_kept(void **state) {
+  fixture *f = *state;
+  assert_int_equal(mkdir(f->folder, 0700), 0);
+  in_mount(f, "size=1m,mode=0700", 0, use_full_disk);
+}
+
+static void use_tiny_disk(fixture *f) {
+  lb_store *s = fixture_open(f);
+  CHECK(!has(s, 1));
+  lb_status st = put(s, 1);
+  CHECK(lb_failed(st));
+  lb_status_drop(st);
+  CHECK(!has(s, 1));
+  CHECK(f->warnings == 1);
+  lb_store_free(s);
+}
+
+static void a_disk_without_any_room_is_one_warning(void **state) {
+  fixture *f = *state;
+  assert_int_equal(mkdir(f->folder, 0700), 0);
+  in_mount(f, "size=8k,mode=0700", 0, use_tiny_disk);
+}
+
+static void use_read_only(fixture *f) {
+  lb_store *s = fixture_open(f);
+  CHECK(has(s, 1) && has(s, 2));
+  lb_status st = put(s, 100);
+  CHECK(lb_failed(st));
+  lb_status_drop(st);
+  CHECK(!has(s, 100));
+  CHECK(f->warnings == 1);
+  lb_store_free(s);
+}
+
+static void a_read_only_folder_is_read(void **state) {
+  fixture *f = *state;
+  fill_store(f, ENTRIES);
+  in_mount(f, NULL, MS_BIND | MS_RDONLY, use_read_only);
+}
+
+int main(void) {
+#define T(name) \
+  cmocka_unit_test_setup_teardown(name, fixture_init, fixture_fini)
+  const struct CMUnitTest tests[] = {
+      T(a_flipped_bit_costs_one_entry_at_most),
+      T(flips_in_the_first_pages_cost_little),
+      T(a_header_of_zeros_costs_nothing),
+      T(truncation_keeps_what_is_left),
+      T(two_processes_rebuild_once),
+      T(a_later_version_is_left_alone),
+      T(an_earlier_version_is_replaced),
+      T(another_database_is_left_alone),
+      T(a_locked_database_is_a_miss),
+      T(a_full_disk_keeps_what_was_kept),
+      T(a_disk_without_any_room_is_one_warning),
+      T(a_read_only_folder_is_read),
+  };
+  return cmocka_run_group_tests_name("store faults", tests, NULL, NULL);
+}

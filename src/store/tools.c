@@ -1,0 +1,272 @@
+// store/tools.c -- what people do with a store: look, verify, prune, carry.
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/inside.h"
+#include "store/trust.h"
+
+// The file that a store speaks of, open; or why it is not.
+static lb_status main_file(lb_store *s, lb_db **out, const char **path) {
+  if (s->folder) {
+    *out = &s->db;
+    *path = s->path;
+    if (lb_inside_ready(s)) return LB_OK;
+    return lb_error(LB_IO, "'%s' cannot be used", s->path);
+  }
+  if (!s->n_layers) return lb_error(LB_INVALID, "there is no store");
+  *out = &s->layers[0].db;
+  *path = s->layers[0].path;
+  if (lb_inside_layer_ready(s, &s->layers[0])) return LB_OK;
+  return lb_error(LB_IO, "'%s' cannot be used", *path);
+}
+
+// -- looking ------------------------------------------------------------------
+
+typedef struct walk {
+  lb_store_each_fn *fn;
+  void *user;
+  uint64_t sound, broken;
+} walk;
+
+static int walk_rows(lb_db *db, walk *w) {
+  int rc;
+  bool more = true;
+  lb_store_entry e;
+  sqlite3_stmt *stmt = lb_db_use(db, LB_Q_ALL, &rc);
+  if (!stmt) return rc;
+  while (more && (rc = db->q->step(stmt)) == SQLITE_ROW) {
+    if (!lb_db_row(db, stmt, &e)) {
+      w->broken++;
+      continue;
+    }
+    w->sound++;
+    more = w->fn(w->user, &e);
+  }
+  db->q->reset(stmt);
+  return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+static lb_status each(lb_store *s, walk *w) {
+  lb_db *db;
+  const char *path;
+  LB_TRY(main_file(s, &db, &path));
+  int rc = walk_rows(db, w);
+  return rc ? lb_inside_fault_error(db, rc, path) : LB_OK;
+}
+
+lb_status lb_store_each(lb_store *s, lb_store_each_fn *fn, void *user) {
+  walk w = {.fn = fn, .user = user};
+  lb_lock_take(&s->lock);
+  lb_status st = each(s, &w);
+  lb_lock_give(&s->lock);
+  return st;
+}
+
+// -- verifying ----------------------------------------------------------------
+
+static bool pass(void *user, const lb_store_entry *e) {
+  (void)user, (void)e;
+  return true;
+}
+
+// "ok", or the first thing that SQLite finds wrong with the file.
+static void complaint_of(lb_db *db, char *out, size_t size) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = db->q->prepare_v3(db->handle, "PRAGMA integrity_check(1)", -1, 0,
+                             &stmt, NULL);
+  if (!rc) rc = db->q->step(stmt);
+  const char *text = rc == SQLITE_ROW
+                         ? (const char *)db->q->column_text(stmt, 0)
+                         : lb_db_message(db, rc);
+  snprintf(out, size, "%s", text && strcmp(text, "ok") != 0 ? text : "");
+  for (char *p = out; *p; p++)
+    if (*p == '\n') *p = ' ';
+  db->q->finalize(stmt);
+}
+
+static lb_status verify(lb_store *s, lb_store_verified *out) {
+  walk w = {.fn = pass};
+  lb_db *db;
+  const char *path;
+  LB_TRY(main_file(s, &db, &path));
+  complaint_of(db, out->complaint, sizeof out->complaint);
+  int rc = walk_rows(db, &w);
+  out->entries = w.sound;
+  out->broken = w.broken;
+  if (lb_db_fault(rc) == LB_FAULT_DAMAGED && !out->complaint[0])
+    snprintf(out->complaint, sizeof out->complaint, "%s",
+             lb_db_message(db, rc));
+  else if (lb_db_fault(rc) != LB_FAULT_DAMAGED && rc)
+    return lb_inside_fault_error(db, rc, path);
+  return LB_OK;
+}
+
+lb_status lb_store_verify(lb_store *s, lb_store_verified *out) {
+  *out = (lb_store_verified){0};
+  lb_lock_take(&s->lock);
+  lb_status st = verify(s, out);
+  lb_lock_give(&s->lock);
+  return st;
+}
+
+lb_status lb_store_repair(lb_store *s) {
+  lb_lock_take(&s->lock);
+  lb_status st = lb_inside_writable(s);
+  if (!lb_failed(st)) st = lb_inside_rebuild(s, true);
+  lb_lock_give(&s->lock);
+  return st;
+}
+
+// -- pruning ------------------------------------------------------------------
+
+static int count(lb_db *db, int64_t *out) {
+  return lb_db_number(db, LB_Q_COUNT_ROWS, out);
+}
+
+static int prune_once(lb_store *s, int64_t since, uint64_t *removed) {
+  int64_t before = 0, after = 0;
+  uint64_t evicted = 0;
+  int rc = lb_db_do(&s->db, LB_Q_BEGIN);
+  if (!rc) rc = count(&s->db, &before);
+  if (!rc) rc = lb_db_do_id(&s->db, LB_Q_PRUNE, since);
+  if (!rc) rc = lb_inside_evict(s, 0, &evicted);
+  if (!rc) rc = count(&s->db, &after);
+  if (!rc) rc = lb_db_do(&s->db, LB_Q_COMMIT);
+  if (rc) return rc;
+  *removed = (uint64_t)(before - after);
+  // Where others are at it, the room is used again instead.
+  lb_db_exec(&s->db, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+  return SQLITE_OK;
+}
+
+lb_status lb_store_prune(lb_store *s, int64_t since, uint64_t bytes,
+                         uint64_t *removed) {
+  *removed = 0;
+  lb_lock_take(&s->lock);
+  uint64_t capacity = s->capacity;
+  if (bytes < s->capacity) s->capacity = bytes;
+  lb_status st = lb_inside_writable(s);
+  if (!lb_failed(st)) {
+    int rc = prune_once(s, since, removed);
+    if (rc) lb_inside_trouble(s, rc, &st);
+  }
+  s->capacity = capacity;
+  lb_lock_give(&s->lock);
+  return st;
+}
+
+// -- carrying -----------------------------------------------------------------
+
+typedef struct copying {
+  lb_db to;
+  int rc;
+  uint64_t written;
+} copying;
+
+static bool copy_row(void *user, const lb_store_entry *e) {
+  copying *c = user;
+  c->rc = lb_db_write(&c->to, LB_Q_KEEP, e);
+  c->written += !c->rc;
+  return !c->rc;
+}
+
+// Rows of others are left out where they are broken.
+static lb_status export_to(lb_store *s, const char *part, copying *c) {
+  walk w = {.fn = copy_row, .user = c};
+  int rc = lb_db_open(&s->sqlite, part, LB_DB_WRITE, &c->to);
+  if (!rc) rc = lb_db_exec(&c->to, "PRAGMA journal_mode=OFF");
+  if (!rc) rc = lb_db_create(&c->to, false);
+  if (!rc) rc = lb_db_do(&c->to, LB_Q_BEGIN);
+  if (rc) return lb_inside_fault_error(&c->to, rc, part);
+  LB_TRY(each(s, &w));
+  rc = c->rc ? c->rc : lb_db_do(&c->to, LB_Q_COMMIT);
+  return rc ? lb_inside_fault_error(&c->to, rc, part) : LB_OK;
+}
+
+static lb_status export_file(lb_store *s, const char *path, uint64_t *written) {
+  lb_db *db;
+  const char *from;
+  char *part = NULL;
+  copying c = {0};
+  LB_TRY(main_file(s, &db, &from));
+  if (asprintf(&part, "%s.part", path) < 0) return lb_oom();
+  unlink(part);
+  lb_status st = export_to(s, part, &c);
+  lb_db_close(&c.to);
+  if (!lb_failed(st) && rename(part, path))
+    st = lb_error(LB_IO, "cannot write '%s'", path);
+  if (lb_failed(st)) unlink(part);
+  if (!lb_failed(st)) *written = c.written;
+  free(part);
+  return st;
+}
+
+lb_status lb_store_export(lb_store *s, const char *path, uint64_t *written) {
+  *written = 0;
+  lb_lock_take(&s->lock);
+  lb_status st = export_file(s, path, written);
+  lb_lock_give(&s->lock);
+  return st;
+}
+
+typedef struct importing {
+  lb_store *store;
+  lb_store_imported *out;
+  int rc;
+} importing;
+
+static bool add_row(void *user, const lb_store_entry *e) {
+  importing *i = user;
+  lb_db *db = &i->store->db;
+  i->rc = lb_db_write(db, LB_Q_KEEP, e);
+  bool added = !i->rc && db->q->changes(db->handle) > 0;
+  *(added ? &i->out->added : &i->out->there) += !i->rc;
+  return !i->rc;
+}
+
+static int import_rows(lb_store *s, lb_db *from, lb_store_imported *out) {
+  importing i = {.store = s, .out = out};
+  walk w = {.fn = add_row, .user = &i};
+  uint64_t evicted = 0;
+  int rc = lb_db_do(&s->db, LB_Q_BEGIN);
+  if (!rc) rc = walk_rows(from, &w);
+  if (!rc) rc = i.rc;
+  if (!rc) rc = lb_inside_evict(s, 0, &evicted);
+  if (!rc) rc = lb_db_do(&s->db, LB_Q_COMMIT);
+  s->stats.insertions += out->added;
+  s->stats.evictions += evicted;
+  out->broken = w.broken;
+  return rc;
+}
+
+static lb_status import_file(lb_store *s, const char *path,
+                             lb_store_imported *out) {
+  lb_db from = {0};
+  bool exists;
+  LB_TRY(lb_inside_writable(s));
+  LB_TRY(lb_trust_file(path, true, &exists));
+  if (!exists) return lb_error(LB_IO, "there is no file '%s'", path);
+  lb_status st = lb_inside_open_read_only(&s->sqlite, path, &from);
+  if (!lb_failed(st)) {
+    int rc = import_rows(s, &from, out);
+    if (rc) {
+      st = lb_inside_fault_error(&s->db, rc, path);
+      if (!s->sqlite.get_autocommit(s->db.handle))
+        lb_db_do(&s->db, LB_Q_ROLLBACK);
+    }
+  }
+  lb_db_close(&from);
+  return st;
+}
+
+lb_status lb_store_import(lb_store *s, const char *path,
+                          lb_store_imported *out) {
+  *out = (lb_store_imported){0};
+  lb_lock_take(&s->lock);
+  lb_status st = import_file(s, path, out);
+  lb_lock_give(&s->lock);
+  return st;
+}
