@@ -6,22 +6,27 @@
 #include "api/error.h"
 #include "api/options.h"
 #include "api/runtime.h"
+#include "api/store.h"
 
 // Asked for the second time, the environment is not complained about.
 static const lb_log silent = {.level = LB_LOG_ERROR};
 
 lb_status lb_found_init(lb_found *f) {
   lb_isa isa = lb_kernels_isa(&silent);
+  const char *why;
   *f = (lb_found){0};
   lb_isa_print(&isa, &f->isa);
   if (lb_kernels_may_compile(&silent)) lb_kernels_worker(&f->worker);
+  lb_store_folder(&f->store, &why);
   LB_TRY(lb_strbuf_status(&f->isa));
-  return lb_strbuf_status(&f->worker);
+  LB_TRY(lb_strbuf_status(&f->worker));
+  return lb_strbuf_status(&f->store);
 }
 
 void lb_found_fini(lb_found *f) {
   lb_strbuf_fini(&f->isa);
   lb_strbuf_fini(&f->worker);
+  lb_strbuf_fini(&f->store);
 }
 
 limber_status limber_runtime_describe(limber_runtime *runtime,
@@ -39,7 +44,7 @@ limber_status limber_runtime_describe(limber_runtime *runtime,
       .pack = lb_kernels_levels(),
       .worker = worker,
       .worker_found = *worker && access(worker, X_OK) == 0,
-      .store = "",
+      .store = lb_strbuf_str(&r->found.store),
       .prefer_reusable_kernels = r->prefer.reusable,
       .prefer_reusable_from = r->prefer.from,
       .cache_capacity = lb_shelf_capacity(shelf),

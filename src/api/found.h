@@ -8,6 +8,7 @@
 typedef struct lb_found {
   lb_strbuf isa;     // what kernels may use
   lb_strbuf worker;  // path of the compiler; empty: LIMBER_JIT=off
+  lb_strbuf store;   // folder of kernels on disk; empty: there is none
 } lb_found;
 
 lb_status lb_found_init(lb_found *f);  // fini in any case

@@ -39,6 +39,21 @@ static void read_slots(lb_slots *slots, limber_cache_stats *out) {
   out->slot_bytes = s.bytes;
 }
 
+static void read_primitives(lb_cache *cache, limber_cache_stats *out) {
+  lb_cache_stats s;
+  lb_cache_count(cache, &s);
+  out->primitives = (limber_layer_stats){
+      .hits = s.hits,
+      .misses = s.misses,
+      .waits = s.waits,
+      .insertions = s.insertions,
+      .evictions = s.evictions,
+      .entries = s.entries,
+      .bytes = s.bytes,
+      .build_us = s.build_ns / 1000,
+  };
+}
+
 static void read_worker(const lb_kernels *k, limber_cache_stats *out) {
   lb_built b;
   for (size_t i = 0; k->compiler && lb_compiler_built(k->compiler, i, &b);
@@ -54,6 +69,7 @@ static void read_all(limber_runtime *r, limber_cache_stats *out) {
   *out = (limber_cache_stats){0};
   if (k->slots && k->slots->shelf) read_shelf(k->slots->shelf, out);
   if (k->slots) read_slots(k->slots, out);
+  if (r->primitives.shelf) read_primitives(&r->primitives, out);
   read_worker(k, out);
 }
 
@@ -167,5 +183,9 @@ limber_status limber_explain_miss(limber_runtime *runtime, char **out) {
   lb_strbuf text = {0};
   if (r->kernels.slots)
     lb_status_drop(lb_slots_explain(r->kernels.slots, &text));
+  if (r->primitives.shelf) {
+    if (*lb_strbuf_str(&text)) lb_strbuf_puts(&text, "\n");
+    lb_status_drop(lb_cache_explain(&r->primitives, &text));
+  }
   return lb_report(hand_out(&text, out), &r->log);
 }
