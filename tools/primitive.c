@@ -28,6 +28,9 @@ static const char help[] =
     "  --seed S        which ones; default 1\n"
     "  --kind KIND     of random cases: of that kind\n"
     "  --no-compile    leaves it at the kernels there are\n"
+    "  --save DIR      writes each, with its compiled kernels, into that "
+    "folder\n"
+    "  --load DIR      creates each from what is there\n"
     "  --verbose       a line for each case\n"
     "\n"
     "Closes with `N passed, N failed`. A failure prints the command that\n"
@@ -39,7 +42,7 @@ static const char *const modes[] = {"list", "init", "correctness",
 
 typedef struct job {
   mode mode;
-  const char *batch;
+  const char *batch, *save, *load;
   long long random, seed;
   int kind;
   bool compiles, verbose, help;
@@ -76,6 +79,8 @@ static bool read_option(int letter, job *j, problem *p) {
     case 's': return read_number("seed", optarg, 0, INT64_MAX, &j->seed, p);
     case 'k': return read_kind(optarg, &j->kind, p);
     case 'n': j->compiles = false; return true;
+    case 'S': j->save = optarg; return true;
+    case 'L': j->load = optarg; return true;
     case 'v': j->verbose = true; return true;
     case 'h': j->help = true; return true;
     default: return fail(p, EXIT_USAGE, "see limber primitive --help");
@@ -90,6 +95,8 @@ static bool read_options(int argc, char **argv, job *j, problem *p) {
       {"seed", required_argument, NULL, 's'},
       {"kind", required_argument, NULL, 'k'},
       {"no-compile", no_argument, NULL, 'n'},
+      {"save", required_argument, NULL, 'S'},
+      {"load", required_argument, NULL, 'L'},
       {"verbose", no_argument, NULL, 'v'},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0}};
@@ -283,14 +290,74 @@ static bool measure(const job *j, const made *m, const char *text, problem *p) {
   return true;
 }
 
+// -- kept as bytes -----------------------------------------------------------
+
+static bool blob_path(const made *m, const char *folder, char *out, size_t cap,
+                      problem *p) {
+  char id[LIMBER_CACHE_ID];
+  limber_status st = limber_primitive_get_cache_id(m->primitive, id);
+  if (st) return fail_status(p, st, "id");
+  snprintf(out, cap, "%s/%s", folder, id);
+  return true;
+}
+
+static bool save(const made *m, const char *folder, problem *p) {
+  char path[LINE];
+  void *blob;
+  size_t size;
+  if (!compile(m, p) || !blob_path(m, folder, path, sizeof path, p))
+    return false;
+  limber_status st =
+      limber_primitive_get_cache_blob(m->primitive, 300, &blob, &size);
+  if (st) return fail_status(p, st, "blob");
+  FILE *f = fopen(path, "wb");
+  bool ok = f && fwrite(blob, 1, size, f) == size;
+  if (f) ok = fclose(f) == 0 && ok;
+  limber_blob_free(blob);
+  return ok || fail(p, EXIT_BAD, "--save: %s cannot be written", path);
+}
+
+static bool read_all(const char *path, void **out, size_t *size, problem *p) {
+  FILE *f = fopen(path, "rb");
+  long end = f && !fseek(f, 0, SEEK_END) ? ftell(f) : -1;
+  *out = end >= 0 && !fseek(f, 0, SEEK_SET) ? malloc((size_t)end + 1) : NULL;
+  *size = (size_t)end;
+  bool ok = *out && fread(*out, 1, *size, f) == *size;
+  if (f) fclose(f);
+  return ok || fail(p, EXIT_BAD, "--load: %s cannot be read", path);
+}
+
+// Puts the primitive that the bytes hold in the place of m's.
+static bool load(const primitive_case *c, const char *folder, made *m,
+                 problem *p) {
+  char path[LINE];
+  void *blob = NULL;
+  size_t size;
+  limber_attr *attr = NULL;
+  limber_status st = LIMBER_OK;
+  bool ok = blob_path(m, folder, path, sizeof path, p) &&
+            read_all(path, &blob, &size, p) &&
+            case_attr(c, false, false, &attr, p);
+  limber_primitive_destroy(m->primitive);
+  m->primitive = NULL;
+  if (ok)
+    st = limber_primitive_create_from_cache_blob(NULL, &c->desc, attr, blob,
+                                                 size, &m->primitive);
+  limber_attr_destroy(attr);
+  free(blob);
+  return st ? fail_status(p, st, path) : ok;
+}
+
 static bool run_case(const job *j, const char *text, problem *p) {
   primitive_case c;
   made m = {0};
   bool ok = case_read(text, &c, p) && complete(&c, p) &&
             create(&c, false, false, &m, p);
+  if (ok && j->load) ok = load(&c, j->load, &m, p);
   if (ok && j->mode == INIT) ok = tell(&m, p);
   if (ok && j->mode == CORRECTNESS) ok = check(j, &c, &m, p);
   if (ok && j->mode == PERFORMANCE) ok = measure(j, &m, text, p);
+  if (ok && j->save) ok = save(&m, j->save, p);
   limber_primitive_destroy(m.primitive);
   case_fini(&c);
   return ok;

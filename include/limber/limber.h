@@ -726,6 +726,30 @@ LIMBER_API limber_status limber_primitive_query(limber_primitive *primitive,
                                                 size_t n_inputs,
                                                 limber_primitive_info *out);
 
+// A primitive and the kernels that were compiled for it, as bytes that a
+// program keeps where it likes: created from these it is where it was, and
+// needs no compiler. They are machine code: take them from nobody who may not
+// run code in this process.
+
+// 32 hex digits, the same for equal primitives of equal libraries on processors
+// that kernels use in the same way: what to keep a blob under.
+#define LIMBER_CACHE_ID 33
+LIMBER_API limber_status limber_primitive_get_cache_id(
+    const limber_primitive *primitive, char out[LIMBER_CACHE_ID]);
+// Has the kernels made again, so it takes as long as limber_primitive_wait did,
+// and `seconds` at the most. Freed with limber_blob_free.
+LIMBER_API limber_status limber_primitive_get_cache_blob(
+    limber_primitive *primitive, double seconds, void **out, size_t *size);
+LIMBER_API void limber_blob_free(void *blob);
+// What does not fit is refused, and the error says why: LIMBER_UNSUPPORTED if
+// another version of the library made it or this machine lacks what its kernels
+// use, LIMBER_INVALID if it is damaged or of another descriptor. Then create
+// the primitive without it.
+LIMBER_API limber_status limber_primitive_create_from_cache_blob(
+    limber_runtime *runtime, const limber_primitive_desc *desc,
+    const limber_attr *attr, const void *blob, size_t size,
+    limber_primitive **out);
+
 // -- a model's operators, whether Limber can run it or not --------------------
 
 typedef struct limber_op_count {

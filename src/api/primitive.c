@@ -9,6 +9,7 @@
 #include "api/error.h"
 #include "api/options.h"
 #include "api/session.h"
+#include "device/cpu/code.h"
 #include "graph/pass.h"
 
 // -- a primitive's life ------------------------------------------------------
@@ -24,6 +25,7 @@ void lb_primitive_release(limber_primitive *p) {
   lb_session_free(p->session);
   lb_primitive_graph_fini(&p->g);
   free(p->text);
+  free(p->key);
   free(p);
   atomic_fetch_sub(&r->n_primitives, 1);
 }
@@ -75,8 +77,17 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
   declared(p, in);
   if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, NULL, &counts));
   lb_session_stats_get(p->session, &stats);
-  p->bytes = sizeof *p + strlen(p->text) + stats.packed_bytes +
+  p->bytes = sizeof *p + p->key_size + strlen(p->text) + stats.packed_bytes +
              stats.plan_bytes + p->g.graph->arena.used;
+  return LB_OK;
+}
+
+static lb_status copy_key(limber_primitive *p, const lb_desc *d) {
+  uint8_t key[LB_KEY_MAX];
+  p->key_size = lb_desc_key(d, key);
+  p->key = malloc(p->key_size);
+  if (!p->key) return lb_oom();
+  memcpy(p->key, key, p->key_size);
   return LB_OK;
 }
 
@@ -92,6 +103,7 @@ static lb_status build(limber_runtime *r, const lb_desc *d,
   lb_desc_print(d, &text);
   lb_status st = lb_strbuf_status(&text);
   p->text = text.data;
+  if (!lb_failed(st)) st = copy_key(p, d);
   if (!lb_failed(st)) st = make_ready(p, d);
   if (lb_failed(st)) {
     lb_primitive_release(p);
@@ -127,6 +139,7 @@ void lb_primitives_fini(limber_runtime *r) {
     lb_shelf_collect(shelf);
     if (atomic_load(&r->n_primitives)) nanosleep(&moment, NULL);
   }
+  lb_cpu_code_release(atomic_load(&r->code));
 }
 
 static bool same_elements(const limber_operand *o, const char *name,

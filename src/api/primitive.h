@@ -19,13 +19,10 @@ struct limber_primitive {
   lb_session *session;  // owned
   lb_prefer prefer;     // of reusable kernels
   char *text;           // owned: the descriptor, for people
-  bool runtime_dims;    // plans are made when dims are known
-  size_t bytes;         // all it takes, but for plans to come
+  uint8_t *key;         // owned; see primitive/desc.h
   size_t key_size;
-  uint8_t *key;            // owned
-  _Atomic uint64_t used;   // the epoch of its last use
-  lb_shelf_item *item;     // its place on the shelf; of the shelf's lock
-  limber_primitive *next;  // among those to free
+  bool runtime_dims;  // plans are made when dims are known
+  size_t bytes;       // all it takes, but for plans to come
 };
 
 limber_primitive *lb_primitive_retain(limber_primitive *p);

@@ -279,6 +279,72 @@ static void a_runtime_takes_its_primitives_along(void **state) {
   limber_runtime_destroy(r);
 }
 
+// -- blobs -------------------------------------------------------------------
+
+static void a_blob_holds_one_descriptor(void **state) {
+  (void)state;
+  limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0), other = d;
+  limber_primitive *p, *q;
+  char id[LIMBER_CACHE_ID], id2[LIMBER_CACHE_ID];
+  void *blob;
+  size_t size;
+  d.in[0] = operand(2, L(7), L(33));
+  other.in[0] = operand(2, L(7), L(34));
+  p = create(&d, NULL);
+  ok(limber_primitive_get_cache_blob(p, 60, &blob, &size));
+  ok(limber_primitive_get_cache_id(p, id));
+  assert_int_equal(strlen(id), 32);
+  ok(limber_primitive_create_from_cache_blob(NULL, &d, NULL, blob, size, &q));
+  ok(limber_primitive_get_cache_id(q, id2));
+  assert_string_equal(id, id2);
+  limber_primitive_destroy(q);
+  refused(limber_primitive_create_from_cache_blob(NULL, &other, NULL, blob,
+                                                  size, &q),
+          LIMBER_INVALID, "cache blob: it is of another descriptor");
+  assert_null(q);
+  q = create(&other, NULL);
+  ok(limber_primitive_get_cache_id(q, id2));
+  assert_string_not_equal(id, id2);
+  limber_primitive_destroy(p);
+  limber_primitive_destroy(q);
+  limber_blob_free(blob);
+}
+
+static void a_damaged_blob_is_refused(void **state) {
+  (void)state;
+  limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0);
+  limber_primitive *p, *q;
+  void *blob;
+  size_t size;
+  d.in[0] = operand(2, L(7), L(33));
+  p = create(&d, NULL);
+  ok(limber_primitive_get_cache_blob(p, 60, &blob, &size));
+  uint8_t *bytes = blob;
+  for (size_t i = 0; i < size; i++) {
+    bytes[i] ^= 1;
+    assert_int_not_equal(
+        limber_primitive_create_from_cache_blob(NULL, &d, NULL, blob, size, &q),
+        LIMBER_OK);
+    bytes[i] ^= 1;
+    assert_int_not_equal(
+        limber_primitive_create_from_cache_blob(NULL, &d, NULL, blob, i, &q),
+        LIMBER_OK);
+  }
+  bytes[0] ^= 1;
+  refused(
+      limber_primitive_create_from_cache_blob(NULL, &d, NULL, blob, size, &q),
+      LIMBER_INVALID, "cache blob: this is none");
+  bytes[0] ^= 1;
+  bytes[8] ^= 2;
+  refused(
+      limber_primitive_create_from_cache_blob(NULL, &d, NULL, blob, size, &q),
+      LIMBER_UNSUPPORTED, "cache blob: it is of version 3, not 1");
+  refused(limber_primitive_create_from_cache_blob(NULL, &d, NULL, NULL, 0, &q),
+          LIMBER_INVALID, "cache blob: it is cut short");
+  limber_primitive_destroy(p);
+  limber_blob_free(blob);
+}
+
 // -- what is refused ---------------------------------------------------------
 
 static limber_primitive_desc conv(void) {
@@ -565,6 +631,8 @@ int main(void) {
       TEST(equal_descriptors_share_a_primitive),
       TEST(without_room_nothing_is_remembered),
       TEST(a_runtime_takes_its_primitives_along),
+      TEST(a_blob_holds_one_descriptor),
+      TEST(a_damaged_blob_is_refused),
       TEST(errors_name_the_field),
       TEST(more_errors_name_the_field),
       TEST(wrong_post_operations_are_refused),

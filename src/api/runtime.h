@@ -18,6 +18,7 @@ struct limber_runtime {
   lb_found found;
   lb_cache primitives;         // by descriptor and attributes: api/primitive.c
   atomic_size_t n_primitives;  // that live
+  _Atomic(struct lb_cpu_code *) code;  // owned; for kernels of blobs, or NULL
   lb_log log;
   lb_alloc alloc;
   void (*user_log)(void *user, int level, const char *line);

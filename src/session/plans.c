@@ -95,3 +95,10 @@ lb_status lb_plans_put(lb_plans *p, const void *key, size_t size,
   lb_lock_give(&p->lock);
   return st;
 }
+
+void lb_plans_each(lb_plans *p, void (*fn)(void *user, const lb_plan *plan),
+                   void *user) {
+  lb_lock_take(&p->lock);
+  for (const entry *e = p->first; e; e = e->next) fn(user, e->plan);
+  lb_lock_give(&p->lock);
+}

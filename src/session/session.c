@@ -268,6 +268,23 @@ lb_status lb_session_record(lb_session *s, const char *path,
   return lb_recorder_set(r, path);
 }
 
+typedef struct telling {
+  void (*fn)(void *user, lb_slot *slot);
+  void *user;
+} telling;
+
+static void tell_slots(void *user, const lb_plan *plan) {
+  const telling *t = user;
+  for (uint32_t i = 0; i < plan->n_steps; i++)
+    for (const lb_launch *l = plan->steps[i].launch; l; l = l->next)
+      t->fn(t->user, l->slot);
+}
+
+void lb_session_each_slot(lb_session *s, void (*fn)(void *user, lb_slot *slot),
+                          void *user) {
+  lb_plans_each(&s->plans, tell_slots, &(telling){fn, user});
+}
+
 void lb_output_free(const lb_session *s, lb_output *o) {
   if (!o->owned) return;
   lb_alloc_put(s->options.alloc, o->data);

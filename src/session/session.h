@@ -85,6 +85,11 @@ lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
 // session/record.h. `log` is borrowed.
 lb_status lb_session_record(lb_session *s, const char *path, const lb_log *log);
 
+// Calls `fn` on the slots of the plans that are remembered, on one perhaps
+// several times, with a lock held.
+void lb_session_each_slot(lb_session *s, void (*fn)(void *user, lb_slot *slot),
+                          void *user);
+
 typedef struct lb_session_stats {
   uint64_t runs, plans_built, plans_evicted;
   size_t plans, plan_bytes;      // in the cache now
