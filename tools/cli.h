@@ -52,5 +52,6 @@ int command_inspect(int argc, char **argv);
 int command_warm(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_primitive(int argc, char **argv);
+int command_cache(int argc, char **argv);
 
 #endif

@@ -13,6 +13,7 @@ static const char help[] =
     "  limber warm MODEL      compiles what it needs for shapes to come\n"
     "  limber doctor          shows what Limber finds on this machine\n"
     "  limber primitive CASE  runs an operator without a model\n"
+    "  limber cache ACTION    shows and tends the kernels kept on disk\n"
     "\n"
     "  limber COMMAND --help  the options of a command\n"
     "  limber --version\n"
@@ -29,6 +30,7 @@ static const struct {
     {"warm", command_warm},
     {"doctor", command_doctor},
     {"primitive", command_primitive},
+    {"cache", command_cache},
 };
 
 static int command(int argc, char **argv) {

@@ -180,6 +180,85 @@ LIMBER_API limber_status limber_metrics(limber_runtime *runtime, char **out);
 LIMBER_API limber_status limber_explain_miss(limber_runtime *runtime,
                                              char **out);
 
+// -- kernels on disk ----------------------------------------------------------
+// What is compiled is kept in a file, so that other processes, and the same one
+// after a restart, find it. Sessions and primitives do that by themselves, off
+// the threads that run; these functions are for tools. docs/cache.md has more.
+//
+// The folder is LIMBER_CACHE_DIR (`off`: nothing is kept), else
+// $XDG_CACHE_HOME/limber, else ~/.cache/limber; LIMBER_CACHE_READONLY names
+// read-only layers below it, with ':' between them; LIMBER_STORE_CAPACITY is
+// the size the file may have (256M).
+
+typedef struct limber_store limber_store;
+
+// NULL: the folder that the environment names. Else a folder, or a file that
+// limber_store_export wrote, which is then only read. Nothing is opened before
+// it is needed.
+LIMBER_API limber_status limber_store_open(const char *path,
+                                           limber_store **out);
+LIMBER_API void limber_store_close(limber_store *store);
+LIMBER_API const char *limber_store_path(const limber_store *store);
+
+typedef struct limber_store_entry {
+  size_t size;      // sizeof this struct where Limber was built
+  const char *key;  // 32 hexadecimal digits
+  // What it computes, takes for granted about sizes, and may run on.
+  const char *form, *spec, *assume, *target;
+  int reusable;           // it serves every shape, or every divisible one
+  uint64_t bytes;         // of the object and what goes with it
+  int64_t created, used;  // seconds since 1970
+  uint64_t checksum;      // equal kernels have equal ones
+} limber_store_entry;
+
+// Returns 0 to go on. Strings are valid until it returns; it does not use the
+// store.
+typedef int limber_store_fn(void *user, const limber_store_entry *entry);
+LIMBER_API limber_status limber_store_each(limber_store *store,
+                                           limber_store_fn *fn, void *user);
+
+typedef struct limber_store_info {
+  size_t size;  // sizeof this struct, set by the caller
+  uint64_t entries, bytes, capacity;
+  // Since it was opened: entries found broken, rebuilds of the file, entries
+  // that these kept.
+  uint64_t corrupt, rebuilds, salvaged;
+} limber_store_info;
+LIMBER_API limber_status limber_store_stats(limber_store *store,
+                                            limber_store_info *out);
+
+typedef struct limber_store_verdict {
+  size_t size;          // sizeof this struct, set by the caller
+  uint64_t entries;     // that are sound
+  uint64_t broken;      // that are not
+  char complaint[200];  // about the file itself; "" if there is none
+} limber_store_verdict;
+
+// Reads every entry and compares checksums. Changes nothing.
+LIMBER_API limber_status limber_store_verify(limber_store *store,
+                                             limber_store_verdict *out);
+// Makes the file anew from what is sound.
+LIMBER_API limber_status limber_store_repair(limber_store *store);
+
+// Drops what was last used before `since` (seconds since 1970), then, the least
+// recently used first, what is over `bytes`. `removed` may be NULL.
+LIMBER_API limber_status limber_store_prune(limber_store *store, int64_t since,
+                                            uint64_t bytes, uint64_t *removed);
+
+// Writes all that is sound into one file; one that is there is replaced.
+LIMBER_API limber_status limber_store_export(limber_store *store,
+                                             const char *path,
+                                             uint64_t *written);
+typedef struct limber_store_import_info {
+  size_t size;  // sizeof this struct, set by the caller
+  uint64_t added, there, broken;
+} limber_store_import_info;
+// Adds what such a file has and the store has not. It must be of this version,
+// and only the user, or root, may be able to write it: code is run from it.
+LIMBER_API limber_status limber_store_import(limber_store *store,
+                                             const char *path,
+                                             limber_store_import_info *out);
+
 // -- tensors: plain structs that borrow memory --------------------------------
 
 typedef enum limber_dtype {

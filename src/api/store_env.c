@@ -27,7 +27,7 @@ void lb_store_folder(lb_strbuf *out, const char **why) {
   }
 }
 
-static uint64_t capacity(const lb_log *log) {
+uint64_t lb_store_capacity(const lb_log *log) {
   const char *text = variable("LIMBER_STORE_CAPACITY");
   uint64_t bytes = LB_STORE_CAPACITY;
   if (text && !lb_bytes_parse(text, &bytes))
@@ -72,7 +72,7 @@ static lb_status make(lb_store_options *o, const lb_log *log, lb_store **out) {
 lb_status lb_store_of_environment(const lb_log *log, lb_store **out) {
   lb_strbuf folder = {0};
   const char *why;
-  lb_store_options o = {.capacity = capacity(log), .log = log};
+  lb_store_options o = {.capacity = lb_store_capacity(log), .log = log};
   *out = NULL;
   lb_store_folder(&folder, &why);
   bool off = variable("LIMBER_CACHE_DIR") && why;

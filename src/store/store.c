@@ -205,8 +205,11 @@ static lb_status create(lb_store *s) {
 }
 
 static lb_status open_by_kind(lb_store *s, lb_db_kind kind, int64_t version) {
-  if (kind == LB_DB_LATER || kind == LB_DB_FOREIGN)
+  if (kind == LB_DB_LATER || kind == LB_DB_FOREIGN) {
+    s->sqlite.db_config(s->db.handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+                        NULL);
     return kind_error(kind, version, s->path);
+  }
   if (kind == LB_DB_BROKEN || kind == LB_DB_EARLIER)
     return lb_inside_rebuild(s, kind == LB_DB_BROKEN);
   if (kind == LB_DB_EMPTY) LB_TRY(create(s));

@@ -1,0 +1,193 @@
+"""`limber cache`: what it shows, carries and refuses."""
+
+import json
+import os
+import sqlite3
+import subprocess
+from contextlib import closing
+
+import pytest
+
+from conftest import ROOT
+
+PROGRAM = ROOT / "build" / "limber"
+SOAK = ROOT / "build" / "tests" / "soak_cache"
+OK, BAD, USAGE = 0, 1, 2
+
+
+def cache(*words, code=OK, **environment):
+    environment = {**os.environ, **environment}
+    environment = {k: v for k, v in environment.items() if v is not None}
+    done = subprocess.run([PROGRAM, "cache", *words], capture_output=True,
+                          text=True, env=environment)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == OK else done.stderr
+
+
+def cache_json(*words, code=OK):
+    done = subprocess.run([PROGRAM, "cache", *words, "--json"],
+                          capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Two processes filled it for a second."""
+    folder = tmp_path / "store"
+    subprocess.run([SOAK, folder, "1", "2", "1"], check=True)
+    return folder
+
+
+def sql(store, text):
+    with closing(sqlite3.connect(store / "kernels.db")) as database, database:
+        return database.execute(text).fetchall()
+
+
+def test_help_is_printed():
+    assert cache("--help").startswith("usage: limber cache")
+
+
+@pytest.mark.parametrize("words", [
+    [], ["fly"], ["ls", "more"], ["export"], ["diff"], ["prune"],
+    ["prune", "--bytes", "many"], ["prune", "--unused", "-1"], ["--wonder"]])
+def test_wrong_usage_is_exit_code_2(words, tmp_path):
+    cache(*words, code=USAGE, LIMBER_CACHE_DIR=str(tmp_path / "store"))
+
+
+@pytest.mark.parametrize("environment, expected", [
+    ({"LIMBER_CACHE_DIR": "/a/b"}, "/a/b"),
+    ({"XDG_CACHE_HOME": "/x"}, "/x/limber"),
+    ({"XDG_CACHE_HOME": "not/absolute", "HOME": "/h"}, "/h/.cache/limber"),
+    ({"HOME": "/h"}, "/h/.cache/limber")])
+def test_the_environment_says_where(environment, expected):
+    names = ["LIMBER_CACHE_DIR", "XDG_CACHE_HOME", "HOME"]
+    given = {name: environment.get(name) for name in names}
+    assert cache("path", **given).strip() == expected
+
+
+def test_without_a_home_there_is_none():
+    given = {"LIMBER_CACHE_DIR": None, "XDG_CACHE_HOME": None, "HOME": None}
+    assert "neither HOME" in cache("info", code=BAD, **given)
+
+
+def test_it_can_be_off():
+    assert "off" in cache("info", code=BAD, LIMBER_CACHE_DIR="off")
+
+
+def test_info_counts(store):
+    found = cache_json("info", "--store", store)
+    assert found["kernels"] == sql(store, "SELECT count(*) FROM kernel")[0][0]
+    assert 0 < found["bytes"] <= found["capacity"] == 256 << 20
+    assert sum(g["kernels"] for g in found["groups"]) == found["kernels"]
+    assert f"{found['kernels']} kernels" in cache("info", "--store", store)
+
+
+def test_ls_shows_the_columns_that_sql_has(store):
+    listed = cache_json("ls", "--store", store)["kernels"]
+    rows = sql(store, "SELECT lower(hex(key)), form, spec, assume, target,"
+               " reusable, bytes, created, used FROM kernel")
+    assert sorted(tuple(k.values()) for k in listed) == sorted(rows)
+    used = [k["used"] for k in listed]
+    assert used == sorted(used, reverse=True)
+    assert listed[0]["key"] in cache("ls", "--store", store)
+
+
+def test_an_empty_store_is_shown(tmp_path):
+    assert cache_json("ls", "--store", tmp_path / "none")["kernels"] == []
+    assert "0 kernels" in cache("info", "--store", tmp_path / "none")
+
+
+def test_verify_finds_what_is_broken_and_repairs_it(store):
+    assert cache_json("verify", "--store", store)["sound"]
+    before = cache_json("info", "--store", store)["kernels"]
+    sql(store, "UPDATE kernel SET object=zeroblob(length(object))"
+        " WHERE id=(SELECT min(id) FROM kernel)")
+    found = cache_json("verify", "--store", store, code=BAD)
+    assert not found["sound"] and found["broken"] == 1
+    assert "--repair" in cache("verify", "--store", store, code=BAD)
+    found = cache_json("verify", "--store", store, "--repair")
+    assert found["sound"] and found["kernels"] == before - 1
+
+
+def test_a_damaged_file_is_told_and_kept_from(store):
+    before = cache_json("info", "--store", store)["kernels"]
+    with open(store / "kernels.db", "r+b") as file:
+        file.write(b"\0" * 100)
+    assert "has been rebuilt" in cache("verify", "--store", store, code=BAD)
+    found = cache_json("verify", "--store", store)
+    assert found["sound"] and found["kernels"] == before
+
+
+def test_prune_drops_the_least_recently_used(store):
+    before = cache_json("info", "--store", store)["kernels"]
+    sql(store, "UPDATE kernel SET used=used-86400*10 WHERE id IN"
+        " (SELECT id FROM kernel LIMIT 5)")
+    assert cache_json("prune", "--unused", "9", "--store",
+                      store)["removed"] == 5
+    cache("prune", "--bytes", "100K", "--store", store)
+    assert (store / "kernels.db").stat().st_size <= 100 << 10
+    left = cache_json("info", "--store", store)["kernels"]
+    assert 0 < left < before - 5
+    assert cache_json("clear", "--store", store)["removed"] == left
+    assert cache_json("info", "--store", store)["kernels"] == 0
+
+
+def test_kernels_are_carried_in_one_file(store, tmp_path):
+    n = cache_json("info", "--store", store)["kernels"]
+    file, other = tmp_path / "kernels.limber", tmp_path / "other"
+    assert cache_json("export", file, "--store", store)["written"] == n
+    assert [p.name for p in tmp_path.iterdir()
+            if p.name.startswith("kernels")] == ["kernels.limber"]
+    assert cache_json("info", "--store", file)["kernels"] == n
+    found = cache_json("import", file, "--store", other)
+    assert (found["added"], found["there"], found["broken"]) == (n, 0, 0)
+    assert cache_json("import", file, "--store", other)["there"] == n
+    same = cache_json("diff", file, "--store", other)
+    assert same["here"] == same["there"] == same["differ"] == []
+    assert "only read" in cache("clear", "--store", file, code=BAD)
+
+
+def test_diff_tells_what_differs(store, tmp_path):
+    file = tmp_path / "kernels.limber"
+    cache("export", file, "--store", store)
+    keys = [k["key"] for k in cache_json("ls", "--store", store)["kernels"]]
+    sql(store, f"DELETE FROM kernel WHERE key=x'{keys[0]}'")
+    found = cache_json("diff", file, "--store", store, code=BAD)
+    assert [k["key"] for k in found["there"]] == [keys[0]]
+    found = cache_json("diff", store, "--store", file, code=BAD)
+    assert [k["key"] for k in found["here"]] == [keys[0]]
+
+
+def test_what_is_unfit_is_not_imported(store, tmp_path):
+    file = tmp_path / "file"
+    assert "no file" in cache("import", file, "--store", store, code=BAD)
+    file.write_text("anything")
+    assert "damaged" in cache("import", file, "--store", store, code=BAD)
+    file.unlink()
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE mine(x)")
+    assert "not one of Limber's" in cache("import", file, "--store", store,
+                                          code=BAD)
+    cache("export", file, "--store", store)
+    file.chmod(0o666)
+    assert "others may write" in cache("import", file, "--store", store,
+                                       code=BAD)
+
+
+def test_a_folder_that_others_may_write_is_refused(store):
+    store.chmod(0o777)
+    assert "others may write it" in cache("ls", "--store", store, code=BAD)
+
+
+def test_a_store_of_a_later_version_is_left_alone(store):
+    database = sqlite3.connect(store / "kernels.db")  # its log is there still
+    database.execute("UPDATE about SET version=7")
+    database.execute("PRAGMA user_version=7")
+    database.commit()
+    before = (store / "kernels.db").read_bytes()
+    done = subprocess.run([PROGRAM, "cache", "clear", "--store", store],
+                          capture_output=True, text=True)
+    assert done.returncode == 3 and "later version" in done.stderr
+    assert (store / "kernels.db").read_bytes() == before
+    database.close()
