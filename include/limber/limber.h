@@ -382,9 +382,13 @@ typedef struct limber_run_options {
   const limber_cancel *cancel;  // NULL: nobody can end the run
   uint64_t memory_limit;        // bytes of values in this run; the session's
                                 // holds as well. 0: only that
+  // Memory of the caller's for values between steps, aligned to 64 bytes, in
+  // place of memory that Limber keeps. NULL: that.
+  void *scratch;
+  uint64_t scratch_bytes;
 } limber_run_options;
 #define LIMBER_RUN_OPTIONS_INIT \
-  { sizeof(limber_run_options), 0, NULL, 0 }
+  { sizeof(limber_run_options), 0, NULL, 0, NULL, 0 }
 
 // Runs the model. Never compiles, never waits for a compiler. Inputs are found
 // by name, or by position where name is NULL; outputs likewise. Computes only
@@ -745,6 +749,10 @@ LIMBER_API limber_status limber_attr_append_sum(limber_attr *attr, float scale);
 // 1: the same bits whichever kernels compute them; 0: as the runtime is.
 LIMBER_API limber_status limber_attr_set_deterministic(limber_attr *attr,
                                                        int on);
+// 1: an execution brings the memory for values between steps, in its options;
+// limber_primitive_query says how much. 0: the primitive keeps some.
+LIMBER_API limber_status limber_attr_set_user_scratch(limber_attr *attr,
+                                                      int on);
 // 1: kernels that serve every shape are taken where there are such, in place of
 // faster ones for some; 0: the faster ones. What is set here goes before the
 // option of the environment and that of the build. Not set, it reads as 0.

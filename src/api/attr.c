@@ -75,6 +75,10 @@ limber_status limber_attr_set_deterministic(limber_attr *attr, int on) {
   return set_flag("deterministic", on, &attr->deterministic);
 }
 
+limber_status limber_attr_set_user_scratch(limber_attr *attr, int on) {
+  return set_flag("user_scratch", on, &attr->user_scratch);
+}
+
 limber_status limber_attr_set_reference(limber_attr *attr, int on) {
   return set_flag("reference", on, &attr->reference);
 }

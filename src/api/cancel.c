@@ -37,14 +37,24 @@ static int64_t deadline_after(int64_t now, double seconds) {
   return now + (int64_t)((seconds < most ? seconds : most) * 1e9);
 }
 
-lb_status lb_bound_read(const limber_run_options *options, lb_bound *out) {
+lb_status lb_how_read(const limber_run_options *options, lb_bound *bound,
+                      lb_run_how *how) {
   limber_run_options o;
+  *how = (lb_run_how){0};
+  if (!options) return LB_OK;
   LB_TRY(lb_options_read("limber_run_options", options, sizeof o, &o));
   if (isnan(o.timeout)) return lb_error(LB_INVALID, "timeout: not a number");
-  *out = (lb_bound){.start_ns = lb_clock_ns(),
-                    .memory_limit = (size_t)o.memory_limit};
-  if (o.cancel) out->cancelled = &o.cancel->triggered;
+  if ((uintptr_t)o.scratch % LB_SCRATCH_ALIGN)
+    return lb_error(LB_INVALID, "scratch: must be aligned to %d bytes",
+                    LB_SCRATCH_ALIGN);
+  *bound = (lb_bound){.start_ns = lb_clock_ns(),
+                      .memory_limit = (size_t)o.memory_limit};
+  if (o.cancel) bound->cancelled = &o.cancel->triggered;
   if (o.timeout != 0)
-    out->deadline_ns = deadline_after(out->start_ns, o.timeout);
+    bound->deadline_ns = deadline_after(bound->start_ns, o.timeout);
+  *how = (lb_run_how){.bound = bound,
+                      .scratch = o.scratch,
+                      .scratch_bytes = (size_t)o.scratch_bytes,
+                      .lends = o.scratch != NULL};
   return LB_OK;
 }

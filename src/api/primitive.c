@@ -74,6 +74,7 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
   LB_TRY(lb_primitive_graph_new(d, &p->g));
   LB_TRY(lb_session_new(p->g.graph, &o, &p->session));
   p->runtime_dims = lb_desc_has_runtime(d);
+  p->user_scratch = d->attr->user_scratch != 0;
   declared(p, in);
   if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, NULL, &counts));
   lb_session_stats_get(p->session, &stats);
@@ -289,13 +290,10 @@ limber_status limber_primitive_execute(limber_primitive *primitive,
                                        size_t n_inputs, limber_tensor *outputs,
                                        size_t n_outputs,
                                        const limber_run_options *options) {
-  lb_run_how how = {0};
+  lb_run_how how;
   lb_bound bound;
-  lb_status st = LB_OK;
-  if (options) {
-    st = lb_bound_read(options, &bound);
-    how.bound = &bound;
-  }
+  lb_status st = lb_how_read(options, &bound, &how);
+  if (primitive->user_scratch) how.lends = true;
   if (!lb_failed(st))
     st = execute(primitive, inputs, n_inputs, outputs, n_outputs, &how);
   return lb_report(st, &primitive->runtime->log);

@@ -21,6 +21,7 @@ struct limber_primitive {
   char *text;           // owned: the descriptor, for people
   uint8_t *key;         // owned; see primitive/desc.h
   size_t key_size;
+  bool user_scratch;  // it has no memory of its own between steps
   bool runtime_dims;  // plans are made when dims are known
   size_t bytes;       // all it takes, but for plans to come
 };

@@ -220,6 +220,47 @@ static void the_attribute_decides_which_kernels(void **state) {
   limber_attr_destroy(a);
 }
 
+static void scratch_may_be_the_callers(void **state) {
+  (void)state;
+  enum { N = 40 };
+  static _Alignas(64) char memory[1 << 16];
+  static float x[N * N], y[N * N], want[N * N];
+  limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0);
+  limber_primitive_info info = {.size = sizeof info};
+  limber_run_options o = LIMBER_RUN_OPTIONS_INIT;
+  limber_tensor in = tensor(x, 2, L(N), L(N));
+  limber_tensor out = {.data = want, .bytes = sizeof want};
+  limber_attr *a;
+  fill(x, N * N, 8);
+  d.in[0] = operand(2, L(N), L(N));
+  ok(limber_attr_create(&a));
+  ok(limber_attr_set_reference(a, 1));
+  ok(limber_attr_append_eltwise(a, LIMBER_ALG_EXP, 0, 0));
+  ok(limber_attr_append_eltwise(a, LIMBER_ALG_TANH, 0, 0));
+  limber_primitive *p = create(&d, a);
+  ok(limber_primitive_execute(p, &in, 1, &out, 1, NULL));
+  limber_primitive_destroy(p);
+  ok(limber_attr_set_user_scratch(a, 1));
+  p = create(&d, a);
+  ok(limber_primitive_query(p, NULL, 0, &info));
+  assert_true(info.scratch_bytes > 0 && info.scratch_bytes <= sizeof memory);
+  out = (limber_tensor){.data = y, .bytes = sizeof y};
+  refused(limber_primitive_execute(p, &in, 1, &out, 1, NULL), LIMBER_INVALID,
+          "scratch: the run needs");
+  o.scratch = memory + 8;
+  o.scratch_bytes = info.scratch_bytes;
+  refused(limber_primitive_execute(p, &in, 1, &out, 1, &o), LIMBER_INVALID,
+          "scratch: must be aligned to 64 bytes");
+  o.scratch = memory;
+  ok(limber_primitive_execute(p, &in, 1, &out, 1, &o));
+  assert_memory_equal(y, want, sizeof y);
+  o.scratch_bytes--;
+  refused(limber_primitive_execute(p, &in, 1, &out, 1, &o), LIMBER_INVALID,
+          "scratch: the run needs");
+  limber_primitive_destroy(p);
+  limber_attr_destroy(a);
+}
+
 // -- remembering -------------------------------------------------------------
 
 static void equal_descriptors_share_a_primitive(void **state) {
@@ -627,6 +668,7 @@ int main(void) {
       TEST(a_sum_may_be_the_memory_of_the_result),
       TEST(a_recurrence_has_several_results),
       TEST(the_reference_is_plain_c),
+      TEST(scratch_may_be_the_callers),
       TEST(the_attribute_decides_which_kernels),
       TEST(equal_descriptors_share_a_primitive),
       TEST(without_room_nothing_is_remembered),

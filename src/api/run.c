@@ -198,13 +198,9 @@ limber_status limber_session_run(limber_session *session,
                                  const limber_tensor *inputs, size_t n_inputs,
                                  limber_tensor *outputs, size_t n_outputs,
                                  const limber_run_options *options) {
-  lb_run_how how = {0};
+  lb_run_how how;
   lb_bound bound;
-  lb_status st = LB_OK;
-  if (options) {
-    st = lb_bound_read(options, &bound);
-    how.bound = &bound;
-  }
+  lb_status st = lb_how_read(options, &bound, &how);
   if (!lb_failed(st))
     st = lb_api_run(session, inputs, n_inputs, outputs, n_outputs, &how);
   return lb_report(st, &session->runtime->log);

@@ -38,8 +38,10 @@ lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
 lb_status lb_api_plan(limber_session *s, const limber_signature *what,
                       limber_plan_info *out);
 
-// The bound that a run's options set. Time counts from here.
-lb_status lb_bound_read(const limber_run_options *options, lb_bound *out);
+// What a run's options say; `options` may be NULL. *bound is where how->bound
+// points. Time counts from here.
+lb_status lb_how_read(const limber_run_options *options, lb_bound *bound,
+                      lb_run_how *how);
 
 // A caller's input as the session takes it, checked; `planning`: without data.
 lb_status lb_api_take(const limber_tensor *t, bool planning, lb_tensor *out);

@@ -109,6 +109,12 @@ static lb_status no_memory(size_t bytes) {
 }
 
 lb_status lb_context_arena(lb_context *c, size_t bytes) {
+  if (c->lends && bytes > c->lent_bytes)
+    return lb_error(LB_INVALID,
+                    "scratch: the run needs %zu bytes for values between its "
+                    "steps, and has %zu",
+                    bytes, c->lent_bytes);
+  if (c->lends) return LB_OK;
   if (bytes > c->arena_used) c->arena_used = bytes;
   if (bytes <= c->arena_cap) return LB_OK;
   LB_TRY(lb_budget_check(c->budget, bytes - c->arena_cap));

@@ -40,7 +40,11 @@ typedef struct lb_context {
   void *arena;                // owned
   size_t arena_cap;
   size_t arena_used;  // of it, by this run
-  lb_own *own;        // owned, with their data
+  // Memory of the caller's in the arena's place, for this run; borrowed.
+  void *lent;
+  size_t lent_bytes;
+  bool lends;   // even if that is none
+  lb_own *own;  // owned, with their data
   uint32_t n_own;
   // For the step being run, and for the stage: see plan/plan.h. Owned.
   lb_tensor *operands;
@@ -76,8 +80,12 @@ lb_status lb_context_inner(lb_context *c, lb_context **out);
 // LB_OOM if `bytes` more would exceed the limit.
 lb_status lb_budget_check(const lb_budget *b, size_t bytes);
 
-// At least `bytes` of arena; what is there moves along.
+// At least `bytes` of arena; what is there moves along. LB_INVALID if the
+// caller lends less.
 lb_status lb_context_arena(lb_context *c, size_t bytes);
+static inline void *lb_context_base(const lb_context *c) {
+  return c->lends ? c->lent : c->arena;
+}
 // At least n own buffers.
 lb_status lb_context_owns(lb_context *c, uint32_t n);
 // Remembers the plan as the last one; without memory for it, forgets.

@@ -86,7 +86,7 @@ static lb_tensor locate(const frame *f, const lb_operand *o) {
     case LB_PLACE_NONE: return t;
     case LB_PLACE_INPUT: base = f->in[o->index].data; break;
     case LB_PLACE_OUTPUT: base = f->out[o->index].tensor.data; break;
-    case LB_PLACE_ARENA: base = f->c->arena; break;
+    case LB_PLACE_ARENA: base = lb_context_base(f->c); break;
     case LB_PLACE_OWN: base = f->c->own[o->index].tensor.data; break;
   }
   t.data = base ? base + o->offset : NULL;
@@ -168,7 +168,7 @@ static lb_status hold_output(const lb_session *s, lb_budget *b, lb_output *o,
 static void fill_bases(const frame *f, const lb_plan *plan) {
   uintptr_t *base = f->c->bases;
   base[LB_BASE_NONE] = 0;
-  base[LB_BASE_ARENA] = (uintptr_t)f->c->arena;
+  base[LB_BASE_ARENA] = (uintptr_t)lb_context_base(f->c);
   base += LB_BASE_FIRST;
   for (uint32_t i = 0; i < f->region->n_params; i++)
     *base++ = (uintptr_t)f->in[i].data;

@@ -115,6 +115,7 @@ static void give_context(lb_session *s, lb_context *c) {
     lb_tell_since(s->options.events, MEMORY_TRIMMED, ROOMY, 0, freed, "%s", "");
   c->watcher = NULL;
   c->bound = NULL;
+  c->lends = false;
   keep_context(s, c);
   if (run % LB_ROOMY_RUNS == 0) free_unused(s, run);
 }
@@ -168,6 +169,9 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   LB_TRY(take_context(s, true, &c));
   c->watcher = how->watcher;
   c->bound = how->bound;
+  c->lends = how->lends;
+  c->lent = how->scratch;
+  c->lent_bytes = how->scratch_bytes;
   lb_context_begin(c, limit_of(s->options.memory_limit,
                                how->bound ? how->bound->memory_limit : 0));
   lb_pool_enter(s->options.pool);

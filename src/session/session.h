@@ -54,11 +54,18 @@ void lb_session_free(lb_session *s);  // no run may be inside; NULL is fine
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs);
 
+#define LB_SCRATCH_ALIGN 64
+
 typedef struct lb_run_how {
   // Is told of each step, as soon as it has run: of a Loop or Scan of the steps
   // of its body. Borrowed; may be NULL.
   const lb_watcher *watcher;
   lb_bound *bound;  // borrowed; may be NULL
+  // For values between steps, in place of memory of the session's; those of
+  // loops' bodies aside. Borrowed, LB_SCRATCH_ALIGN-aligned.
+  void *scratch;
+  size_t scratch_bytes;
+  bool lends;  // scratch is what there is, even if that is none
 } lb_run_how;
 lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
                             lb_output *outputs, const lb_run_how *how);
