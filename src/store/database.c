@@ -269,10 +269,29 @@ int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version) {
   return SQLITE_OK;
 }
 
+// SQLite does not wait here by itself: one that reads meanwhile would wait for
+// this one.
+static int exec_patiently(lb_db *db, const char *sql) {
+  int rc, turn = 0;
+  do {
+    rc = lb_db_exec(db, sql);
+  } while (lb_db_fault(rc) == LB_FAULT_BUSY && wait_for_lock(db, turn++));
+  return rc;
+}
+
+int lb_db_share(lb_db *db) {
+  return exec_patiently(db, "PRAGMA journal_mode=WAL");
+}
+
 int lb_db_create(lb_db *db, bool shared) {
   lb_strbuf sql = {0};
   lb_strbuf_printf(&sql, "PRAGMA page_size=%d;", LB_DB_PAGE);
-  lb_strbuf_puts(&sql, shared ? "PRAGMA journal_mode=WAL;" : "");
+  if (shared) {
+    int rc = lb_db_exec(db, lb_strbuf_str(&sql));
+    if (!rc) rc = lb_db_share(db);
+    lb_strbuf_fini(&sql);
+    if (rc) return rc;
+  }
   lb_strbuf_puts(&sql, "BEGIN IMMEDIATE;");
   lb_strbuf_puts(&sql, schema);
   lb_strbuf_printf(&sql,

@@ -76,6 +76,8 @@ typedef enum lb_db_kind {
 int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version);
 // The tables, in an empty file. `shared`: for many processes at once.
 int lb_db_create(lb_db *db, bool shared);
+// Lets many processes use it at once, if that is not so already.
+int lb_db_share(lb_db *db);
 int lb_db_exec(lb_db *db, const char *sql);
 
 // A statement, reset, or NULL and the code in *rc. It is the caller's until it

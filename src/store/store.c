@@ -213,7 +213,7 @@ static lb_status open_by_kind(lb_store *s, lb_db_kind kind, int64_t version) {
   if (kind == LB_DB_BROKEN || kind == LB_DB_EARLIER)
     return lb_inside_rebuild(s, kind == LB_DB_BROKEN);
   if (kind == LB_DB_EMPTY) LB_TRY(create(s));
-  int rc = lb_db_exec(&s->db, "PRAGMA journal_mode=WAL");
+  int rc = lb_db_share(&s->db);
   return rc ? lb_inside_fault_error(&s->db, rc, s->path) : LB_OK;
 }
 
