@@ -13,6 +13,8 @@ static void free_step(limber_step *s) {
   free((char *)s->op);
   free((char *)s->tier);
   free((char *)s->kernel);
+  free((char *)s->reason);
+  free((char *)s->reason_text);
 }
 
 void profile_add(void *user, const limber_step *step) {
@@ -30,7 +32,9 @@ void profile_add(void *user, const limber_step *step) {
   s.op = strdup(step->op);
   s.tier = strdup(step->tier);
   s.kernel = strdup(step->kernel);
-  if (s.name && s.op && s.tier && s.kernel) {
+  s.reason = strdup(step->reason);
+  s.reason_text = strdup(step->reason_text);
+  if (s.name && s.op && s.tier && s.kernel && s.reason && s.reason_text) {
     p->steps[p->n++] = s;
   } else {
     p->lost = true;
@@ -98,22 +102,59 @@ void profile_print(profile *p) {
   if (p->n) qsort(p->steps, p->n, sizeof *p->steps, longest_first);
   printf("\n%10s  %5s  %-11s  %7s  %7s  %-18s  %-16s  %s\n", "us", "%", "tier",
          "GB/s", "Gflop/s", "sizes", "op", "step");
-  for (size_t i = 0; i < p->n; i++) print_step(&p->steps[i], total);
+  for (size_t i = 0; i < p->n; i++)
+    if (!p->steps[i].skipped) print_step(&p->steps[i], total);
   printf("\n");
   print_tiers(p, total);
+}
+
+// The form of a kernel and what it takes for granted; what it computes, node by
+// node, is in the JSON.
+static const char *short_kernel(const limber_step *s, char *buf, size_t cap) {
+  const char *facts = strstr(s->kernel, " | ");
+  snprintf(buf, cap, "%.*s %s", (int)strcspn(s->kernel, " "), s->kernel,
+           facts ? facts + 3 : "");
+  return buf;
+}
+
+static void print_choice(const limber_step *s) {
+  char kernel[200];
+  printf("%-11s  %-10s  %-34s  %-18s  %s\n", s->skipped ? "-" : s->tier,
+         s->reason, short_kernel(s, kernel, sizeof kernel), s->op, s->name);
+}
+
+// Each reason that occurs, in words.
+static void print_reasons(const profile *p) {
+  for (size_t i = 0; i < p->n; i++) {
+    size_t k = 0, n = 0;
+    while (strcmp(p->steps[k].reason, p->steps[i].reason)) k++;
+    if (k < i) continue;
+    for (k = i; k < p->n; k++)
+      n += !strcmp(p->steps[k].reason, p->steps[i].reason);
+    printf("%6zu %-10s  %s\n", n, p->steps[i].reason, p->steps[i].reason_text);
+  }
+}
+
+void profile_explain(const profile *p) {
+  printf("\n%-11s  %-10s  %-34s  %-18s  %s\n", "tier", "reason", "kernel", "op",
+         "step");
+  for (size_t i = 0; i < p->n; i++) print_choice(&p->steps[i]);
+  printf("\n");
+  print_reasons(p);
 }
 
 // -- JSON --------------------------------------------------------------------
 
 static json_t *step_json(const limber_step *s) {
   return json_pack(
-      "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+      "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, "
+      "s:b}",
       "name", text_json(s->name), "op", s->op, "tier", s->tier, "kernel",
       s->kernel, "rows", (json_int_t)s->rows, "cols", (json_int_t)s->cols, "k",
       (json_int_t)s->k, "len", (json_int_t)s->len, "outer",
       (json_int_t)s->outer, "bytes", (json_int_t)s->bytes, "flops",
       (json_int_t)s->flops, "start_ns", (json_int_t)s->start_ns, "end_ns",
-      (json_int_t)s->end_ns);
+      (json_int_t)s->end_ns, "reason", s->reason, "skipped", s->skipped);
 }
 
 json_t *profile_json(const profile *p) {

@@ -7,17 +7,19 @@
 #include <stdbool.h>
 
 typedef struct profile {
-  limber_step *steps;  // owned, and so are their names, ops and kernels
+  limber_step *steps;  // owned, and so are their texts
   size_t n, cap;
   bool lost;  // out of memory: steps are missing
 } profile;
 
-// For limber_session_profile; `user` is a profile.
+// For limber_session_profile and _explain; `user` is a profile.
 void profile_add(void *user, const limber_step *step);
 void profile_fini(profile *p);
 
 // The longest first, then the share of each tier.
 void profile_print(profile *p);
+// In order, with reasons, then what took no step.
+void profile_explain(const profile *p);
 json_t *profile_json(const profile *p);  // in order
 
 #endif

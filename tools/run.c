@@ -14,6 +14,7 @@
 #include "json.h"
 #include "npy.h"
 #include "shapes.h"
+#include "trace.h"
 #include "profile.h"
 
 static const char help[] =
@@ -35,6 +36,10 @@ static const char help[] =
     "                    that long for it (LIMBER_JIT=process)\n"
     "  --profile         run once more, and list the steps: the longest\n"
     "                    first, then the share of each tier\n"
+    "  --explain         run once more, and say of each step on which tier it\n"
+    "                    ran and why, and which nodes took no step\n"
+    "  --trace FILE      write requests, steps and decisions as a trace that\n"
+    "                    ui.perfetto.dev and chrome://tracing show\n"
     "  --record-shapes FILE\n"
     "                    note which shapes ran; limber warm takes the file\n"
     "  --timeout SECONDS end a run that takes longer: exit 1, and the error "
@@ -53,7 +58,7 @@ static const char help[] =
     "In file names a '/' of a NAME is a '_'.\n";
 
 typedef struct options {
-  const char *model, *output, *compare, *shapes, *dims, *record;
+  const char *model, *output, *compare, *shapes, *dims, *record, *trace;
   const char **inputs;  // as written; room for argc of them
   size_t n_inputs;
   int threads, repeat;
@@ -61,7 +66,7 @@ typedef struct options {
   int prefer;      // 1: reusable kernels, -1: any, 0: whatever others say
   double timeout;  // likewise; 0: none
   uint64_t seed;
-  bool plain, profile, deterministic, json, help;
+  bool plain, profile, explain, deterministic, json, help;
 } options;
 
 // What one `limber run` holds.
@@ -75,6 +80,7 @@ typedef struct job {
   size_t n_results;
   double load_ms, first_ms, best_ms;
   profile profile;
+  trace trace;
   bool differs;
 } job;
 
@@ -102,6 +108,8 @@ static bool read_option(int letter, options *o, problem *p) {
       if (!read_number("settle", optarg, 0, 1000000, &n, p)) return false;
       o->settle = (int)n;
       return true;
+    case 'e': o->explain = true; return true;
+    case 'P': o->trace = optarg; return true;
     case 'F': o->record = optarg; return true;
     case 'T': return read_seconds("timeout", optarg, &o->timeout, p);
     case 'p': o->profile = true; return true;
@@ -129,6 +137,8 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
       {"threads", required_argument, NULL, 't'},
       {"repeat", required_argument, NULL, 'r'},
       {"settle", required_argument, NULL, 'S'},
+      {"explain", no_argument, NULL, 'e'},
+      {"trace", required_argument, NULL, 'P'},
       {"record-shapes", required_argument, NULL, 'F'},
       {"timeout", required_argument, NULL, 'T'},
       {"profile", no_argument, NULL, 'p'},
@@ -155,6 +165,11 @@ static bool open_model(job *j, problem *p) {
   limber_runtime_options threads = LIMBER_RUNTIME_OPTIONS_INIT;
   limber_session_options how = LIMBER_SESSION_OPTIONS_INIT;
   threads.threads = j->o.threads;
+  if (j->o.trace) {
+    if (!trace_begin(&j->trace, p)) return false;
+    threads.event = trace_event;
+    threads.event_user = &j->trace;
+  }
   how.optimize = j->o.plain ? -1 : 0;
   how.deterministic = j->o.deterministic;
   how.prefer_reusable_kernels = j->o.prefer;
@@ -247,13 +262,23 @@ static void free_results(job *j) {
   for (size_t i = 0; i < j->n_results; i++) limber_tensor_free(&j->results[i]);
 }
 
-static bool run_once(job *j, problem *p) {
-  free_results(j);
+// A run that is traced is told step by step; it has no timeout.
+static limber_status run_traced(job *j) {
+  return limber_session_profile(j->session, j->feeds, j->n_feeds, j->results,
+                                j->n_results, trace_step, &j->trace);
+}
+
+static limber_status run_plain(job *j) {
   limber_run_options how = LIMBER_RUN_OPTIONS_INIT;
   how.timeout = j->o.timeout;
+  return limber_session_run(j->session, j->feeds, j->n_feeds, j->results,
+                            j->n_results, &how);
+}
+
+static bool run_once(job *j, problem *p) {
+  free_results(j);
   double start = now_ms();
-  limber_status st = limber_session_run(j->session, j->feeds, j->n_feeds,
-                                        j->results, j->n_results, &how);
+  limber_status st = (j->o.trace ? run_traced : run_plain)(j);
   if (st) return fail_status(p, st, j->o.model);
   double ms = now_ms() - start;
   if (j->first_ms == 0) j->first_ms = j->best_ms = ms;
@@ -270,11 +295,12 @@ static bool settle(const job *j, problem *p) {
 }
 
 static bool run_profile(job *j, problem *p) {
-  if (!j->o.profile) return true;
+  if (!j->o.profile && !j->o.explain) return true;
   free_results(j);
   limber_status st =
-      limber_session_profile(j->session, j->feeds, j->n_feeds, j->results,
-                             j->n_results, profile_add, &j->profile);
+      (j->o.explain ? limber_session_explain : limber_session_profile)(
+          j->session, j->feeds, j->n_feeds, j->results, j->n_results,
+          profile_add, &j->profile);
   if (st) return fail_status(p, st, j->o.model);
   if (j->profile.lost) return fail(p, EXIT_INTERNAL, "out of memory");
   return true;
@@ -360,6 +386,7 @@ static void print_text(job *j) {
            " that are asked for are bounded\n",
            stats.prefer_reusable_from, stats.kernels_bounded);
   if (j->o.compare && !j->differs) printf("all outputs agree\n");
+  if (j->o.explain) profile_explain(&j->profile);
   if (j->o.profile) profile_print(&j->profile);
 }
 
@@ -396,16 +423,22 @@ static void print_json(job *j) {
                   (json_int_t)stats.kernels_bounded));
   if (j->o.compare)
     json_object_set_new(root, "agrees", json_boolean(!j->differs));
-  if (j->o.profile)
+  if (j->o.profile || j->o.explain)
     json_object_set_new(root, "steps", profile_json(&j->profile));
   json_dumpf(root, stdout, JSON_INDENT(2));
   printf("\n");
   json_decref(root);
 }
 
+static bool write_trace(job *j, problem *p) {
+  if (!j->o.trace) return true;
+  limber_runtime_flush(j->runtime);
+  return trace_write(&j->trace, j->o.trace, p);
+}
+
 static int run_job(job *j, problem *p) {
   if (!open_model(j, p) || !make_feeds(j, p) || !run_model(j, p) ||
-      !write_results(j, p) || !compare_results(j, p))
+      !write_results(j, p) || !write_trace(j, p) || !compare_results(j, p))
     return complain(p);
   (j->o.json ? print_json : print_text)(j);
   return j->differs ? EXIT_BAD : EXIT_OK;
@@ -419,7 +452,8 @@ static void job_fini(job *j) {
   free(j->feeds);
   free(j->o.inputs);
   limber_session_close(j->session);
-  limber_runtime_destroy(j->runtime);
+  limber_runtime_destroy(j->runtime);  // no event comes after that
+  trace_fini(&j->trace);
 }
 
 int command_run(int argc, char **argv) {

@@ -426,6 +426,9 @@ typedef struct limber_step {
   uint64_t bytes;            // of its operands, each counted once
   uint64_t flops;            // 0: not counted
   int64_t start_ns, end_ns;  // of the monotonic clock
+  const char *reason;        // why this tier: "in_pack"; why skipped: "view"
+  const char *reason_text;   // the same in words
+  int skipped;               // 1: a node that took no step; it has no tier
 } limber_step;
 
 typedef void limber_step_fn(void *user, const limber_step *step);
@@ -435,6 +438,12 @@ typedef void limber_step_fn(void *user, const limber_step *step);
 // steps are those of its body. The clock is read twice a step; else such a run
 // does what every run does.
 LIMBER_API limber_status limber_session_profile(
+    limber_session *session, const limber_tensor *inputs, size_t n_inputs,
+    limber_tensor *outputs, size_t n_outputs, limber_step_fn *fn, void *user);
+
+// The same, and then of each node of the model that took no step: what it would
+// do is known from shapes, moves nothing, or was not asked for.
+LIMBER_API limber_status limber_session_explain(
     limber_session *session, const limber_tensor *inputs, size_t n_inputs,
     limber_tensor *outputs, size_t n_outputs, limber_step_fn *fn, void *user);
 

@@ -343,8 +343,8 @@ static lb_status query(limber_primitive *p, const limber_tensor *inputs,
   } else {
     declared(p, in);
   }
-  lb_status st =
-      lb_session_tell(p->session, in, &(lb_watcher){note_step, &a}, &n);
+  lb_status st = lb_session_tell(
+      p->session, in, &(lb_watcher){.step = note_step, .user = &a}, &n);
   if (!lb_failed(st)) st = lb_strbuf_status(&a.text);
   snprintf(implementation, sizeof implementation, "%s", lb_strbuf_str(&a.text));
   lb_strbuf_fini(&a.text);

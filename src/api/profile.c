@@ -4,10 +4,13 @@
 
 #include "api/error.h"
 #include "api/session.h"
+#include "session/explain.h"
 
 typedef struct events {
   lb_step_event *list;  // owned
   size_t n, cap;
+  size_t n_steps;  // of the list; then come nodes that took none
+  lb_session *session;
 } events;
 
 static lb_status keep(void *user, const lb_step_event *e) {
@@ -23,20 +26,33 @@ static lb_status keep(void *user, const lb_step_event *e) {
   return LB_OK;
 }
 
+static lb_status keep_skip(void *user, const lb_node *node, lb_reason why) {
+  return keep(user, &(lb_step_event){.node = node, .reason = why});
+}
+
+static lb_status keep_skips(void *user, const lb_tensor *inputs,
+                            const lb_output *outputs) {
+  events *all = user;
+  all->n_steps = all->n;
+  return lb_session_skips(all->session, inputs, outputs, all->list, all->n,
+                          keep_skip, all);
+}
+
 static void print_kernel(const lb_slot *slot, lb_strbuf *out) {
   lb_spec_print(&slot->key.spec, out);
   lb_strbuf_puts(out, " | ");
   lb_facts_print(&slot->key.facts, out);
 }
 
-static void tell(const lb_step_event *e, limber_step_fn *fn, void *user) {
+static void tell(const lb_step_event *e, bool skipped, limber_step_fn *fn,
+                 void *user) {
   lb_strbuf text = {0};
   if (e->slot) print_kernel(e->slot, &text);
   limber_step step = {
       .size = sizeof step,
       .name = e->node && e->node->name ? e->node->name : "",
       .op = e->node ? lb_op_infos[e->node->op].name : "Copy",
-      .tier = lb_tier_name(e->tier),
+      .tier = skipped ? "" : lb_tier_name(e->tier),
       .kernel = lb_strbuf_str(&text),
       .rows = e->dims[LB_DIM_ROWS],
       .cols = e->dims[LB_DIM_COLS],
@@ -47,9 +63,27 @@ static void tell(const lb_step_event *e, limber_step_fn *fn, void *user) {
       .flops = e->flops,
       .start_ns = e->start_ns,
       .end_ns = e->end_ns,
+      .reason = lb_reason_name(e->reason),
+      .reason_text = lb_reason_text(e->reason),
+      .skipped = skipped,
   };
   fn(user, &step);
   lb_strbuf_fini(&text);
+}
+
+static limber_status profile(limber_session *s, const limber_tensor *inputs,
+                             size_t n_inputs, limber_tensor *outputs,
+                             size_t n_outputs, bool explain, limber_step_fn *fn,
+                             void *user) {
+  events all = {.session = s->session};
+  lb_watcher watcher = {keep, &all, explain ? keep_skips : NULL};
+  lb_run_how how = {.watcher = &watcher};
+  lb_status st = lb_api_run(s, inputs, n_inputs, outputs, n_outputs, &how);
+  if (!explain) all.n_steps = all.n;
+  for (size_t i = 0; !lb_failed(st) && i < all.n; i++)
+    tell(&all.list[i], i >= all.n_steps, fn, user);
+  free(all.list);
+  return lb_report(st, &s->runtime->log);
 }
 
 limber_status limber_session_profile(limber_session *session,
@@ -57,13 +91,14 @@ limber_status limber_session_profile(limber_session *session,
                                      size_t n_inputs, limber_tensor *outputs,
                                      size_t n_outputs, limber_step_fn *fn,
                                      void *user) {
-  events all = {0};
-  lb_watcher watcher = {keep, &all};
-  lb_run_how how = {.watcher = &watcher};
-  lb_status st =
-      lb_api_run(session, inputs, n_inputs, outputs, n_outputs, &how);
-  for (size_t i = 0; !lb_failed(st) && i < all.n; i++)
-    tell(&all.list[i], fn, user);
-  free(all.list);
-  return lb_report(st, &session->runtime->log);
+  return profile(session, inputs, n_inputs, outputs, n_outputs, false, fn,
+                 user);
+}
+
+limber_status limber_session_explain(limber_session *session,
+                                     const limber_tensor *inputs,
+                                     size_t n_inputs, limber_tensor *outputs,
+                                     size_t n_outputs, limber_step_fn *fn,
+                                     void *user) {
+  return profile(session, inputs, n_inputs, outputs, n_outputs, true, fn, user);
 }

@@ -69,7 +69,7 @@ static lb_status run(fixture *f, int64_t n, lb_bound *bound, lb_output *out) {
   float *in = calloc((size_t)n + 1, sizeof *in);
   assert_non_null(in);
   lb_tensor t = tensor(LB_F32, in, DIMS(n));
-  lb_watcher watcher = {count_step, f};
+  lb_watcher watcher = {.step = count_step, .user = f};
   f->steps = 0;
   lb_status st = lb_session_run_so(
       f->session, &t, out, &(lb_run_how){.watcher = &watcher, .bound = bound});
@@ -269,7 +269,7 @@ static void contexts_that_nobody_needs_go(void **state) {
   float in[4] = {0};
   lb_tensor t = tensor(LB_F32, in, DIMS(4));
   lb_output out[2] = {{.wanted = true}, {0}};
-  lb_watcher watcher = {run_inside, f};
+  lb_watcher watcher = {.step = run_inside, .user = f};
   ok(lb_session_run_so(f->session, &t, out,
                        &(lb_run_how){.watcher = &watcher}));
   lb_output_free(f->session, &out[0]);

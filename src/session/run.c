@@ -76,7 +76,9 @@ typedef struct frame {  // one region being run
   const lb_region *region;
   const lb_tensor *in;
   lb_output *out;
-  const lb_step *step;  // the one being run
+  const lb_step *step;                 // the one being run
+  const lb_step *lacking, *cover_end;  // a launch without a kernel, and what
+                                       // follows its cover
 } frame;
 
 static lb_tensor locate(const frame *f, const lb_operand *o) {
@@ -191,6 +193,14 @@ static lb_status bind_stage(const frame *f, const lb_plan *plan) {
   return LB_OK;
 }
 
+// Of a step that covers a launch.
+static lb_reason why_lacking(const lb_step *launch) {
+  for (const lb_launch *l = launch->launch; l; l = l->next)
+    if (!lb_slot_kernel(l->slot) && atomic_load(&l->slot->failed))
+      return LB_REASON_GIVEN_UP;
+  return LB_REASON_NOT_YET;
+}
+
 static lb_status tell(const frame *f, const lb_step *step, int64_t start) {
   const lb_watcher *w = f->c->watcher;
   lb_step_event e;
@@ -199,6 +209,8 @@ static lb_status tell(const frame *f, const lb_step *step, int64_t start) {
   lb_watch_step(step, &e);
   e.start_ns = start;
   e.end_ns = end;
+  if (f->lacking && step > f->lacking && step < f->cover_end)
+    e.reason = why_lacking(f->lacking);
   return w->step(w->user, &e);
 }
 
@@ -247,7 +259,11 @@ static lb_status run_stage(frame *f, const lb_plan *plan) {
     if (bound && lb_bound_over(bound)) return cut_short(f, plan, step);
     int64_t start = watcher ? lb_clock_ns() : 0;
     if (step->kind == LB_STEP_LAUNCH) {
-      if (!try_launch(f, step)) continue;
+      if (!try_launch(f, step)) {
+        f->lacking = step;
+        f->cover_end = next + step->skip;
+        continue;
+      }
       if (bound && bound->found) return cut_short(f, plan, step);
       next += step->skip;
     } else {

@@ -179,6 +179,8 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   lb_status st = lb_run_region(s, c, s->graph->main, inputs, outputs);
   lb_shelf_leave(shelf, c->stay);
   lb_pool_leave(s->options.pool);
+  if (!lb_failed(st) && how->watcher && how->watcher->done)
+    st = how->watcher->done(how->watcher->user, inputs, outputs);
   give_context(s, c);
   lb_recorder *recorder =
       atomic_load_explicit(&s->recorder, memory_order_acquire);

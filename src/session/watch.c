@@ -70,6 +70,9 @@ static void watch_launch(const lb_launch *l, int64_t turns,
                          lb_step_event *out) {
   out->slot = l->slot;
   out->tier = lb_slot_tier(l->slot);
+  out->reason = out->tier > LB_TIER_PACK        ? LB_REASON_COMPILED
+                : atomic_load(&l->slot->failed) ? LB_REASON_GIVEN_UP
+                                                : LB_REASON_IN_PACK;
   out->outer = l->split.outer * turns;
   read_dims(l, out->dims);
   for (; l; l = l->next) {
@@ -87,6 +90,7 @@ void lb_watch_step(const lb_step *step, lb_step_event *out) {
     watch_launch(step->launch, step->turns ? step->turns : 1, out);
     return;
   }
+  out->reason = step->node ? LB_REASON_HOST_ONLY : LB_REASON_PLACE;
   for (uint32_t i = 0; i < step->n_in; i++)
     out->bytes += lb_tensor_bytes(step->in[i].tensor);
   for (uint32_t i = 0; i < step->n_out; i++)

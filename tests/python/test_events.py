@@ -1,0 +1,139 @@
+"""What the engine decides, and why: explanations, traces, the lists."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+from onnx import TensorProto, helper
+
+import limber
+from conftest import ROOT, make_model
+
+PROGRAM = ROOT / "build" / "limber"
+DEF = (ROOT / "src/base/events.def").read_text()
+DOC = (ROOT / "docs/deployment.md").read_text()
+
+
+def run(*arguments, code=0, **environment):
+    done = subprocess.run([PROGRAM, "run", *arguments], capture_output=True,
+                          text=True, env={**os.environ, **environment})
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+@pytest.fixture
+def model(tmp_path):
+    """y = Relu(Reshape(x @ x) + 1), z = CumSum(x), n = Shape(x) + 0"""
+    path = tmp_path / "model.onnx"
+    float_, int_ = TensorProto.FLOAT, TensorProto.INT64
+    path.write_bytes(make_model(
+        [helper.make_node("MatMul", ["x", "x"], ["p"], "product"),
+         helper.make_node("Constant", [], ["one"], value_float=1.0),
+         helper.make_node("Constant", [], ["axis"], value_int=0),
+         helper.make_node("Constant", [], ["flat"], value_ints=[-1]),
+         helper.make_node("Add", ["p", "one"], ["q"], "plus"),
+         helper.make_node("Relu", ["q"], ["r"], "relu"),
+         helper.make_node("Reshape", ["r", "flat"], ["y"], "reshape"),
+         helper.make_node("CumSum", ["x", "axis"], ["z"], "sum"),
+         helper.make_node("Shape", ["x"], ["s"], "shape"),
+         helper.make_node("Add", ["s", "s"], ["n"], "twice")],
+        {"x": (float_, ["k", "k"])},
+        {"y": (float_, ["m"]), "z": (float_, ["k", "k"]), "n": (int_, [2])},
+    ).SerializeToString())
+    return path
+
+
+def explain(model, **environment):
+    steps = json.loads(run(model, "--dims", "k=24", "--explain", "--json",
+                           **environment))["steps"]
+    return {step["name"]: step for step in steps}
+
+
+def test_each_step_has_a_tier_and_a_reason(model):
+    steps = explain(model)
+    assert {"name", "op", "tier", "kernel", "reason", "skipped"} \
+        <= set(steps["product"])
+    assert steps["product"]["tier"] in ("pack", "reusable", "specialised")
+    assert not steps["product"]["skipped"] and steps["product"]["kernel"]
+    assert (steps["sum"]["tier"], steps["sum"]["reason"]) \
+        == ("host", "host_only")
+    for name, reason in [("reshape", "view"), ("shape", "known"),
+                         ("twice", "known")]:
+        assert steps[name]["skipped"] and steps[name]["tier"] == ""
+        assert steps[name]["reason"] == reason
+    if "relu" in steps:  # the pack has no kernel for all of it
+        assert steps["product"]["reason"] == "not_yet"
+        assert steps["relu"]["reason"] == "not_yet"
+    assert set(step["reason"] for step in steps.values()) <= reasons()
+
+
+def test_compiled_kernels_say_so(model):
+    steps = json.loads(run(model, "--dims", "k=24", "--settle", "60",
+                           "--explain", "--json"))["steps"]
+    product = next(step for step in steps if step["name"] == "product")
+    assert product["reason"] == "compiled"
+    assert not any(step["name"] == "relu" for step in steps)
+    assert product["tier"] in ("reusable", "specialised")
+
+
+def test_an_explanation_can_be_read(model):
+    text = run(model, "--dims", "k=24", "--explain")
+    assert re.search(r"^host +host_only +CumSum +sum$", text, re.M)
+    assert re.search(r"^- +view +Reshape +reshape$", text, re.M)
+    assert re.search(r"^ +2 known +the shapes tell its value$", text, re.M)
+
+
+def test_a_trace_has_requests_steps_and_compile_jobs(model, tmp_path):
+    path = tmp_path / "trace.json"
+    run(model, "--dims", "k=24", "--settle", "60", "--repeat", "3", "--trace",
+        path)
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks = {e["tid"]: e["args"]["name"] for e in events
+              if e["name"] == "thread_name"}
+    assert {"requests", "compile jobs", "decisions", "steps: host",
+            "steps: pack"} <= set(tracks.values())
+
+    def on(name):
+        return [e for e in events if e["ph"] != "M"
+                and tracks[e["tid"]] == name]
+    requests = [e for e in on("requests") if e["name"] == "run_ended"]
+    assert len(requests) == 3
+    assert all(e["ph"] == "X" and e["dur"] > 0 and e["args"]["of"] == "x=24x24"
+               for e in requests)
+    sums = [e for e in on("steps: host") if e["args"]["step"] == "sum"]
+    assert len(sums) == 3
+    for step, request in zip(sums, requests):
+        assert request["ts"] <= step["ts"]
+        assert step["ts"] + step["dur"] <= request["ts"] + request["dur"]
+    jobs = [e for e in on("compile jobs") if e["name"] == "kernel_compiled"]
+    published = [e for e in on("decisions") if e["name"] == "kernel_published"]
+    assert len(jobs) == len(published) > 0
+    assert all(e["ph"] == "X" for e in jobs)
+    built = [e for e in on("decisions") if e["name"] == "plan_built"]
+    assert [e["args"]["reason"] for e in built] == ["new_shapes"]
+    assert set(e["args"]["reason"] for e in events if "cat" in e) <= reasons()
+
+
+def test_a_trace_that_cannot_be_written_is_told(model):
+    assert "cannot write" in run(model, "--dims", "k=2", "--trace",
+                                 "/no/such/folder/trace", code=1)
+
+
+def reasons():
+    return set(re.findall(r'^LB_REASON\(\w+, *"(\w+)"', DEF, re.M))
+
+
+def rows(text, title):
+    """First cells of the table under a heading."""
+    part = text.split(f"### {title}\n")[1].split("\n#")[0]
+    return re.findall(r"^\| `(\w+)` \| (.*) \|$", part, re.M)
+
+
+@pytest.mark.parametrize("title, row", [("Events", "LB_EVENT"),
+                                        ("Reasons", "LB_REASON")])
+def test_the_lists_are_documented(title, row):
+    found = re.findall(rf'^{row}\(\w+, *"(\w+)", *"(.*)"\)', DEF, re.M)
+    assert len(found) > 10
+    assert rows(DOC, title) == found
