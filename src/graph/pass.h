@@ -34,7 +34,8 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_LAYOUT = 1 << 11,     // convolutions get their channels last
   LB_PASS_RECURRENT = 1 << 12,  // products with inputs leave recurrences
   LB_PASS_WINDOW = 1 << 13,     // large windows, and their borders
-  LB_PASS_ALL = (1 << 14) - 1,
+  LB_PASS_GROUP = 1 << 14,      // group norms are norms of rows
+  LB_PASS_ALL = (1 << 15) - 1,
 };
 
 #define LB_FOLD_LIMIT ((size_t)1 << 20)

@@ -194,6 +194,27 @@ static void a_transpose_sinks_through_reshapes_that_keep_axes(void **state) {
       "out y\n");
 }
 
+static void shuffled_channels_stay_last(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,h,w,6]\n"
+      "t = Transpose(x) {perm=[0,3,1,2]}\n"
+      "r = Reshape(t, [0,6,-1])\n"
+      "u = Reshape(r, [0,2,3,-1])\n"
+      "v = Transpose(u) {perm=[0,2,1,3]}\n"
+      "y = Reshape(v, [0,6,-1])\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,6]\n"
+      "r.Reshape: float32[b,h*w,6] = Reshape(x, [0,-1,6])\n"
+      "u.Reshape: float32[b,h*w,2,3] = Reshape(r.Reshape, [0,0,2,3])\n"
+      "y.Transpose: float32[b,h*w,3,2] = Transpose(u.Reshape) "
+      "{perm=[0,1,3,2]}\n"
+      "y.Reshape: float32[b,h*w,6] = Reshape(y.Transpose, [0,0,6])\n"
+      "y: float32[b,6,h*w] = Transpose(y.Reshape) {perm=[0,2,1]}\n"
+      "out y\n");
+}
+
 // Columns of one image are not columns of all.
 static void a_transpose_stays_before_reshapes_across_it(void **state) {
   (void)state;
@@ -365,6 +386,58 @@ static void a_transpose_sinks_through_slices_and_pads(void **state) {
       "out y = v.Pad\n");
 }
 
+static void a_norm_of_groups_is_one_of_rows(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,4,h]\n"
+      "const s float32[4] 1 2 3 4\n"
+      "const t float32[4] 5 6 7 8\n"
+      "y = GroupNormalization(x, s, t) {num_groups=2, epsilon=0.25}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,4,h]\n"
+      "y.Reshape: float32[b,2,2*h] = Reshape(x, [0,2,-1])\n"
+      "y.InstanceNormalization: float32[b,2,2*h] = "
+      "InstanceNormalization(y.Reshape, [1,1], [0,0]) {epsilon=0.25}\n"
+      "y.Shape: int64[3] = Shape(x)\n"
+      "y.Reshape: float32[b,4,h] = Reshape(y.InstanceNormalization, y.Shape)\n"
+      "y.Mul: float32[b,4,h] = Mul(y.Reshape, s:float32[4,1])\n"
+      "y: float32[b,4,h] = Add(y.Mul, t:float32[4,1])\n"
+      "out y\n");
+}
+
+static void a_norm_of_groups_keeps_channels_last(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,h,w,4]\n"
+      "const s float32[2] 1 2\n"
+      "const t float32[2] 3 4\n"
+      "const r int64[3] 0 2 -1\n"
+      "u = Transpose(x) {perm=[0,3,1,2]}\n"
+      "d = Shape(u)\n"
+      "g = Reshape(u, r)\n"
+      "n = InstanceNormalization(g, s, t) {epsilon=0.25}\n"
+      "y = Reshape(n, d)\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,4]\n"
+      "y.Reshape: float32[b,h,w,2,2] = Reshape(x, shape:int64[5])\n"
+      "y.ReduceMean: float32[b,1,1,2,2] = ReduceMean(y.Reshape, [1,2])\n"
+      "y.ReduceMean: float32[b,1,1,2,1] = ReduceMean(y.ReduceMean, [4])\n"
+      "y.Sub: float32[b,h,w,2,2] = Sub(y.Reshape, y.ReduceMean)\n"
+      "y.Mul: float32[b,h,w,2,2] = Mul(y.Sub, y.Sub)\n"
+      "y.ReduceMean: float32[b,1,1,2,2] = ReduceMean(y.Mul, [1,2])\n"
+      "y.ReduceMean: float32[b,1,1,2,1] = ReduceMean(y.ReduceMean, [4])\n"
+      "y.Add: float32[b,1,1,2,1] = Add(y.ReduceMean, 0.25)\n"
+      "y.Sqrt: float32[b,1,1,2,1] = Sqrt(y.Add)\n"
+      "y.Div: float32[b,h,w,2,2] = Div(y.Sub, y.Sqrt)\n"
+      "y.Mul: float32[b,h,w,2,2] = Mul(y.Div, s:float32[2,1])\n"
+      "y.Add: float32[b,h,w,2,2] = Add(y.Mul, t:float32[2,1])\n"
+      "y.Reshape: float32[b,h,w,4] = Reshape(y.Add, [0,0,0,4])\n"
+      "y: float32[b,4,h,w] = Transpose(y.Reshape) {perm=[0,3,1,2]}\n"
+      "out y\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_of_one_hot_rows_is_a_gather),
@@ -378,12 +451,15 @@ int main(void) {
       cmocka_unit_test(a_recurrence_whose_weights_are_not_known_stays),
       cmocka_unit_test(a_transpose_sinks_through_all_that_follows),
       cmocka_unit_test(a_transpose_sinks_through_reshapes_that_keep_axes),
+      cmocka_unit_test(shuffled_channels_stay_last),
       cmocka_unit_test(a_transpose_stays_before_reshapes_across_it),
       cmocka_unit_test(a_transpose_that_keeps_the_last_axis_stays),
       cmocka_unit_test(a_large_pool_goes_along_one_axis_after_the_other),
       cmocka_unit_test(a_border_of_many_zones_is_written_once),
       cmocka_unit_test(zeros_around_a_convolution_are_its_border),
       cmocka_unit_test(a_transpose_sinks_through_slices_and_pads),
+      cmocka_unit_test(a_norm_of_groups_is_one_of_rows),
+      cmocka_unit_test(a_norm_of_groups_keeps_channels_last),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,18 +11,11 @@
 #include <string.h>
 
 #include "graph/infer.h"
-#include "graph/rewrite.h"
+#include "graph/turn.h"
 
 #define MAX_IN 4
 
-typedef struct turn {
-  lb_value *source;  // what is transposed
-  int rank;
-  int64_t perm[LB_MAX_RANK];  // axis i of the output is axis perm[i] of source
-} turn;
-
-// The Transpose that makes v.
-static bool is_turned(const lb_value *v, turn *t) {
+bool lb_turn_of(const lb_value *v, lb_turn *t) {
   const lb_node *n = lb_match_op(v, LB_OP_Transpose);
   uint32_t count;
   const int64_t *perm = n ? lb_attr_ints(n, "perm", &count) : NULL;
@@ -33,26 +26,26 @@ static bool is_turned(const lb_value *v, turn *t) {
   return true;
 }
 
-// ... and it moves the last axis.
-static bool sinks(const lb_value *v, turn *t) {
-  return is_turned(v, t) && t->rank > 1 && t->perm[t->rank - 1] != t->rank - 1;
+// A Transpose that moves the last axis makes v.
+static bool sinks(const lb_value *v, lb_turn *t) {
+  return lb_turn_of(v, t) && t->rank > 1 && t->perm[t->rank - 1] != t->rank - 1;
 }
 
-static lb_status become_turn(lb_rewrite *rw, lb_node *n, lb_value *x,
-                             const turn *t) {
+lb_status lb_turn_become(lb_rewrite *rw, lb_node *n, lb_value *x,
+                         const lb_turn *t) {
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Transpose, &x, 1));
   return lb_node_set_ints(rw->graph, n, "perm", t->perm, (uint32_t)t->rank);
 }
 
 // -- elementwise -------------------------------------------------------------
 
-static bool same_turn(const turn *a, const turn *b) {
+static bool same_turn(const lb_turn *a, const lb_turn *b) {
   return a->rank == b->rank &&
          !memcmp(a->perm, b->perm, (size_t)a->rank * sizeof *a->perm);
 }
 
 // The constant c, seen in the order of the source: a view.
-static lb_status turn_back(lb_rewrite *rw, const lb_value *c, const turn *t,
+static lb_status turn_back(lb_rewrite *rw, const lb_value *c, const lb_turn *t,
                            lb_value **out) {
   const lb_tensor *from = lb_value_const(c);
   lb_tensor to = {.dtype = from->dtype, .rank = t->rank, .data = from->data};
@@ -66,27 +59,27 @@ static lb_status turn_back(lb_rewrite *rw, const lb_value *c, const turn *t,
 }
 
 // Can an input of an elementwise node be seen in the order of the source?
-static bool can_turn(const lb_value *v, const turn *t) {
+static bool can_turn(const lb_value *v, const lb_turn *t) {
   const lb_tensor *c = lb_value_const(v);
-  turn own;
+  lb_turn own;
   if (!v || (c && c->rank <= t->rank)) return true;
-  return is_turned(v, &own) && same_turn(&own, t);
+  return lb_turn_of(v, &own) && same_turn(&own, t);
 }
 
-static lb_status turned_input(lb_rewrite *rw, lb_value *v, const turn *t,
+static lb_status turned_input(lb_rewrite *rw, lb_value *v, const lb_turn *t,
                               lb_value **out) {
   const lb_tensor *c = lb_value_const(v);
-  turn own;
+  lb_turn own;
   *out = v;
   if (!v || (c && lb_tensor_count(c) == 1)) return LB_OK;
   if (c) return turn_back(rw, v, t, out);
-  if (is_turned(v, &own)) *out = own.source;
+  if (lb_turn_of(v, &own)) *out = own.source;
   return LB_OK;
 }
 
 static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   lb_value *in[MAX_IN];
-  turn t = {.rank = 0}, each;
+  lb_turn t = {.rank = 0}, each;
   if (n->n_in > MAX_IN || lb_rewrite_random(n)) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] && sinks(n->in[i], &each)) t = each;
@@ -100,7 +93,7 @@ static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, &moved));
   LB_TRY(lb_node_copy_attrs(rw->graph, moved, n));
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  return become_turn(rw, n, x, &t);
+  return lb_turn_become(rw, n, x, &t);
 }
 
 // -- fewer axes --------------------------------------------------------------
@@ -120,8 +113,8 @@ static bool axes_of(const lb_node *n, int rank, uint32_t *out) {
 }
 
 // The turn without the axes in the mask, which are gone from both sides.
-static turn without(const turn *t, uint32_t mask) {
-  turn out = {.source = t->source};
+static lb_turn without(const lb_turn *t, uint32_t mask) {
+  lb_turn out = {.source = t->source};
   uint32_t gone = 0;  // axes of the source
   for (int i = 0; i < t->rank; i++)
     if (mask >> i & 1) gone |= 1u << t->perm[i];
@@ -134,8 +127,8 @@ static turn without(const turn *t, uint32_t mask) {
 }
 
 // n with axes `mask` of a turned input becomes a turn of `op` of its source.
-static lb_status sink_axes(lb_rewrite *rw, lb_node *n, lb_op op, const turn *t,
-                           uint32_t mask, bool keep) {
+static lb_status sink_axes(lb_rewrite *rw, lb_node *n, lb_op op,
+                           const lb_turn *t, uint32_t mask, bool keep) {
   int64_t axes[LB_MAX_RANK];
   int count = 0;
   for (int i = 0; i < t->rank; i++)
@@ -147,26 +140,26 @@ static lb_status sink_axes(lb_rewrite *rw, lb_node *n, lb_op op, const turn *t,
   if (op != LB_OP_Squeeze)
     LB_TRY(lb_node_set_int(rw->graph, moved, "keepdims", keep));
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  turn rest = keep ? *t : without(t, mask);
-  return become_turn(rw, n, x, &rest);
+  lb_turn rest = keep ? *t : without(t, mask);
+  return lb_turn_become(rw, n, x, &rest);
 }
 
 static lb_status visit_axes(lb_rewrite *rw, lb_node *n, bool keep) {
-  turn t;
+  lb_turn t;
   uint32_t mask;
   if (!sinks(n->in[0], &t) || !axes_of(n, t.rank, &mask)) return LB_OK;
   return sink_axes(rw, n, n->op, &t, mask, keep);
 }
 
 static lb_status visit_pool(lb_rewrite *rw, lb_node *n, lb_op op) {
-  turn t;
+  lb_turn t;
   if (!sinks(n->in[0], &t) || t.rank < 3) return LB_OK;
   return sink_axes(rw, n, op, &t, ((1u << t.rank) - 1) & ~3u, true);
 }
 
 // -- other axes --------------------------------------------------------------
 
-static int64_t turned_axis(const turn *t, int64_t axis) {
+static int64_t turned_axis(const lb_turn *t, int64_t axis) {
   if (axis < 0) axis += t->rank;
   return axis < 0 || axis >= t->rank ? axis : t->perm[axis];
 }
@@ -180,17 +173,17 @@ static lb_status sink_node(lb_rewrite *rw, lb_node *n, lb_value *const *in,
 }
 
 static lb_status finish(lb_rewrite *rw, lb_node *n, lb_node *moved,
-                        const turn *t) {
+                        const lb_turn *t) {
   lb_value *x;
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  return become_turn(rw, n, x, t);
+  return lb_turn_become(rw, n, x, t);
 }
 
 static lb_status visit_concat(lb_rewrite *rw, lb_node *n) {
-  turn t, each;
+  lb_turn t, each;
   if (!sinks(n->in[0], &t)) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (!is_turned(n->in[i], &each) || !same_turn(&each, &t)) return LB_OK;
+    if (!lb_turn_of(n->in[i], &each) || !same_turn(&each, &t)) return LB_OK;
   lb_value **in = lb_arena_new(&rw->scratch, lb_value *, n->n_in);
   lb_node *moved;
   if (!in) return lb_oom();
@@ -203,7 +196,7 @@ static lb_status visit_concat(lb_rewrite *rw, lb_node *n) {
 
 // Resize may name the axes that scales and sizes are for.
 static lb_status visit_resize(lb_rewrite *rw, lb_node *n) {
-  turn t;
+  lb_turn t;
   uint32_t count;
   const int64_t *axes = lb_attr_ints(n, "axes", &count);
   bool cropped = n->n_in > 1 && n->in[1] &&
@@ -224,7 +217,7 @@ static lb_status visit_resize(lb_rewrite *rw, lb_node *n) {
 }
 
 static lb_status visit_softmax(lb_rewrite *rw, lb_node *n) {
-  turn t;
+  lb_turn t;
   lb_node *moved;
   if (lb_attr_int(n, "flatten", 0) != 0 || !sinks(n->in[0], &t)) return LB_OK;
   LB_TRY(sink_node(rw, n, &t.source, &moved));
@@ -233,8 +226,7 @@ static lb_status visit_softmax(lb_rewrite *rw, lb_node *n) {
   return finish(rw, n, moved, &t);
 }
 
-// Is it a turn from channels last to channels first?
-static bool is_to_first(const turn *t) {
+bool lb_turn_to_first(const lb_turn *t) {
   if (t->rank < 3 || t->perm[0] != 0 || t->perm[1] != t->rank - 1) return false;
   for (int i = 2; i < t->rank; i++)
     if (t->perm[i] != i - 1) return false;
@@ -242,8 +234,8 @@ static bool is_to_first(const turn *t) {
 }
 
 static lb_status visit_window(lb_rewrite *rw, lb_node *n) {
-  turn t;
-  if (!sinks(n->in[0], &t) || !is_to_first(&t) || lb_op_channels_last(n))
+  lb_turn t;
+  if (!sinks(n->in[0], &t) || !lb_turn_to_first(&t) || lb_op_channels_last(n))
     return LB_OK;
   lb_node *moved;
   LB_TRY(sink_node(rw, n, &t.source, &moved));
@@ -253,7 +245,7 @@ static lb_status visit_window(lb_rewrite *rw, lb_node *n) {
 
 // Split has several outputs: each is followed by a turn of its own.
 static lb_status visit_split(lb_rewrite *rw, lb_node *n) {
-  turn t;
+  lb_turn t;
   if (!sinks(n->in[0], &t)) return LB_OK;
   int64_t axis = turned_axis(&t, lb_attr_int(n, "axis", 0));
   for (uint32_t i = n->n_out; i-- > 0;) {
@@ -271,7 +263,7 @@ static lb_status visit_split(lb_rewrite *rw, lb_node *n) {
 
 // What a Slice or a Pad takes, `count` axes at most: all, where none are named.
 static bool named_axes(const lb_node *n, uint32_t input, int count,
-                       const turn *t, int64_t *out, int *named) {
+                       const lb_turn *t, int64_t *out, int *named) {
   const lb_value *v = n->n_in > input ? n->in[input] : NULL;
   const lb_tensor *c = lb_value_const(v);
   *named = count;
@@ -286,7 +278,7 @@ static bool named_axes(const lb_node *n, uint32_t input, int count,
 
 // Inputs before the axes stay as they are: they speak of the axes in order.
 static lb_status sink_named(lb_rewrite *rw, lb_node *n, uint32_t input,
-                            int count, const turn *t) {
+                            int count, const lb_turn *t) {
   int64_t axes[LB_MAX_RANK];
   lb_value *in[MAX_IN + 1] = {t->source}, *x;
   lb_node *moved;
@@ -298,11 +290,11 @@ static lb_status sink_named(lb_rewrite *rw, lb_node *n, uint32_t input,
   LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n_in, &moved));
   LB_TRY(lb_node_copy_attrs(rw->graph, moved, n));
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  return become_turn(rw, n, x, t);
+  return lb_turn_become(rw, n, x, t);
 }
 
 static lb_status visit_slice(lb_rewrite *rw, lb_node *n) {
-  turn t;
+  lb_turn t;
   if (!sinks(n->in[0], &t) || n->in[1]->info.rank != 1 ||
       !lb_dim_is_const(n->in[1]->info.dims[0]))
     return LB_OK;
@@ -311,7 +303,7 @@ static lb_status visit_slice(lb_rewrite *rw, lb_node *n) {
 }
 
 static lb_status visit_pad(lb_rewrite *rw, lb_node *n) {
-  turn t;
+  lb_turn t;
   return sinks(n->in[0], &t) ? sink_named(rw, n, 3, t.rank, &t) : LB_OK;
 }
 
@@ -347,7 +339,7 @@ static bool is_rest(const lb_value *target, int i) {
 
 typedef struct shaping {
   int64_t target[LB_MAX_RANK];
-  turn after;
+  lb_turn after;
   int n;
 } shaping;
 
@@ -368,7 +360,7 @@ static bool add_axis(shaping *s, const lb_node *n, int to, bool same) {
   return true;
 }
 
-static bool reshape_source(const lb_node *n, const turn *t, const regroup *r,
+static bool reshape_source(const lb_node *n, const lb_turn *t, const regroup *r,
                            shaping *out) {
   *out = (shaping){.after.rank = n->out[0]->info.rank};
   for (int i = 1; i < r->from; i++)
@@ -385,17 +377,45 @@ static bool reshape_source(const lb_node *n, const turn *t, const regroup *r,
   return true;
 }
 
+// Axes that are joined, and lie side by side in the source, but not in that
+// order, are brought into it by a Transpose of their own, `first`: what is left
+// of t may sink. It changes nothing else, so it stays where it is.
+static bool straighten(const regroup *r, lb_turn *t, lb_turn *first) {
+  int64_t low = t->rank, high = 0, *axes = &t->perm[r->first];
+  bool ordered = true, rest = false;
+  for (int i = 0; i < r->from; i++) {
+    low = axes[i] < low ? axes[i] : low;
+    high = axes[i] > high ? axes[i] : high;
+    ordered = ordered && axes[i] == axes[0] + i;
+  }
+  for (int i = 0; i < t->rank; i++)
+    rest |= (i < r->first || i >= r->first + r->from) && t->perm[i] != i;
+  if (r->to != 1 || ordered || !rest || high - low != r->from - 1) return false;
+  *first = (lb_turn){.source = t->source, .rank = t->rank};
+  for (int i = 0; i < t->rank; i++)
+    first->perm[i] = i < low || i > high ? i : axes[i - low];
+  for (int i = 0; i < r->from; i++) axes[i] = low + i;
+  return true;
+}
+
 static lb_status visit_reshape(lb_rewrite *rw, lb_node *n) {
-  turn t;
+  lb_turn t, first;
   regroup r;
   shaping s;
   lb_node *moved;
   if (n->n_in != 2 || !sinks(n->in[0], &t) ||
       lb_attr_int(n, "allowzero", 0) != 0 ||
-      !find_regroup(&n->in[0]->info, &n->out[0]->info, &r) ||
-      !reshape_source(n, &t, &r, &s))
+      !find_regroup(&n->in[0]->info, &n->out[0]->info, &r))
     return LB_OK;
+  bool bent = straighten(&r, &t, &first);
+  if (!reshape_source(n, &t, &r, &s)) return LB_OK;
   lb_value *in[2] = {t.source};
+  if (bent) {
+    LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Transpose, in, 1, &moved));
+    LB_TRY(lb_node_set_ints(rw->graph, moved, "perm", first.perm,
+                            (uint32_t)first.rank));
+    LB_TRY(lb_rewrite_inserted(rw, moved, &in[0]));
+  }
   LB_TRY(lb_const_ints(rw->graph, "shape", s.target, s.n, &in[1]));
   LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Reshape, in, 2, &moved));
   return finish(rw, n, moved, &s.after);
@@ -404,12 +424,12 @@ static lb_status visit_reshape(lb_rewrite *rw, lb_node *n) {
 // -- all ---------------------------------------------------------------------
 
 static lb_status visit_turn(lb_rewrite *rw, lb_node *n) {
-  turn inner, outer;
-  if (!is_turned(n->out[0], &outer) || !is_turned(n->in[0], &inner))
+  lb_turn inner, outer;
+  if (!lb_turn_of(n->out[0], &outer) || !lb_turn_of(n->in[0], &inner))
     return LB_OK;
-  turn both = {.rank = outer.rank};
+  lb_turn both = {.rank = outer.rank};
   for (int i = 0; i < outer.rank; i++) both.perm[i] = inner.perm[outer.perm[i]];
-  return become_turn(rw, n, inner.source, &both);
+  return lb_turn_become(rw, n, inner.source, &both);
 }
 
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
@@ -425,7 +445,10 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
     case LB_OP_Resize: return visit_resize(rw, n);
     case LB_OP_Softmax:
     case LB_OP_LogSoftmax: return visit_softmax(rw, n);
-    case LB_OP_Reshape: return visit_reshape(rw, n);
+    case LB_OP_InstanceNormalization: return lb_turn_norm(rw, n);
+    case LB_OP_Reshape:
+      LB_TRY(lb_turn_norm(rw, n));
+      return n->op == LB_OP_Reshape ? visit_reshape(rw, n) : LB_OK;
     case LB_OP_MaxPool:
     case LB_OP_AveragePool: return visit_window(rw, n);
     case LB_OP_ReduceMax:

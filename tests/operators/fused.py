@@ -458,6 +458,43 @@ def normalised(c, x):
                      8 * c.eps * size + 2 * x.error * np.abs(by))
 
 
+def grouped(c, x):
+    """Normalised group by group, as exporters write it; or each channel."""
+    n, h, w = x.shape[1:]
+    groups = c.d.pick([k for k in (1, 2, 4, n) if n % k == 0])
+    scale, shift = (c.operand((groups,), constant=True) for _ in range(2))
+    rows = x.array.reshape(len(x.array), groups, -1)
+    if rows.size == 0 or np.any(x.error):
+        return x
+    y = c.emit("Reshape", [x, c.index([0, groups, -1])])
+    y = c.emit("InstanceNormalization", [y, scale, shift])
+    name = c.emit("Reshape", [y, c.index([0, n, h, w])])
+    middle = rows.mean(2, keepdims=True)
+    spread = np.sqrt(rows.var(2, keepdims=True) + float(np.float32(1e-5)))
+    by, add = scale.array[:, None], shift.array[:, None]
+    size = np.abs(rows).max(2, keepdims=True)
+    error = 16 * c.eps * (rows.shape[2] * (size / spread + (size / spread)**3)
+                          * np.abs(by) + np.abs(add))
+    value = (rows - middle) / spread * by + add
+    return c.rounded(name, value.reshape(x.shape),
+                     np.broadcast_to(error, rows.shape).reshape(x.shape))
+
+
+def shuffled(c, x):
+    """Channels of two halves in turn."""
+    n, h, w = x.shape[1:]
+    if n % 2 or 0 in x.shape:
+        return x
+    y = c.emit("Reshape", [x, c.index([0, 2, n // 2, h, w])])
+    y = c.emit("Transpose", [y], perm=[0, 2, 1, 3, 4])
+
+    def turned(v):
+        v = v.reshape(len(v), 2, n // 2, h, w)
+        return v.transpose(0, 2, 1, 3, 4).reshape(x.shape)
+    return Value(c.emit("Reshape", [y, c.index([0, n, h, w])]),
+                 turned(x.array), turned(x.error))
+
+
 def doubled(c, x):
     """Twice as high and wide: each pixel repeated, or by weights."""
     if c.d.chance(0.5):
@@ -487,10 +524,12 @@ def images(c):
     x = c.operand((c.d.int(1, 2), c.d.pick([1, 3, 8, 16]), h, w), False)
 
     def branch():
-        y = convolved(c, x)
+        y = grouped(c, x) if c.d.chance(0.2) else x
+        y = convolved(c, y)
         for _ in range(c.d.int(0, 2)):
             y = c.d.pick([lambda v: pooled(c, v), lambda v: convolved(c, v),
-                          lambda v: normalised(c, v), c.unary("Relu"), c.unary("Sigmoid")])(y)
+                          lambda v: normalised(c, v),
+                          lambda v: shuffled(c, v), c.unary("Relu"), c.unary("Sigmoid")])(y)
         return y
 
     parts = [branch() for _ in range(c.d.int(2, 3))]

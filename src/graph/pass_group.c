@@ -1,0 +1,193 @@
+// graph/pass_group.c -- normalisation over groups of channels.
+//
+// Exporters write it as a normalisation of rows: Reshape to [batch, groups,
+// -1], InstanceNormalization, and back. GroupNormalization becomes just that.
+// Where channels lie last a group is no row; there the formula is spelled out,
+// over space first and then over the channels of a group, and channels stay
+// last.
+#include "graph/turn.h"
+
+typedef struct group_norm {
+  lb_node *node;  // what makes the result
+  lb_value *x;    // [batch, channels, space...]
+  lb_node *norm;  // the InstanceNormalization
+  int64_t channels, groups;
+} group_norm;
+
+static bool is_row(const lb_value *v, int64_t n) {
+  const lb_tensor *t = lb_value_const(v);
+  return t && t->dtype == LB_F32 && t->rank == 1 && t->dims[0] == n &&
+         lb_tensor_is_dense(t);
+}
+
+// A normalisation of each channel, or of as many rows as there are groups.
+static bool match(const lb_rewrite *rw, lb_node *n, group_norm *g) {
+  *g = (group_norm){.node = n, .norm = n};
+  if (n->op == LB_OP_InstanceNormalization) {
+    g->x = n->in[0];
+  } else {
+    g->norm = lb_match_inner(rw, n->in[0], LB_OP_InstanceNormalization);
+    const lb_node *rows =
+        g->norm ? lb_match_inner(rw, g->norm->in[0], LB_OP_Reshape) : NULL;
+    if (!rows || !lb_value_same_dims(rows->in[0], n->out[0])) return false;
+    g->x = rows->in[0];
+  }
+  const lb_vinfo *x = &g->x->info, *rows = &g->norm->in[0]->info;
+  if (x->dtype != LB_F32 || x->rank < 3 || !lb_dim_is_const(x->dims[1]) ||
+      rows->rank < 3 || !lb_dim_equal(x->dims[0], rows->dims[0]) ||
+      !lb_dim_is_const(rows->dims[1]))
+    return false;
+  g->channels = x->dims[1].k;
+  g->groups = rows->dims[1].k;
+  return g->groups > 0 && g->channels > 0 && g->channels % g->groups == 0 &&
+         is_row(g->norm->in[1], g->groups) && is_row(g->norm->in[2], g->groups);
+}
+
+// -- building: each is a new node before the one that is replaced ------------
+
+static lb_status add(lb_rewrite *rw, const group_norm *g, lb_op op, lb_value *a,
+                     lb_value *b, lb_value **out) {
+  lb_value *in[2] = {a, b};
+  lb_node *n;
+  LB_TRY(lb_rewrite_insert(rw, g->node, op, in, b ? 2 : 1, &n));
+  return lb_rewrite_inserted(rw, n, out);
+}
+
+static lb_status reshape(lb_rewrite *rw, const group_norm *g, lb_value *x,
+                         const int64_t *shape, int rank, lb_value **out) {
+  lb_value *target;
+  LB_TRY(lb_const_ints(rw->graph, "shape", shape, rank, &target));
+  return add(rw, g, LB_OP_Reshape, x, target, out);
+}
+
+// Over axes [first, last].
+static lb_status mean(lb_rewrite *rw, const group_norm *g, lb_value *x,
+                      int first, int last, lb_value **out) {
+  int64_t axes[LB_MAX_RANK];
+  lb_value *list;
+  for (int i = first; i <= last; i++) axes[i - first] = i;
+  LB_TRY(lb_const_ints(rw->graph, "axes", axes, last - first + 1, &list));
+  return add(rw, g, LB_OP_ReduceMean, x, list, out);
+}
+
+// Of [batch, space..., groups, channels of one]: one for each group.
+static lb_status group_mean(lb_rewrite *rw, const group_norm *g, lb_value *x,
+                            lb_value **out) {
+  int space = g->x->info.rank - 2;
+  LB_TRY(mean(rw, g, x, 1, space, out));
+  if (g->groups == g->channels) return LB_OK;
+  return mean(rw, g, *out, space + 2, space + 2, out);
+}
+
+// Row v, one number a group, to go with [..., groups, channels of one].
+static lb_status beside(lb_rewrite *rw, const lb_value *v, lb_value **out) {
+  lb_tensor t = *lb_value_const(v);
+  t.rank = 2;
+  t.dims[1] = 1;
+  lb_tensor_dense(&t);
+  return lb_const_new(rw->graph, v->name, &t, out);
+}
+
+static lb_status normalise(lb_rewrite *rw, const group_norm *g, lb_value *x,
+                           lb_value **out) {
+  lb_value *m, *d, *v, *eps, *scale, *shift;
+  LB_TRY(lb_const_f32(rw->graph, "epsilon",
+                      lb_attr_float(g->norm, "epsilon", 1e-5f), &eps));
+  LB_TRY(beside(rw, g->norm->in[1], &scale));
+  LB_TRY(beside(rw, g->norm->in[2], &shift));
+  LB_TRY(group_mean(rw, g, x, &m));
+  LB_TRY(add(rw, g, LB_OP_Sub, x, m, &d));
+  LB_TRY(add(rw, g, LB_OP_Mul, d, d, &v));
+  LB_TRY(group_mean(rw, g, v, &v));
+  LB_TRY(add(rw, g, LB_OP_Add, v, eps, &v));
+  LB_TRY(add(rw, g, LB_OP_Sqrt, v, NULL, &v));
+  LB_TRY(add(rw, g, LB_OP_Div, d, v, &d));
+  LB_TRY(add(rw, g, LB_OP_Mul, d, scale, &d));
+  return add(rw, g, LB_OP_Add, d, shift, out);
+}
+
+lb_status lb_turn_norm(lb_rewrite *rw, lb_node *n) {
+  group_norm g;
+  lb_turn t;
+  if (!match(rw, n, &g) || !lb_turn_of(g.x, &t) || !lb_turn_to_first(&t) ||
+      t.rank + 1 > LB_MAX_RANK)
+    return LB_OK;
+  int64_t cut[LB_MAX_RANK] = {0}, whole[LB_MAX_RANK] = {0};
+  cut[t.rank - 1] = g.groups;
+  cut[t.rank] = g.channels / g.groups;
+  whole[t.rank - 1] = g.channels;
+  lb_value *x;
+  LB_TRY(reshape(rw, &g, t.source, cut, t.rank + 1, &x));
+  LB_TRY(normalise(rw, &g, x, &x));
+  LB_TRY(reshape(rw, &g, x, whole, t.rank, &x));
+  return lb_turn_become(rw, n, x, &t);
+}
+
+// -- GroupNormalization ------------------------------------------------------
+
+static lb_status all_of(lb_rewrite *rw, float value, int64_t n,
+                        lb_value **out) {
+  float *row = lb_arena_new(&rw->graph->arena, float, (size_t)n);
+  lb_tensor t = {.dtype = LB_F32, .rank = 1, .dims = {n}, .data = row};
+  if (!row) return lb_oom();
+  for (int64_t i = 0; i < n; i++) row[i] = value;
+  lb_tensor_dense(&t);
+  return lb_const_new(rw->graph, "row", &t, out);
+}
+
+// The numbers v, one for each channel or for each group, to go with x.
+static lb_status per_channel(lb_rewrite *rw, const group_norm *g,
+                             const lb_value *v, lb_value **out) {
+  const lb_tensor *from = lb_value_const(v);
+  float *row = lb_arena_new(&rw->graph->arena, float, (size_t)g->channels);
+  lb_tensor t = {.dtype = LB_F32, .rank = g->x->info.rank - 1, .data = row};
+  int64_t each = g->channels / from->dims[0];
+  if (!row) return lb_oom();
+  for (int64_t i = 0; i < g->channels; i++)
+    row[i] = (float)lb_match_elem(from, i / each);
+  for (int i = 0; i < t.rank; i++) t.dims[i] = i ? 1 : g->channels;
+  lb_tensor_dense(&t);
+  return lb_const_new(rw->graph, v->name, &t, out);
+}
+
+static bool match_group(lb_node *n, group_norm *g) {
+  if (n->op != LB_OP_GroupNormalization || n->n_out != 1 || !n->out[0])
+    return false;
+  const lb_vinfo *x = &n->in[0]->info;
+  *g = (group_norm){.node = n, .x = n->in[0]};
+  g->groups = lb_attr_int(n, "num_groups", 0);
+  if (x->dtype != LB_F32 || x->rank < 3 || !lb_dim_is_const(x->dims[1]) ||
+      g->groups < 1)
+    return false;
+  g->channels = x->dims[1].k;
+  int64_t given = lb_attr_int(n, "per_group", 0) != 0 ? g->groups : g->channels;
+  return g->channels > 0 && g->channels % g->groups == 0 &&
+         is_row(n->in[1], given) && is_row(n->in[2], given);
+}
+
+static lb_status as_rows(lb_rewrite *rw, const group_norm *g) {
+  int64_t shape[3] = {0, g->groups, -1};
+  lb_value *in[3], *scale, *shift, *dims, *y;
+  lb_node *norm;
+  LB_TRY(per_channel(rw, g, g->node->in[1], &scale));
+  LB_TRY(per_channel(rw, g, g->node->in[2], &shift));
+  LB_TRY(all_of(rw, 1, g->groups, &in[1]));
+  LB_TRY(all_of(rw, 0, g->groups, &in[2]));
+  LB_TRY(reshape(rw, g, g->x, shape, 3, &in[0]));
+  LB_TRY(lb_rewrite_insert(rw, g->node, LB_OP_InstanceNormalization, in, 3,
+                           &norm));
+  LB_TRY(lb_node_set_float(rw->graph, norm, "epsilon",
+                           lb_attr_float(g->node, "epsilon", 1e-5f)));
+  LB_TRY(lb_rewrite_inserted(rw, norm, &y));
+  LB_TRY(add(rw, g, LB_OP_Shape, g->x, NULL, &dims));
+  LB_TRY(add(rw, g, LB_OP_Reshape, y, dims, &y));
+  LB_TRY(add(rw, g, LB_OP_Mul, y, scale, &y));
+  return lb_rewrite_become(rw, g->node, LB_OP_Add, (lb_value *[]){y, shift}, 2);
+}
+
+static lb_status visit(lb_rewrite *rw, lb_node *n) {
+  group_norm g;
+  return match_group(n, &g) ? as_rows(rw, &g) : LB_OK;
+}
+
+lb_status lb_pass_group(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }
