@@ -16,6 +16,7 @@ import callers
 import kernels
 import models
 import package
+import primitives
 import report
 import shapes
 import smooth
@@ -29,6 +30,8 @@ SUITES = {
     "callers": (callers.Callers, "1, 2, 4, 8 threads calling at once"),
     "stream": (stream.Stream, "1,000 shapes never seen, one request each"),
     "smooth": (smooth.Smooth, "the first run at a shape against the next"),
+    "primitives": (primitives.Primitives,
+                   "1,000 shapes of one primitive: kernels, reusable or not"),
     "cache": (cache.Cache, "a hit, an eviction, a run, by entries"),
     "kernels": (kernels.Kernels, "each kernel against what the core can do"),
 }
@@ -134,7 +137,7 @@ def context_of(options):
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}
-    if options.suite not in ("kernels", "cache"):
+    if options.suite not in ("kernels", "cache", "primitives"):
         environments["limber"] = environment(options.build, options.suite)
     engines = ["limber", *chosen]
     if options.against:

@@ -50,6 +50,13 @@ static int find_kind(const char *name) {
   return 0;
 }
 
+// FNV-1a, for what is drawn to depend on texts alone.
+static uint64_t hash_text(const char *text) {
+  uint64_t h = 0xcbf29ce484222325;
+  for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3;
+  return h;
+}
+
 // -- elements ----------------------------------------------------------------
 
 typedef enum range { ANY, POSITIVE, LENGTHS } range;
@@ -153,7 +160,9 @@ static bool read_operands(primitive_case *c, const char *text, problem *p) {
       return fail(p, EXIT_USAGE, "more than %d operands", i);
     if (!read_operand(one, o, &c->elements[i], &constant, p)) return false;
     if (!o->dtype) continue;
-    if (!draw_elements(&c->elements[i], &c->state, range_of(c, i), p))
+    uint64_t own = hash_text(one);
+    if (!draw_elements(&c->elements[i], constant ? &own : &c->state,
+                       range_of(c, i), p))
       return false;
     if (range_of(c, i) == LENGTHS) draw_lengths(c);
     if (constant) o->data = c->elements[i].data;
@@ -181,7 +190,9 @@ static bool read_post(primitive_case *c, const char *text, problem *p) {
   if (!sum && limber_alg_kind(q->alg) == LIMBER_BINARY) {
     if (!read_operand(at, &q->in, &q->elements, &constant, p)) return false;
     range r = needs_positive(q->alg) ? POSITIVE : ANY;
-    if (!draw_elements(&q->elements, &c->state, r, p)) return false;
+    uint64_t own = hash_text(at);
+    if (!draw_elements(&q->elements, constant ? &own : &c->state, r, p))
+      return false;
     if (constant) q->in.data = q->elements.data;
     return true;
   }
@@ -284,13 +295,6 @@ static bool read_pair(primitive_case *c, const char *name, const char *value,
     return fail(p, EXIT_USAGE, "%s=%s: say 0 or 1", name, value);
   *(reusable ? &c->reusable : &c->deterministic) = (int)on;
   return true;
-}
-
-// FNV-1a: what is drawn depends on the text alone.
-static uint64_t hash_text(const char *text) {
-  uint64_t h = 0xcbf29ce484222325;
-  for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3;
-  return h;
 }
 
 bool case_read(const char *text, primitive_case *c, problem *p) {

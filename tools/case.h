@@ -30,7 +30,8 @@ typedef struct primitive_case {
   uint64_t state;                               // what elements are drawn from
 } primitive_case;
 
-// Elements are drawn: what is drawn depends on the text alone.
+// Elements are drawn: which ones depends on the text alone, those of a constant
+// on the text of the operand, so that cases of one primitive share it.
 bool case_read(const char *text, primitive_case *c, problem *p);
 void case_fini(primitive_case *c);
 

@@ -27,6 +27,7 @@ static const char help[] =
     "  --random N      N random cases\n"
     "  --seed S        which ones; default 1\n"
     "  --kind KIND     of random cases: of that kind\n"
+    "  --time MS       of performance: how long each is timed; default 50\n"
     "  --no-compile    leaves it at the kernels there are\n"
     "  --save DIR      writes each, with its compiled kernels, into that "
     "folder\n"
@@ -43,7 +44,7 @@ static const char *const modes[] = {"list", "init", "correctness",
 typedef struct job {
   mode mode;
   const char *batch, *save, *load;
-  long long random, seed;
+  long long random, seed, time;
   int kind;
   bool compiles, verbose, help;
   char **cases;
@@ -77,6 +78,7 @@ static bool read_option(int letter, job *j, problem *p) {
     case 'r':
       return read_number("random", optarg, 1, 1000000000, &j->random, p);
     case 's': return read_number("seed", optarg, 0, INT64_MAX, &j->seed, p);
+    case 't': return read_number("time", optarg, 0, 60000, &j->time, p);
     case 'k': return read_kind(optarg, &j->kind, p);
     case 'n': j->compiles = false; return true;
     case 'S': j->save = optarg; return true;
@@ -94,6 +96,7 @@ static bool read_options(int argc, char **argv, job *j, problem *p) {
       {"random", required_argument, NULL, 'r'},
       {"seed", required_argument, NULL, 's'},
       {"kind", required_argument, NULL, 'k'},
+      {"time", required_argument, NULL, 't'},
       {"no-compile", no_argument, NULL, 'n'},
       {"save", required_argument, NULL, 'S'},
       {"load", required_argument, NULL, 'L'},
@@ -264,16 +267,16 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// The median of at least 20 executions, and of as many as fit in 50 ms.
+// The median of as many executions as fit in the time, at least 5.
 static bool measure(const job *j, const made *m, const char *text, problem *p) {
-  enum { MOST = 2000, LEAST = 20 };
+  enum { MOST = 2000, LEAST = 5 };
   static double us[MOST];
   limber_tensor out[3] = {{0}};
   limber_primitive_info info = {.size = sizeof info};
   int n = 0;
   bool ok = (!j->compiles || execute(m, out, p)) &&
             (!j->compiles || compile(m, p)) && execute(m, out, p);
-  double end = now_ms() + 50;
+  double end = now_ms() + (double)j->time;
   for (; ok && n < MOST && (n < LEAST || now_ms() < end); n++) {
     double start = now_ms();
     ok = execute(m, out, p);
@@ -407,7 +410,7 @@ static void summarise(const job *j) {
 }
 
 int command_primitive(int argc, char **argv) {
-  job j = {.mode = CORRECTNESS, .seed = 1, .compiles = true};
+  job j = {.mode = CORRECTNESS, .seed = 1, .time = 50, .compiles = true};
   problem p = {0};
   if (!read_options(argc, argv, &j, &p)) return complain(&p);
   if (j.help) {

@@ -26,7 +26,9 @@ typedef struct post_head {
 } post_head;
 _Static_assert(sizeof(post_head) == 16, "a key has no padding");
 
-// The fields behind the operands go into the key as they lie.
+// Of the fields behind the operands, which are 0 mostly, a key has the pieces
+// of 32 bytes that are not, and which those are: hashing is most of finding a
+// primitive.
 #define LB_FIELD(id, field, ...) +sizeof(((limber_primitive_desc *)0)->field)
 enum {
   SETTINGS = offsetof(limber_primitive_desc, out_dtype),
@@ -36,7 +38,10 @@ enum {
 };
 _Static_assert((int)SETTINGS_BYTES == (int)FIELD_BYTES,
                "fields lie without padding, and each is in the table");
-_Static_assert(sizeof(head) + SETTINGS_BYTES <= 1024, "LB_KEY_MAX suffices");
+_Static_assert(SETTINGS_BYTES % 32 == 0 && SETTINGS_BYTES / 32 <= 64,
+               "one bit a piece");
+_Static_assert(sizeof(head) + 8 + SETTINGS_BYTES <= 1024,
+               "LB_KEY_MAX suffices");
 
 static uint8_t *put(uint8_t *to, const void *p, size_t n) {
   memcpy(to, p, n);
@@ -59,6 +64,20 @@ static uint8_t *put_operand(uint8_t *to, const limber_operand *o) {
   return put(to, &sum, sizeof sum);
 }
 
+static uint8_t *put_settings(uint8_t *to, const limber_primitive_desc *d) {
+  const char *from = (const char *)d + SETTINGS;
+  uint64_t which = 0, w[4];
+  uint8_t *at = to + sizeof which;
+  for (unsigned i = 0; i < SETTINGS_BYTES / sizeof w; i++) {
+    memcpy(w, from + i * sizeof w, sizeof w);
+    if (!(w[0] | w[1] | w[2] | w[3])) continue;
+    at = put(at, w, sizeof w);
+    which |= (uint64_t)1 << i;
+  }
+  memcpy(to, &which, sizeof which);
+  return at;
+}
+
 size_t lb_desc_key(const lb_desc *d, uint8_t out[LB_KEY_MAX]) {
   const limber_primitive_desc *desc = d->desc;
   const limber_attr *a = d->attr;
@@ -66,7 +85,7 @@ size_t lb_desc_key(const lb_desc *d, uint8_t out[LB_KEY_MAX]) {
   head h = {desc->kind,  desc->alg,        (int32_t)n,   (int32_t)a->n_post,
             a->reusable, a->deterministic, a->reference, a->user_scratch};
   uint8_t *to = put(out, &h, sizeof h);
-  to = put(to, (const char *)desc + SETTINGS, SETTINGS_BYTES);
+  to = put_settings(to, desc);
   for (uint32_t i = 0; i < n; i++) to = put_operand(to, &desc->in[i]);
   for (uint32_t i = 0; i < a->n_post; i++) {
     const lb_post *p = &a->post[i];
