@@ -62,6 +62,12 @@ static bool may_be_written(const lb_spec *s, int input) {
   return false;
 }
 
+bool lb_emit_in_place(const lb_emit *e) {
+  for (int i = 0; i < e->spec->n_in; i++)
+    if (may_be_written(e->spec, i)) return true;
+  return false;
+}
+
 static void take_arguments(lb_emit *e) {
   const lb_spec *s = e->spec;
   for (int i = 0; i < s->n_out; i++)

@@ -62,6 +62,9 @@ void lb_emit_attention(lb_emit *e);
 // Arguments, scopes and stages.
 void lb_emit_begin(lb_emit *e);
 
+// An input may be the memory of an output: no element may be made twice.
+bool lb_emit_in_place(const lb_emit *e);
+
 // The nodes of scope ALL, anew.
 void lb_emit_all(lb_emit *e);
 // Goes to a row: pointers, and the nodes of scope ROW of stage 0.

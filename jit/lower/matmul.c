@@ -5,17 +5,21 @@
 // width, then narrower ones; what is left of the last panel is masked. Where
 // all columns fit into one tile, it is that one, masked. Rows are the inner
 // one: tiles of all rows and of one row less, as many of each as make them come
-// out even, which they do where the facts were chosen for the size; else three
-// rows and single ones follow. A is read in place, k is not blocked, b is
-// prefetched. Around both, rows are cut into *bands* whose part of a stays in
-// the second cache while all columns go by.
+// out even, which they do where the facts were chosen for the size. Else the
+// last tile is *short*, which reads rows twice where it has too few. A is read
+// in place, k is not blocked, b is prefetched. Around both, rows are cut into
+// *bands* whose part of a stays in the second cache while all columns go by.
 //
-// A sum begins with -0.0, so that its first product comes out as it is, and
-// with 0.0 if there is none.
+// A sum begins with -0.0, so that its first product comes out as it is. Where
+// there is none, sums are 0.0, on a way of their own: loops that are known to
+// have a turn need nothing for the case that they have not.
 //
 // There are more rows than registers for pointers to them: a pointer stands for
 // three rows, which are one and two strides apart, and x86 adds a stride or two
-// of them where it reads.
+// of them where it reads. In a short tile pointers go back until their rows are
+// there: only the rows that are new are made to outputs.
+//
+// Every kind of tile is code to compile, so there are no more than three.
 #include <limits.h>
 
 #include "lower/emit.h"
@@ -29,15 +33,16 @@ enum {
   PREFETCH_BYTES = 1024,    // ahead in b
   BAND_ELEMENTS = 1 << 17,  // of a in a band, about
   MIN_BAND = 8,             // tiles
-  MIN_CHAINS = 8,           // of sums, below which k is unrolled
+  MIN_ROWS = 5,             // that a tile of one panel needs to be worth it
   MAX_INLINE = 4,           // nodes of an epilogue that each sum has a copy of
 };
 
 // Heights of tiles, in the order in which they come, and how many there are up
 // to each.
 typedef struct heights {
-  uint32_t rows[4];
-  lb_kval until[4];
+  uint32_t rows[3];
+  bool is_short[3];  // if it may be
+  lb_kval until[3];
   int n;
 } heights;
 
@@ -46,8 +51,10 @@ typedef struct matmul {
   uint8_t acc_node;
   lb_dtype acc_dtype;
   uint32_t rows, panels;  // of the largest tile
-  lb_kval first;          // what sums begin with, a scalar
   lb_kval scratch;        // a tile in memory, or LB_K_NONE
+  lb_kval some;           // if there is anything to sum
+  bool in_place;          // an output may be the memory of an input
+  uint8_t bias;           // the only input of columns alone, or LB_SPEC_NO_NODE
   heights heights;
   lb_kval begin, end;     // the present band, in tiles
   lb_kval row, next_row;  // registers: where it begins, and the next one
@@ -56,23 +63,35 @@ typedef struct matmul {
 typedef struct tile {
   const matmul *m;
   uint32_t rows, panels, vectors;
-  bool masked;
+  bool masked, is_short;
   lb_kval row, col;           // the first
+  lb_kval at[MAX_POINTERS];   // rows that pointers point to
   lb_kval number;             // in its column of tiles
   lb_kval a[MAX_POINTERS];    // pointers to rows
   lb_kval ahead;              // a panel of the next column of tiles, or NONE
   lb_kval b[MAX_PANELS];      // pointers to panels; FULL, STRIDED: the first
   lb_kval mask[MAX_VECTORS];  // LB_K_NONE: all lanes
+  lb_kval bias[MAX_VECTORS];  // of the node that is the same in all rows
   lb_kval acc[MAX_ROWS][MAX_VECTORS];
 } tile;
 
 // -- the sums ----------------------------------------------------------------
+
+// The last row at which the rows of the pointer to row r are all there.
+static lb_kval last_place(const tile *t, uint32_t r) {
+  lb_emit *e = t->m->e;
+  uint32_t n = t->rows - r;
+  if (n > ROWS_A_POINTER) n = ROWS_A_POINTER;
+  return lb_emit_add(e, e->dims[LB_DIM_ROWS], -(int64_t)n);
+}
 
 static void point_at_rows(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   for (uint32_t r = 0; r < t->rows; r += ROWS_A_POINTER) {
     lb_kval row = lb_emit_add(e, t->row, r);
+    if (t->is_short && r) row = lb_k_min(b, row, last_place(t, r));
+    t->at[r / ROWS_A_POINTER] = row;
     lb_kval at = lb_k_mul(b, row, e->in_stride[0].row);
     t->a[r / ROWS_A_POINTER] = lb_k_ptr(b, e->in[0], at, 0);
   }
@@ -135,7 +154,8 @@ static void make_masks(tile *t) {
 
 static void begin_sums(tile *t) {
   lb_emit *e = t->m->e;
-  lb_kval first = lb_k_splat(&e->b, t->m->first, e->lanes);
+  lb_ktype type = lb_kt(t->m->acc_dtype, e->lanes);
+  lb_kval first = lb_k_num(&e->b, type, -0.0);
   for (uint32_t r = 0; r < t->rows; r++)
     for (uint32_t v = 0; v < t->vectors; v++)
       t->acc[r][v] = lb_k_reg(&e->b, first);
@@ -147,34 +167,30 @@ static lb_kval widen(const tile *t, lb_kval x) {
   return same ? x : lb_k_cast(b, x, t->m->acc_dtype);
 }
 
-// The pointers to rows at k + u; *disp: bytes to add.
-static void pointers_at(const tile *t, lb_kval k, uint32_t u, lb_kval *out,
-                        int64_t *disp) {
+// The pointers to rows at k.
+static void pointers_at(const tile *t, lb_kval k, lb_kval *out) {
   lb_emit *e = t->m->e;
   bool full = e->spec->in[0].layout == LB_LAYOUT_FULL;
-  lb_kval at = k;
-  if (!full) at = lb_k_mul(&e->b, lb_emit_add(e, k, u), e->in_stride[0].col);
-  *disp = full ? u * (int64_t)lb_dtype_size(e->spec->in[0].dtype) : 0;
+  lb_kval at = full ? k : lb_k_mul(&e->b, k, e->in_stride[0].col);
   for (uint32_t r = 0; r < t->rows; r += ROWS_A_POINTER)
     out[r / ROWS_A_POINTER] = lb_k_ptr(&e->b, t->a[r / ROWS_A_POINTER], at, 0);
 }
 
-static lb_kval load_a(const tile *t, const lb_kval *pointers, uint32_t r,
-                      int64_t disp) {
+static lb_kval load_a(const tile *t, const lb_kval *pointers, uint32_t r) {
   lb_emit *e = t->m->e;
   lb_kval p = pointers[r / ROWS_A_POINTER];
   uint32_t strides = r % ROWS_A_POINTER;
-  lb_kval at = lb_k_i64(&e->b, 0);
-  if (strides) at = lb_emit_mul(e, e->in_stride[0].row, strides);
-  return widen(t, lb_k_load(&e->b, lb_k_ptr(&e->b, p, at, disp), 1, 0));
+  if (strides)
+    p = lb_k_ptr(&e->b, p, lb_emit_mul(e, e->in_stride[0].row, strides), 0);
+  return widen(t, lb_k_load(&e->b, p, 1, 0));
 }
 
-static lb_kval load_packed(const tile *t, uint32_t v, lb_kval k, uint32_t u) {
+static lb_kval load_packed(const tile *t, uint32_t v, lb_kval k) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   uint32_t per_panel = LB_PACK_COLS / e->lanes;
   int64_t size = (int64_t)lb_dtype_size(e->spec->in[1].dtype);
-  int64_t disp = (u * LB_PACK_COLS + v % per_panel * e->lanes) * size;
+  int64_t disp = v % per_panel * e->lanes * size;
   lb_kval panel = t->b[v / per_panel];
   lb_kval at = lb_emit_mul(e, k, LB_PACK_COLS);
   if (v % per_panel == 0)
@@ -182,14 +198,14 @@ static lb_kval load_packed(const tile *t, uint32_t v, lb_kval k, uint32_t u) {
   return lb_k_load(b, lb_k_ptr(b, panel, at, disp), e->lanes, 0);
 }
 
-// b[k + u, columns of vector v]
-static lb_kval load_b(const tile *t, uint32_t v, lb_kval k, uint32_t u) {
+// b[k, columns of vector v]
+static lb_kval load_b(const tile *t, uint32_t v, lb_kval k) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_stride stride = e->in_stride[1];
   if (e->spec->in[1].layout == LB_LAYOUT_PACKED)
-    return widen(t, load_packed(t, v, k, u));
-  lb_kval row = lb_k_mul(b, lb_emit_add(e, k, u), stride.row);
+    return widen(t, load_packed(t, v, k));
+  lb_kval row = lb_k_mul(b, k, stride.row);
   if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
     lb_kval col = lb_emit_mul(e, stride.col, v * e->lanes);
     lb_kval p = lb_k_ptr(b, t->b[0], lb_k_add(b, row, col), 0);
@@ -206,20 +222,17 @@ static lb_kval sum(const tile *t, lb_kval acc, lb_kval x, lb_kval y) {
   return lb_k_add(b, acc, lb_k_mul(b, x, y));
 }
 
-static void step(tile *t, lb_kval k, uint32_t u) {
+static void step(tile *t, lb_kval k) {
   lb_emit *e = t->m->e;
   lb_kval y[MAX_VECTORS], pointers[MAX_POINTERS];
-  int64_t disp;
-  pointers_at(t, k, u, pointers, &disp);
+  pointers_at(t, k, pointers);
   if (t->ahead != LB_K_NONE) {
-    int64_t line =
-        u * LB_PACK_COLS * (int64_t)lb_dtype_size(e->spec->in[1].dtype);
     lb_kval at = lb_emit_mul(e, k, LB_PACK_COLS);
-    lb_k_prefetch(&e->b, lb_k_ptr(&e->b, t->ahead, at, line), 1);
+    lb_k_prefetch(&e->b, lb_k_ptr(&e->b, t->ahead, at, 0), 1);
   }
-  for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v, k, u);
+  for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v, k);
   for (uint32_t r = 0; r < t->rows; r++) {
-    lb_kval x = lb_k_splat(&e->b, load_a(t, pointers, r, disp), e->lanes);
+    lb_kval x = lb_k_splat(&e->b, load_a(t, pointers, r), e->lanes);
     for (uint32_t v = 0; v < t->vectors; v++) {
       lb_kval acc = lb_k_get(&e->b, t->acc[r][v]);
       lb_k_set(&e->b, t->acc[r][v], sum(t, acc, x, y[v]));
@@ -227,20 +240,12 @@ static void step(tile *t, lb_kval k, uint32_t u) {
   }
 }
 
-static void steps(tile *t, lb_kval begin, lb_kval end, uint32_t unroll) {
-  lb_kbuilder *b = &t->m->e->b;
-  lb_kval k = lb_k_loop(b, begin, end, lb_k_i64(b, unroll));
-  for (uint32_t u = 0; u < unroll; u++) step(t, k, u);
-  lb_k_end(b);
-}
-
 static void sum_products(tile *t) {
   lb_emit *e = t->m->e;
-  uint32_t chains = t->rows * t->vectors, unroll = 1;
-  while (unroll < 4 && chains * unroll < MIN_CHAINS) unroll *= 2;
-  lb_kval k = e->dims[LB_DIM_K], end = lb_emit_down(e, k, unroll);
-  steps(t, lb_k_i64(&e->b, 0), end, unroll);
-  if (!lb_facts_divides(e->facts, LB_DIM_K, (int)unroll)) steps(t, end, k, 1);
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
+  step(t, lb_k_loop(b, zero, e->dims[LB_DIM_K], one));
+  lb_k_end(b);
 }
 
 static lb_kval piece_of(lb_emit *e, int input, lb_kval run, lb_kval step) {
@@ -269,36 +274,86 @@ static void sum_pieces(tile *t) {
 
 // -- what is made of them ----------------------------------------------------
 
-static void finish_vector(const tile *t, lb_kval col, lb_kval mask,
-                          lb_kval acc) {
+// What is made of `acc` at the present place.
+static void finish_vector(const tile *t, lb_kval acc) {
   lb_emit *e = t->m->e;
   lb_stores s;
-  lb_emit_at(e, col, mask);
   e->lanes_of[t->m->acc_node] = acc;
   lb_emit_values(e, &s);
   lb_emit_stores(e, &s);
 }
 
-static void finish_inline(const tile *t) {
+static void finish_row(const tile *t, uint32_t r) {
   lb_emit *e = t->m->e;
-  lb_kbuilder *b = &e->b;
-  for (uint32_t r = 0; r < t->rows; r++) {
-    lb_emit_row(e, lb_emit_add(e, t->row, r));
-    for (uint32_t v = 0; v < t->vectors; v++)
-      finish_vector(t, lb_emit_add(e, t->col, v * e->lanes), t->mask[v],
-                    lb_k_get(b, t->acc[r][v]));
+  uint32_t pointer = r / ROWS_A_POINTER, first = pointer * ROWS_A_POINTER;
+  lb_kval row = lb_emit_add(e, t->at[pointer], r - first);
+  bool again = t->is_short && first && t->m->in_place;
+  if (again) lb_k_if(&e->b, lb_k_le(&e->b, lb_emit_add(e, t->row, first), row));
+  lb_emit_row(e, row);
+  for (uint32_t v = 0; v < t->vectors; v++) {
+    lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask[v]);
+    if (t->m->bias != LB_SPEC_NO_NODE) e->lanes_of[t->m->bias] = t->bias[v];
+    finish_vector(t, lb_k_get(&e->b, t->acc[r][v]));
   }
+  if (again) lb_k_end(&e->b);
+}
+
+static void finish_inline(tile *t) {
+  lb_emit *e = t->m->e;
+  lb_emit_all(e);  // here: no register is held while summing
+  for (uint32_t v = 0; t->m->bias != LB_SPEC_NO_NODE && v < t->vectors; v++) {
+    lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask[v]);
+    t->bias[v] = lb_emit_value(e, t->m->bias);
+  }
+  for (uint32_t r = 0; r < t->rows; r++) finish_row(t, r);
+}
+
+// The place in memory of the rows that belong to a pointer.
+static lb_kval place_of(const tile *t, uint32_t pointer) {
+  lb_emit *e = t->m->e;
+  lb_kval row = lb_k_i64(&e->b, pointer * ROWS_A_POINTER);
+  if (t->is_short) row = lb_k_sub(&e->b, t->at[pointer], t->row);
+  row = lb_emit_mul(e, row, t->vectors * e->lanes);
+  return lb_k_ptr(&e->b, t->m->scratch, row, 0);
 }
 
 static void spill_sums(const tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  for (uint32_t r = 0; r < t->rows; r++)
-    for (uint32_t v = 0; v < t->vectors; v++) {
-      lb_kval at = lb_k_i64(b, (r * t->vectors + v) * e->lanes);
-      lb_k_store(b, lb_k_ptr(b, t->m->scratch, at, 0),
+  lb_kval place = LB_K_NONE;
+  for (uint32_t r = 0; r < t->rows; r++) {
+    uint32_t in = r % ROWS_A_POINTER * t->vectors;
+    if (in == 0) place = place_of(t, r / ROWS_A_POINTER);
+    for (uint32_t v = 0; v < t->vectors; v++)
+      lb_k_store(b, lb_k_ptr(b, place, lb_k_i64(b, (in + v) * e->lanes), 0),
                  lb_k_get(b, t->acc[r][v]), 0);
-    }
+  }
+}
+
+// Sums of nothing.
+static void put_zeros(const tile *t, lb_kval rows) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zeros = lb_k_num(b, lb_kt(t->m->acc_dtype, e->lanes), 0);
+  lb_kval n = lb_emit_mul(e, rows, t->vectors * e->lanes);
+  lb_kval at = lb_k_loop(b, lb_k_i64(b, 0), n, lb_k_i64(b, e->lanes));
+  lb_k_store(b, lb_k_ptr(b, t->m->scratch, at, 0), zeros, 0);
+  lb_k_end(b);
+}
+
+// The same where there is no tile in memory: outputs of zeros.
+static void finish_zeros(const matmul *m) {
+  lb_emit *e = m->e;
+  lb_kbuilder *b = &e->b;
+  tile t = {.m = m, .masked = true};
+  lb_kval zero = lb_k_i64(b, 0), cols = e->dims[LB_DIM_COLS];
+  lb_emit_all(e);
+  lb_emit_row(e, lb_k_loop(b, zero, e->dims[LB_DIM_ROWS], lb_k_i64(b, 1)));
+  lb_kval col = lb_k_loop(b, zero, cols, lb_k_i64(b, e->lanes));
+  lb_emit_at(e, col, tail_of(&t, col));
+  finish_vector(&t, lb_k_num(b, lb_kt(m->acc_dtype, e->lanes), 0));
+  lb_k_end(b);
+  lb_k_end(b);
 }
 
 // Long epilogues run in a loop over `rows` rows that were put in memory: code
@@ -315,7 +370,8 @@ static void finish_looped(const tile *t, lb_kval rows) {
   lb_kval c = lb_k_loop(b, zero, width, lb_k_i64(b, e->lanes));
   lb_kval at = lb_k_add(b, lb_k_mul(b, r, width), c);
   lb_kval col = lb_k_add(b, t->col, c);
-  finish_vector(t, col, t->masked ? tail_of(t, col) : LB_K_NONE,
+  lb_emit_at(e, col, t->masked ? tail_of(t, col) : LB_K_NONE);
+  finish_vector(t,
                 lb_k_load(b, lb_k_ptr(b, t->m->scratch, at, 0), e->lanes, 0));
   lb_k_end(b);
   lb_k_end(b);
@@ -324,9 +380,10 @@ static void finish_looped(const tile *t, lb_kval rows) {
 // -- tiles -------------------------------------------------------------------
 
 // The sums of `rows` rows, made to outputs or put in memory.
-static void emit_tile(const tile *shape, uint32_t rows) {
+static void emit_tile(const tile *shape, uint32_t rows, bool is_short) {
   tile t = *shape;
   t.rows = rows;
+  t.is_short = is_short;
   point_at_rows(&t);
   point_at_columns(&t);
   point_ahead(&t);
@@ -339,20 +396,24 @@ static void emit_tile(const tile *shape, uint32_t rows) {
   if (t.m->scratch != LB_K_NONE) {
     spill_sums(&t);
   } else {
-    lb_emit_all(t.m->e);  // here: no register is held while summing
     finish_inline(&t);
   }
 }
 
-// As many tiles of `rows` as fit between *row and `end`.
-static void add_height(lb_emit *e, uint32_t rows, lb_kval end, lb_kval *row,
-                       heights *h) {
+// As many tiles of `rows` as there are between *row and `end`, the last of
+// which may have no more than `least`.
+static void add_height(lb_emit *e, uint32_t rows, uint32_t least, lb_kval end,
+                       lb_kval *row, heights *h) {
   lb_kbuilder *b = &e->b;
   lb_kval left = lb_k_sub(b, end, *row);
-  lb_kval n = lb_k_div(b, left, lb_k_i64(b, rows));
+  lb_kval n = lb_emit_add(e, left, rows - least);
+  n = lb_k_div(b, n, lb_k_i64(b, rows));
   h->rows[h->n] = rows;
+  h->is_short[h->n] = least < rows;
   h->until[h->n] = h->n ? lb_k_add(b, h->until[h->n - 1], n) : n;
-  *row = lb_k_add(b, *row, lb_emit_mul(e, n, rows));
+  lb_kval all = lb_emit_mul(e, n, rows);
+  if (least < rows) all = lb_k_min(b, all, left);
+  *row = lb_k_add(b, *row, all);
   h->n++;
 }
 
@@ -362,45 +423,71 @@ static void find_heights(const matmul *m, heights *h) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
   lb_kval all = e->dims[LB_DIM_ROWS], row = lb_k_i64(b, 0), zero = row;
-  uint32_t rows = m->rows;
+  uint32_t rows = m->rows, less = rows - 1;
+  uint32_t least = less < ROWS_A_POINTER ? less : ROWS_A_POINTER;
   if (lb_facts_divides(e->facts, LB_DIM_ROWS, (int)rows)) {
-    add_height(e, rows, all, &row, h);
+    add_height(e, rows, rows, all, &row, h);
     return;
   }
-  lb_kval n = lb_k_div(b, lb_emit_add(e, all, rows - 1), lb_k_i64(b, rows));
-  lb_kval full = lb_k_sub(b, all, lb_emit_mul(e, n, rows - 1));
+  lb_kval n = lb_k_div(b, lb_emit_add(e, all, less), lb_k_i64(b, rows));
+  lb_kval full = lb_k_sub(b, all, lb_emit_mul(e, n, less));
   lb_kval split = lb_emit_mul(e, lb_k_max(b, full, zero), rows);
-  add_height(e, rows, split, &row, h);
-  add_height(e, rows - 1, all, &row, h);
-  if (rows - 1 > ROWS_A_POINTER) add_height(e, ROWS_A_POINTER, all, &row, h);
-  if (rows - 1 > 1) add_height(e, 1, all, &row, h);
+  add_height(e, rows, rows, split, &row, h);
+  add_height(e, less, least, all, &row, h);
+  if (least > 1) add_height(e, 1, 1, all, &row, h);
 }
 
-// The i-th tile of a column of tiles; sets `rows` to its height.
-static void emit_one_of(const tile *t, const heights *h, int first, lb_kval i,
-                        lb_kval rows) {
+// How many rows the i-th tile has.
+static lb_kval rows_of(const tile *t, const heights *h, lb_kval i) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval rows = LB_K_NONE;
+  for (int n = h->n - 1; n >= 0; n--) {
+    lb_kval here = lb_k_i64(b, h->rows[n]);
+    if (h->is_short[n])
+      here = lb_k_min(b, here, lb_k_sub(b, e->dims[LB_DIM_ROWS], t->row));
+    rows = rows == LB_K_NONE
+               ? here
+               : lb_k_select(b, lb_k_lt(b, i, h->until[n]), here, rows);
+  }
+  return rows;
+}
+
+// The i-th tile of a column of tiles.
+static void emit_one_of(const tile *t, const heights *h, lb_kval i) {
   lb_kbuilder *b = &t->m->e->b;
-  bool more = first + 1 < h->n;
-  if (more) lb_k_if(b, lb_k_lt(b, i, h->until[first]));
-  emit_tile(t, h->rows[first]);
-  lb_k_set(b, rows, lb_k_i64(b, h->rows[first]));
-  if (!more) return;
+  for (int n = 0; n < h->n; n++) {
+    bool more = n + 1 < h->n;
+    if (more) lb_k_if(b, lb_k_lt(b, i, h->until[n]));
+    emit_tile(t, h->rows[n], h->is_short[n]);
+    if (more) lb_k_else(b);
+  }
+  for (int n = 0; n + 1 < h->n; n++) lb_k_end(b);
+}
+
+static void emit_looped(const tile *t, lb_kval i, lb_kval rows) {
+  lb_kbuilder *b = &t->m->e->b;
+  lb_k_if(b, t->m->some);
+  emit_one_of(t, &t->m->heights, i);
   lb_k_else(b);
-  emit_one_of(t, h, first + 1, i, rows);
+  put_zeros(t, rows);
   lb_k_end(b);
+  finish_looped(t, rows);
 }
 
 static void emit_rows(tile *t) {
   const matmul *m = t->m;
   lb_kbuilder *b = &m->e->b;
   lb_kval row = lb_k_reg(b, lb_k_get(b, m->row));
-  lb_kval rows = lb_k_reg(b, lb_k_i64(b, 0));
   lb_kval i = lb_k_loop(b, m->begin, m->end, lb_k_i64(b, 1));
   t->row = lb_k_get(b, row);
   t->number = lb_k_sub(b, i, m->begin);
-  emit_one_of(t, &m->heights, 0, i, rows);
-  if (m->scratch != LB_K_NONE) finish_looped(t, lb_k_get(b, rows));
-  lb_k_set(b, row, lb_k_add(b, t->row, lb_k_get(b, rows)));
+  lb_kval rows = rows_of(t, &m->heights, i);
+  if (m->scratch != LB_K_NONE)
+    emit_looped(t, i, rows);
+  else
+    emit_one_of(t, &m->heights, i);
+  lb_k_set(b, row, lb_k_add(b, t->row, rows));
   lb_k_end(b);
   lb_k_set(b, m->next_row, lb_k_get(b, row));
 }
@@ -425,7 +512,7 @@ static lb_kval emit_columns(const matmul *m, uint32_t panels, bool masked,
 // What is left after a tile of `panels`: one panel at a time, which makes
 // chains enough if there are some rows.
 static uint32_t narrower(const matmul *m, uint32_t panels) {
-  return m->rows > MIN_CHAINS / 2 ? panels > 1 : panels / 2;
+  return m->rows >= MIN_ROWS ? panels > 1 : panels / 2;
 }
 
 static void emit_band(const matmul *m) {
@@ -493,6 +580,19 @@ static bool choose_tile(matmul *m) {
   return false;
 }
 
+// More than one would take the registers of sums.
+static uint8_t only_bias(const lb_emit *e) {
+  uint8_t found = LB_SPEC_NO_NODE;
+  for (uint8_t i = 0; i < e->spec->n_nodes; i++) {
+    const lb_snode *n = &e->spec->nodes[i];
+    if (n->op != LB_S_INPUT || e->spec->in[n->arg].layout != LB_LAYOUT_COLS)
+      continue;
+    if (found != LB_SPEC_NO_NODE) return LB_SPEC_NO_NODE;
+    found = i;
+  }
+  return found;
+}
+
 static bool is_long(const lb_emit *e) {
   int cost = 0;
   for (int i = 0; i < e->spec->n_nodes; i++) {
@@ -503,19 +603,31 @@ static bool is_long(const lb_emit *e) {
   return cost > MAX_INLINE;
 }
 
+static lb_kval something_to_sum(lb_emit *e) {
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0), some = lb_k_lt(b, zero, e->dims[LB_DIM_K]);
+  for (int d = LB_DIM_LEN; d < lb_spec_dims(e->spec); d++)
+    some = lb_k_and(b, some, lb_k_lt(b, zero, e->dims[d]));
+  return some;
+}
+
 void lb_emit_matmul(lb_emit *e) {
   lb_kbuilder *b = &e->b;
   matmul m = {.e = e, .scratch = LB_K_NONE};
   while (e->spec->nodes[m.acc_node].op != LB_S_ACC) m.acc_node++;
   m.acc_dtype = e->spec->nodes[m.acc_node].dtype;
   if (!choose_tile(&m)) return;
-  lb_ktype t = lb_kt(m.acc_dtype, 1);
-  lb_kval n = e->dims[LB_DIM_K];
-  for (int d = LB_DIM_LEN; d < lb_spec_dims(e->spec); d++)
-    n = lb_k_mul(b, n, e->dims[d]);
-  lb_kval none = lb_k_eq(b, n, lb_k_i64(b, 0));
-  m.first = lb_k_select(b, none, lb_k_num(b, t, 0), lb_k_num(b, t, -0.0));
-  if (is_long(e))
+  m.some = something_to_sum(e);
+  m.in_place = lb_emit_in_place(e);
+  m.bias = only_bias(e);
+  if (is_long(e)) {
     m.scratch = lb_k_local(b, m.acc_dtype, m.rows * m.panels * LB_PACK_COLS);
+    emit_bands(&m);
+    return;
+  }
+  lb_k_if(b, m.some);
   emit_bands(&m);
+  lb_k_else(b);
+  finish_zeros(&m);
+  lb_k_end(b);
 }

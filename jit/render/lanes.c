@@ -122,14 +122,21 @@ static lb_lv is(lb_em *e, lb_lv x, uint64_t bits) {
   return lb_em_compare(e, "icmp eq", x, lb_em_bits(x.type, bits));
 }
 
+// A constant that is neither 0 nor -1, of which there are many.
+static bool divides_well(lb_lv x) {
+  uint64_t sign = UINT64_C(1) << (lb_elem_bits(x.type.elem) - 1);
+  return x.kind == LB_L_CONST && x.bits && x.bits < sign;
+}
+
 // LLVM leaves division by 0, and of the minimum by -1, undefined.
 static lb_lv quotient(lb_em *e, lb_kop op, lb_dtype t, const lb_lv *x) {
+  static const char *const ops[2][2] = {{"udiv", "urem"}, {"sdiv", "srem"}};
   bool rem = op == LB_K_REM, sign = lb_dtype_is_signed(t);
+  if (divides_well(x[1])) return lb_em_binary(e, ops[sign][rem], x[0], x[1]);
   lb_lv zero = lb_em_bits(x[0].type, 0), none = is(e, x[1], 0);
   lb_lv one = lb_em_bits(x[0].type, 1), flip = is(e, x[1], UINT64_MAX);
   lb_lv y = sel(e, none, one, x[1]);
   if (sign) y = sel(e, flip, one, y);
-  static const char *const ops[2][2] = {{"udiv", "urem"}, {"sdiv", "srem"}};
   lb_lv r = lb_em_binary(e, ops[sign][rem], x[0], y);
   if (sign && !rem) r = sel(e, flip, isub(e, zero, x[0]), r);
   return rem ? r : sel(e, none, zero, r);

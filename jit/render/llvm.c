@@ -158,6 +158,16 @@ static lb_status r_shuffle(walk *w, uint32_t i) {
   return LB_OK;
 }
 
+// The first n lanes as the bits of a number: no vector is kept for them.
+static lb_lv mask_of_bits(walk *w, lb_lv n, uint32_t lanes) {
+  lb_elem elem = lanes == 8 ? LB_E_I8 : LB_E_I16;
+  lb_lv one = lb_em_bits(n.type, 1);
+  n = lb_em_binary(&w->e, "shl", one, n);
+  n = lb_em_binary(&w->e, "sub", n, one);
+  n = lb_em_convert(&w->e, "trunc", n, elem);
+  return lb_em_bitcast(&w->e, n, lt(LB_E_I1, lanes));
+}
+
 // The count is brought into a byte's range first, so that few bits of a lane
 // are compared.
 static lb_status r_tail(walk *w, uint32_t i) {
@@ -166,6 +176,10 @@ static lb_status r_tail(walk *w, uint32_t i) {
   lb_lv most = lb_em_bits(n.type, lanes), zero = lb_em_bits(n.type, 0);
   n = lb_em_intrinsic(&w->e, "llvm.smin", (lb_lv[]){n, most}, 2);
   n = lb_em_intrinsic(&w->e, "llvm.smax", (lb_lv[]){n, zero}, 2);
+  if (w->m.target.level >= LB_LEVEL_V4 && (lanes == 8 || lanes == 16)) {
+    w->values[i] = mask_of_bits(w, n, lanes);
+    return LB_OK;
+  }
   lb_elem elem = lanes > 16 ? LB_E_I8 : LB_E_I32;
   n = lb_em_convert(&w->e, "trunc", n, elem);
   n = lb_em_splat(&w->e, n, lanes);

@@ -56,16 +56,42 @@ lb_status lb_inspect_object(lb_span object) {
   return st;
 }
 
+// Bytes of the register that the instruction stores whose opcode is at i: 0 if
+// it is none of AVX or AVX-512, or of 16 bytes.
+static uint32_t bytes_stored(lb_span o, size_t i) {
+  const uint8_t *p = o.data;
+  if (i >= 4 && p[i - 4] == 0x62)
+    return p[i - 1] & 0x40 ? 64 : p[i - 1] & 0x20 ? 32 : 0;
+  bool vex = (i >= 2 && p[i - 2] == 0xc5) || (i >= 3 && p[i - 3] == 0xc4);
+  return vex && (p[i - 1] & 4) ? 32 : 0;
+}
+
 // VMOVUPS, VMOVAPS or VMOVDQU of a register to memory, whose address begins
-// with rsp and has no index. Other bytes that look the same by chance, and
-// locals, cost a look at the assembly.
-bool lb_inspect_may_spill(lb_span o) {
-  for (size_t i = 0; i + 2 < o.size; i++) {
-    uint8_t op = o.data[i], mode = o.data[i + 1], base = o.data[i + 2];
-    bool stores = op == 0x11 || op == 0x29 || op == 0x7f;
-    if (stores && (mode & 7) == 4 && mode < 0xc0 && base == 0x24) return true;
+// with rsp and has no index: *at, its place, *size, its bytes. AVX-512 counts
+// short displacements in registers.
+static bool stores_to_stack(lb_span o, size_t i, int64_t *at, uint32_t *size) {
+  if (i + 7 > o.size) return false;
+  uint8_t op = o.data[i], mode = o.data[i + 1], base = o.data[i + 2];
+  bool stores = op == 0x11 || op == 0x29 || op == 0x7f;
+  if (!stores || (mode & 7) != 4 || mode >= 0xc0 || base != 0x24) return false;
+  *size = bytes_stored(o, i);
+  int32_t far;
+  memcpy(&far, o.data + i + 3, sizeof far);
+  int64_t unit = i >= 4 && o.data[i - 4] == 0x62 ? *size : 1;
+  *at = mode < 0x40 ? 0 : mode < 0x80 ? (int8_t)o.data[i + 3] * unit : far;
+  return *size != 0;
+}
+
+// Other bytes that look the same by chance cost a look at the assembly.
+bool lb_inspect_may_spill(lb_span o, size_t local_bytes) {
+  int64_t first = INT64_MAX, end = INT64_MIN, at;
+  uint32_t size;
+  for (size_t i = 0; i < o.size; i++) {
+    if (!stores_to_stack(o, i, &at, &size)) continue;
+    if (at < first) first = at;
+    if (at + size > end) end = at + size;
   }
-  return false;
+  return first < end && end - first > (int64_t)local_bytes;
 }
 
 // -- assembly ----------------------------------------------------------------
@@ -74,11 +100,10 @@ static bool holds(const char *line, size_t n, const char *word) {
   return memmem(line, n, word, strlen(word)) != NULL;
 }
 
-// "# 64-byte Spill", "# 32-byte Folded Spill"; 8 bytes and less are scalars.
+// "# 64-byte Spill", "# 32-byte Folded Spill"; 16 bytes and less are scalars.
 static bool is_vector_spill(const char *line, size_t n) {
   if (!holds(line, n, " Spill")) return false;
-  return holds(line, n, " 64-byte ") || holds(line, n, " 32-byte ") ||
-         holds(line, n, " 16-byte ");
+  return holds(line, n, " 64-byte ") || holds(line, n, " 32-byte ");
 }
 
 // A block begins with its label, or with a comment that stands for one; the

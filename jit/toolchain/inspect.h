@@ -10,12 +10,13 @@
 // has no libm and no libc.
 lb_status lb_inspect_object(lb_span object);
 
-// False: nothing in the object stores a vector register relative to the stack
-// pointer, so none is spilt.
-bool lb_inspect_may_spill(lb_span object);
+// False: all that the object stores of vector registers relative to the stack
+// pointer lies within `local_bytes`, the memory of the kernel's own, so none is
+// spilt. Code that has such memory must store to all of it.
+bool lb_inspect_may_spill(lb_span object, size_t local_bytes);
 
 // Counts stores of vector registers to the stack, by the comments LLVM puts
-// into assembly.
+// into assembly. Those of 16 bytes hold a scalar.
 void lb_inspect_spills(lb_span assembly, uint32_t *all, uint32_t *in_loops);
 
 #endif

@@ -4,8 +4,9 @@
 // inlining the helpers and cleaning up. Longer lists cost two or three times
 // as much and make code that spills. For the same reason instructions stay in
 // the order of the text: schedulers move loads ahead until accumulators no
-// longer fit, hoisted constants take their registers, and the reduction of loop
-// strength makes a chain of additions of the rows of a tile.
+// longer fit, hoisted constants take their registers, as does what instructions
+// read that are sunk behind a loop, and the reduction of loop strength makes a
+// chain of additions of the rows of a tile.
 #include "toolchain/toolchain.h"
 
 #include <llvm-c/Analysis.h>
@@ -29,7 +30,8 @@
   "simplifycfg)"
 #define OPTIONS                                                    \
   "-enable-misched=false", "-pre-RA-sched=source", "-disable-lsr", \
-      "-disable-machine-licm"
+      "-disable-machine-licm", "-disable-machine-sink",            \
+      "-x86-cmov-converter=false"
 #define TRIPLE "x86_64-unknown-linux-gnu"
 
 struct lb_toolchain {
@@ -40,7 +42,8 @@ struct lb_toolchain {
 };
 
 const char *lb_toolchain_version(void) {
-  return "LLVM " LLVM_VERSION_STRING " O2 source-order no-lsr no-licm " PASSES;
+  return "LLVM " LLVM_VERSION_STRING
+         " O2 source-order no-lsr no-licm no-sink " PASSES;
 }
 
 // -- making a toolchain ------------------------------------------------------
@@ -186,40 +189,39 @@ static lb_status copy_out(lb_span object, lb_blob *out) {
   return LB_OK;
 }
 
-// Making code changes the module, so the assembly is made of a copy.
-static lb_status count_spills(lb_toolchain *tc, LLVMModuleRef module,
+// Making code changes the module, so the assembly is made of the text again.
+static lb_status count_spills(lb_toolchain *tc, const char *text,
                               lb_compile_stats *stats) {
-  LLVMMemoryBufferRef assembly;
-  LB_TRY(emit(tc, module, LLVMAssemblyFile, &assembly));
-  lb_inspect_spills(span_of(assembly), &stats->vector_spills,
-                    &stats->loop_spills);
-  LLVMDisposeMemoryBuffer(assembly);
-  return LB_OK;
+  lb_strbuf assembly = {0};
+  lb_status st = lb_toolchain_assembly(tc, text, &assembly);
+  if (!lb_failed(st))
+    lb_inspect_spills((lb_span){(const uint8_t *)assembly.data, assembly.len},
+                      &stats->vector_spills, &stats->loop_spills);
+  lb_strbuf_fini(&assembly);
+  return st;
 }
 
 lb_status lb_toolchain_compile(lb_toolchain *tc, const char *text, lb_blob *out,
                                lb_compile_stats *stats) {
-  LLVMModuleRef module = NULL, copy = NULL;
+  LLVMModuleRef module = NULL;
   LLVMMemoryBufferRef object = NULL;
   uint64_t start = cpu_ns();
   *out = (lb_blob){0};
   lb_status st = prepare(tc, text, &module);
   if (lb_failed(st)) goto done;
-  bool spills = stats && stats->check_spills;
-  if (spills) copy = LLVMCloneModule(module);
   st = emit(tc, module, LLVMObjectFile, &object);
   if (lb_failed(st)) goto done;
   if (stats) stats->ns = cpu_ns() - start;
   st = lb_inspect_object(span_of(object));
   if (lb_failed(st)) goto done;
-  if (spills && lb_inspect_may_spill(span_of(object)))
-    st = count_spills(tc, copy, stats);
+  if (stats && stats->check_spills &&
+      lb_inspect_may_spill(span_of(object), stats->local_bytes))
+    st = count_spills(tc, text, stats);
   if (lb_failed(st)) goto done;
   st = copy_out(span_of(object), out);
 
 done:
   if (object) LLVMDisposeMemoryBuffer(object);
-  if (copy) LLVMDisposeModule(copy);
   if (module) LLVMDisposeModule(module);
   return st;
 }

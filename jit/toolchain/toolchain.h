@@ -19,8 +19,9 @@ void lb_toolchain_free(lb_toolchain *tc);  // NULL is fine
 
 typedef struct lb_compile_stats {
   uint64_t ns;  // of processor time: reading, passes, code; not the spill check
-  bool check_spills;  // in: whether to count what follows (doubles the time
-                      // where there may be some)
+  bool check_spills;   // in: whether to count what follows (doubles the time
+                       // where there may be some)
+  size_t local_bytes;  // in: of memory of the kernel's own; it stores to all
   uint32_t vector_spills;  // vector registers stored to the stack
   uint32_t loop_spills;    // those inside of loops
 } lb_compile_stats;

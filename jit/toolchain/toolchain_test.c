@@ -102,12 +102,26 @@ static void spills_are_counted_by_size_and_loop(void **state) {
                             "  vmovups 64(%rsp), %zmm0 # 64-byte Reload\n"
                             "# %bb.2:\n"
                             "  #   in Loop: Header=BB0_1 Depth=1\n"
-                            "  vmovups %xmm0, 64(%rsp) # 16-byte Folded Spill\n"
+                            "  vmovups %ymm0, 64(%rsp) # 32-byte Folded Spill\n"
                             ".LBB0_3:\n"
                             "  vmovups %xmm0, 64(%rsp) # 16-byte Spill"),
                     &all, &loops);
-  assert_int_equal(all, 4);
+  assert_int_equal(all, 3);
   assert_int_equal(loops, 2);
+}
+
+// vmovups %zmm0, 64(%rsp); vmovups %ymm0, 288(%rsp); vmovups %xmm0, (%rsp)
+static void stores_beyond_local_memory_may_be_spills(void **state) {
+  (void)state;
+  static const uint8_t code[] = {
+      0x62, 0xf1, 0x7c, 0x48, 0x11, 0x44, 0x24, 0x01,        //
+      0xc5, 0xfc, 0x11, 0x84, 0x24, 0x20, 0x01, 0x00, 0x00,  //
+      0xc5, 0xf8, 0x11, 0x04, 0x24, 0xc3, 0x90, 0x90, 0x90};
+  lb_span all = {code, sizeof code}, one = {code, 8 + 2};
+  assert_true(lb_inspect_may_spill(all, 255));
+  assert_false(lb_inspect_may_spill(all, 256));
+  assert_true(lb_inspect_may_spill((lb_span){code, 12}, 63));
+  assert_false(lb_inspect_may_spill(one, 0));  // cut off
 }
 
 // Loads n vectors, then stores them: all are alive at once.
@@ -171,6 +185,7 @@ int main(void) {
       cmocka_unit_test(targets_below_v3_or_unknown_are_refused),
       cmocka_unit_test(levels_and_features_reach_the_code),
       cmocka_unit_test(spills_are_counted_by_size_and_loop),
+      cmocka_unit_test(stores_beyond_local_memory_may_be_spills),
       cmocka_unit_test(vectors_beyond_the_registers_are_told),
       cmocka_unit_test(what_is_no_object_is_refused),
       cmocka_unit_test(toolchains_work_side_by_side),

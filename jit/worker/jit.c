@@ -66,6 +66,14 @@ static bool is_product(const lb_spec *s) {
   return s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV;
 }
 
+static size_t local_bytes(const lb_kernel *k) {
+  size_t n = 0;
+  for (uint32_t i = 0; i < k->n_insts; i++)
+    if (k->insts[i].op == LB_K_LOCAL)
+      n += (size_t)k->insts[i].imm * lb_dtype_size(k->insts[i].dtype);
+  return n;
+}
+
 static lb_status make_object(lb_jit *j, const lb_request *r, const lb_facts *f,
                              const lb_jit_target *t, lb_kernel *kernel,
                              lb_blob *out, lb_object_info *info) {
@@ -78,6 +86,7 @@ static lb_status make_object(lb_jit *j, const lb_request *r, const lb_facts *f,
   if (!lb_failed(st)) st = lb_strbuf_status(&text);
   if (lb_failed(st)) goto done;
   info->compile_us += cpu_us() - start;
+  stats.local_bytes = local_bytes(kernel);
   st = lb_toolchain_compile(j->toolchain, lb_strbuf_str(&text), out, &stats);
   info->compile_us += (uint32_t)(stats.ns / 1000);
   info->spills = stats.loop_spills;

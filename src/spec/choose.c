@@ -43,12 +43,13 @@ static uint32_t sum_lanes(const lb_spec *s, uint32_t lanes) {
 }
 
 // Of how many tiles so high a column of tiles consists: there are tiles of one
-// row less as well, and where those do not come out even, of three and of one.
+// row less as well. Where those do not come out even, the last computes some
+// rows in vain and counts twice; less than three rows come one by one.
 static int64_t count_tiles(int64_t m, int64_t rows) {
   int64_t n = m / rows + (m % rows != 0);
   if (rows == 1 || m / (rows - 1) >= n) return n;
   int64_t left = m % (rows - 1);
-  return m / (rows - 1) + left / 3 + left % 3;
+  return m / (rows - 1) + (left < 3 ? left : 2);
 }
 
 static bool any_divides(const shape *list, int64_t cols) {
