@@ -2,8 +2,10 @@
 // zone.
 //
 // Loops around the kernel are batch, groups, and axes of space but one, whose
-// positions are the kernel's rows. A window has taps along at most two axes:
-// runs and steps. Where steps are adjacent in memory, they are one piece.
+// positions are the kernel's rows. Of many small images rows are the images,
+// and all axes of space are loops: weights are read once for a tile of rows. A
+// window has taps along at most two axes: runs and steps. Where steps are
+// adjacent in memory, they are one piece.
 //
 // An image that comes with channels first is *planar*: it is read as it lies,
 // its last axis being the piece and its channels the steps.
@@ -21,6 +23,8 @@
 enum {
   MAX_SPACE = 3,
   MAX_ZONES = 12,  // along an axis
+  MIN_ROWS = 8,    // that make a good tile
+  BATCH = -1,      // instead of an axis of space
   X = 1,           // operands: the result, the image, weights
   W,
 };
@@ -307,7 +311,7 @@ typedef struct binder {
   int64_t groups, group_in, group_out;  // channels of one
   axis axes[MAX_SPACE];
   zone zones[MAX_SPACE];  // the present one
-  int rows;               // the axis of the kernel's rows
+  int rows;               // the axis of the kernel's rows, or BATCH
   int run, step;          // the axes of taps, -1: none
   bool adjacent;          // steps are one piece
   bool planar;            // the last axis is the piece, channels are steps
@@ -385,6 +389,18 @@ static int64_t taps_of(const binder *b, int i) {
   return i < 0 ? 1 : b->zones[i].taps;
 }
 
+// What is the same at all positions of an image is a row of columns to the
+// spec, so it must be the same in all images.
+static bool may_take_images(const binder *b) {
+  if (b->part->form != LB_FORM_CONV) return false;
+  for (uint32_t i = W + 1; i < b->out->n_operands; i++) {
+    bool varies = false;
+    for (int k = 0; k < b->space; k++) varies |= b->strides[i][1 + k] != 0;
+    if (varies != (b->strides[i][0] != 0)) return false;
+  }
+  return true;
+}
+
 // Taps along the last two axes that have some; rows along the longest axis.
 static void choose_axes(binder *b) {
   b->run = b->step = -1;
@@ -395,6 +411,8 @@ static void choose_axes(binder *b) {
     b->run = b->step;
     b->step = i;
   }
+  int64_t n = b->zones[b->rows].n;
+  if (n < MIN_ROWS && n < b->y.dims[0] && may_take_images(b)) b->rows = BATCH;
   const zone *s = b->step < 0 ? NULL : &b->zones[b->step];
   b->adjacent = b->part->form == LB_FORM_CONV && s && s->tap_step == 1 &&
                 s->weight_step == 1 && !b->planar &&
@@ -433,12 +451,14 @@ static bool strides_of(const binder *b, const lb_tensor *t, int64_t *out) {
   return true;
 }
 
-// Loops are batch, groups, and the axes of space that are not rows. `scale`:
-// positions of the result to one of the operand.
+// Loops are batch and the axes of space, but the one of rows, and groups.
 static void set_loops(const binder *b, lb_bind_operand *o,
                       const int64_t *strides, int64_t group, bool image) {
   int at = 0;
-  o->outer[at++] = strides[0];
+  if (b->rows == BATCH)
+    o->row = strides[0];
+  else
+    o->outer[at++] = strides[0];
   o->outer[at++] = group;
   for (int i = 0; i < b->space; i++) {
     int64_t by = image ? b->zones[i].in_step : b->zones[i].out_step;
@@ -496,13 +516,13 @@ static void put_weights(binder *b) {
   if (!conv) return;
   o->row = all * unit;
   o->col = all;
-  o->outer[1] = panels * o->row;
+  o->outer[b->rows == BATCH ? 0 : 1] = panels * o->row;
 }
 
 static void set_dims(binder *b) {
   lb_binding *o = b->out;
   int64_t steps = taps_of(b, b->step), runs = taps_of(b, b->run);
-  o->dims[LB_DIM_ROWS] = b->zones[b->rows].n;
+  o->dims[LB_DIM_ROWS] = b->rows == BATCH ? b->y.dims[0] : b->zones[b->rows].n;
   o->dims[LB_DIM_COLS] = b->group_out;
   o->dims[LB_DIM_K] = b->part->form == LB_FORM_CONV ? b->group_in : 1;
   o->dims[LB_DIM_LEN] = runs;
@@ -518,7 +538,7 @@ static void set_dims(binder *b) {
   for (int i = 0; i < b->space; i++)
     if (b->zones[i].taps == 0) o->dims[LB_DIM_LEN] = 0;
   int at = 0;
-  o->outer[at++] = b->y.dims[0];
+  if (b->rows != BATCH) o->outer[at++] = b->y.dims[0];
   o->outer[at++] = b->groups;
   for (int i = 0; i < b->space; i++)
     if (i != b->rows) o->outer[at++] = b->zones[i].n;

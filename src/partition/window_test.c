@@ -144,7 +144,7 @@ static void make_node(sample *s) {
 
 static void sample_make(sample *s, lb_op op, uint32_t number) {
   seed = number * 2654435761u + op;
-  *s = (sample){.op = op, .n = 1 + draw(2)};
+  *s = (sample){.op = op, .n = 1 + draw(draw(3) ? 2 : 12)};
   s->planar = op == LB_OP_Conv && draw(4) == 0;
   s->with_pads = draw(2);
   draw_channels(s);
