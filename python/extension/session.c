@@ -143,6 +143,7 @@ typedef struct call {
   size_t n_in, n_out, n_kept;
   size_t cap_in;
   PyObject *steps;  // a list that takes the steps, or NULL; borrowed
+  bool explain;     // nodes without a step as well
   const limber_run_options *options;  // may be NULL; borrowed
   bool planning;  // a tuple is the shape of an input without elements
 } call;
@@ -293,21 +294,23 @@ static void add_step(void *user, const limber_step *t) {
   PyObject *steps = user;
   if (PyErr_Occurred()) return;
   PyObject *row = Py_BuildValue(
-      "{s:N,s:s,s:s,s:s,s:L,s:L,s:L,s:L,s:L,s:K,s:K,s:L,s:L}", "name",
+      "{s:N,s:s,s:s,s:s,s:L,s:L,s:L,s:L,s:L,s:K,s:K,s:L,s:L,s:s,s:O}", "name",
       lb_text(t->name), "op", t->op, "tier", t->tier, "kernel", t->kernel,
       "rows", (long long)t->rows, "cols", (long long)t->cols, "k",
       (long long)t->k, "len", (long long)t->len, "outer", (long long)t->outer,
       "bytes", (unsigned long long)t->bytes, "flops",
       (unsigned long long)t->flops, "start_ns", (long long)t->start_ns,
-      "end_ns", (long long)t->end_ns);
+      "end_ns", (long long)t->end_ns, "reason", t->reason, "skipped",
+      t->skipped ? Py_True : Py_False);
   if (row) PyList_Append(steps, row);
   Py_XDECREF(row);
 }
 
 // Steps are made as they are told, so other Python threads wait meanwhile.
 static bool call_profile(call *c, const session *s) {
-  limber_status st = limber_session_profile(s->limber, c->in, c->n_in, c->out,
-                                            c->n_out, add_step, c->steps);
+  limber_status st =
+      (c->explain ? limber_session_explain : limber_session_profile)(
+          s->limber, c->in, c->n_in, c->out, c->n_out, add_step, c->steps);
   if (st) lb_raise(lb_python.run_errors, st);
   return !PyErr_Occurred();
 }
@@ -343,6 +346,7 @@ static PyObject *run(const session *s, PyObject *names, PyObject *place,
   call c;
   if (!call_init(&c, (size_t)(placed + named), (size_t)wanted)) return NULL;
   c.steps = how->steps;
+  c.explain = how->explain;
   c.options = how->options;
   for (Py_ssize_t i = 0; i < placed; i++)
     if (!add_input(&c, s, (size_t)i, PyTuple_GetItem(place, i))) goto done;
@@ -414,20 +418,30 @@ static PyObject *session_run(PyObject *self, PyObject *args,
   return results;
 }
 
-static PyObject *session_profile(PyObject *self, PyObject *args,
-                                 PyObject *keywords) {
+static PyObject *list_steps(PyObject *self, PyObject *args, PyObject *keywords,
+                            bool explain) {
   static char *parameters[] = {"output_names", "input_feed", NULL};
   PyObject *names, *feeds;
   const session *s = opened(self);
-  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "OO:profile",
-                                         parameters, &names, &feeds))
+  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "OO", parameters,
+                                         &names, &feeds))
     return NULL;
   PyObject *steps = PyList_New(0);
-  call how = {.steps = steps};
+  call how = {.steps = steps, .explain = explain};
   PyObject *results = steps ? run_named(s, names, feeds, &how) : NULL;
   if (!results) Py_CLEAR(steps);
   Py_XDECREF(results);
   return steps;
+}
+
+static PyObject *session_profile(PyObject *self, PyObject *args,
+                                 PyObject *keywords) {
+  return list_steps(self, args, keywords, false);
+}
+
+static PyObject *session_explain(PyObject *self, PyObject *args,
+                                 PyObject *keywords) {
+  return list_steps(self, args, keywords, true);
 }
 
 static PyObject *session_call(PyObject *self, PyObject *args,
@@ -651,7 +665,13 @@ static PyMethodDef methods[] = {
      "profile(output_names, input_feed)\n\n"
      "Runs the model and returns a list of its steps, a dict each: name, op,\n"
      "tier (host, pack, reusable, specialised or fused), kernel, rows, cols,\n"
-     "k, len, outer, bytes, flops, start_ns and end_ns."},
+     "k, len, outer, bytes, flops, start_ns, end_ns, and reason: why that\n"
+     "tier."},
+    {"explain", (PyCFunction)(void (*)(void))session_explain,
+     METH_VARARGS | METH_KEYWORDS,
+     "explain(output_names, input_feed)\n\n"
+     "The same, and then the nodes that took no step: skipped is True, and\n"
+     "reason says why."},
     {"plan", session_plan, METH_O,
      "plan(input_feed)\n\n"
      "Decides how inputs of these shapes would be run, and runs nothing. A\n"

@@ -1,11 +1,14 @@
 // session/session_threads_test.c -- 8 threads, one session, mixed shapes, and a
 // plan cache so small that plans are evicted while others run them. Runs under
-// TSan in scripts/test.
+// TSan in scripts/test. Then the same while runs are cancelled, memory is
+// trimmed, shapes are recorded and a listener is told of all of it.
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "session/session.h"
 
+#include "base/clock.h"
+#include "base/testdir.h"
 #include "graph/build_test.h"
 
 #define THREADS 8
@@ -15,6 +18,8 @@ typedef struct job {
   lb_session *s;
   unsigned seed;
   int bad;
+  int cancelled;             // runs that were
+  const atomic_int *cancel;  // NULL: runs are not bounded
 } job;
 
 // y = relu(x*w) and the positions of y's nonzero elements: a product on the
@@ -59,8 +64,15 @@ static void *work(void *user) {
       x[i] = (float)(rand_r(&j->seed) % 5) - 2;
     lb_tensor in = tensor(LB_F32, x, DIMS(n, 3));
     lb_output out[2] = {{.wanted = true}, {.wanted = true}};
-    lb_status st = lb_session_run(j->s, &in, out);
-    if (lb_failed(st) || !check(out, x, n)) j->bad++;
+    lb_bound bound = {.start_ns = lb_clock_ns(), .cancelled = j->cancel};
+    if (rand_r(&j->seed) % 4 == 0)
+      bound.deadline_ns = bound.start_ns + rand_r(&j->seed) % 50000;
+    lb_run_how how = {.bound = j->cancel ? &bound : NULL};
+    lb_status st = lb_session_run_so(j->s, &in, out, &how);
+    bool ended = j->cancel && lb_status_code(st) == LB_CANCELLED;
+    j->cancelled += ended;
+    if (ended ? out[0].data || out[1].data : lb_failed(st) || !check(out, x, n))
+      j->bad++;
     lb_status_drop(st);
     lb_output_free(j->s, &out[0]);
     lb_output_free(j->s, &out[1]);
@@ -98,8 +110,80 @@ static void eight_threads_share_one_session(void **state) {
   lb_graph_free(g);
 }
 
+// -- and while all else goes on -----------------------------------------------
+
+typedef struct meddler {
+  lb_session *s;
+  atomic_int cancel;
+  atomic_bool stop;
+  char path[PATH_MAX];
+  int64_t heard;
+  int bad;
+} meddler;
+
+static void hear(void *user, const lb_event *e, const char *text) {
+  (void)e, (void)text;
+  ((meddler *)user)->heard++;
+}
+
+static void *meddle(void *user) {
+  meddler *m = user;
+  lb_log silent = {.level = LB_LOG_ERROR};
+  for (int i = 0; !atomic_load(&m->stop); i++) {
+    atomic_store(&m->cancel, i % 3 == 0);
+    lb_session_trim(m->s);
+    lb_status st = lb_session_record(m->s, i % 2 ? m->path : NULL, &silent);
+    m->bad += lb_failed(st);
+    lb_status_drop(st);
+    lb_session_stats stats;
+    lb_session_stats_get(m->s, &stats);
+  }
+  atomic_store(&m->cancel, 0);
+  return NULL;
+}
+
+static void runs_are_right_while_others_meddle(void **state) {
+  (void)state;
+  testdir dir;
+  assert_int_equal(testdir_init(&dir), 0);
+  lb_graph *g = new_graph();
+  lb_pool *pool;
+  lb_events *events;
+  meddler m = {0};
+  snprintf(m.path, sizeof m.path, "%s", testdir_at(&dir, "shapes"));
+  ok(lb_pool_new(3, &pool));
+  ok(lb_events_new(hear, &m, &events));
+  lb_session_options o = {
+      .pool = pool, .plan_bytes = 256 << 10, .events = events};
+  ok(lb_session_new(g, &o, &m.s));
+  pthread_t threads[THREADS], other;
+  job jobs[THREADS];
+  assert_int_equal(pthread_create(&other, NULL, meddle, &m), 0);
+  for (unsigned i = 0; i < THREADS; i++) {
+    jobs[i] = (job){.s = m.s, .seed = i + 1, .cancel = &m.cancel};
+    assert_int_equal(pthread_create(&threads[i], NULL, work, &jobs[i]), 0);
+  }
+  int bad = 0, cancelled = 0;
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(threads[i], NULL);
+    bad += jobs[i].bad;
+    cancelled += jobs[i].cancelled;
+  }
+  atomic_store(&m.stop, true);
+  pthread_join(other, NULL);
+  assert_int_equal(bad + m.bad, 0);
+  assert_in_range(cancelled, 1, THREADS * RUNS - 1);
+  lb_session_free(m.s);
+  lb_events_free(events);
+  assert_true(m.heard > 0);
+  lb_pool_free(pool);
+  lb_graph_free(g);
+  testdir_fini(&dir);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(runs_are_right_while_others_meddle),
       cmocka_unit_test(eight_threads_share_one_session),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

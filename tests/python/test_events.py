@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
@@ -76,6 +77,18 @@ def test_compiled_kernels_say_so(model):
     assert product["reason"] == "compiled"
     assert not any(step["name"] == "relu" for step in steps)
     assert product["tier"] in ("reusable", "specialised")
+
+
+@pytest.mark.parametrize("open_model", [limber.load, limber.InferenceSession])
+def test_python_explains_too(open_model, model):
+    session = open_model(model)
+    feeds = {"x": np.ones((4, 4), np.float32)}
+    steps = {s["name"]: s for s in session.explain(["n"], feeds)}
+    assert steps["twice"]["skipped"] and steps["twice"]["reason"] == "known"
+    assert steps["sum"]["reason"] == "not_asked"
+    steps = session.profile(["z"], feeds)
+    assert [(s["name"], s["reason"], s["skipped"]) for s in steps] \
+        == [("sum", "host_only", False)]
 
 
 def test_an_explanation_can_be_read(model):
