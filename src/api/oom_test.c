@@ -256,6 +256,57 @@ static void a_run_of_known_shapes_allocates_nothing(void **state) {
   limber_session_close(s);
 }
 
+// Creates, executes, and takes the way through bytes.
+static limber_status use_primitive(limber_runtime *r, int64_t rows) {
+  float x[8] = {1, 2, 3, 4}, w[16] = {0}, y[4] = {1, 1, 1, 1};
+  limber_primitive_desc d = {.size = sizeof d, .kind = LIMBER_MATMUL};
+  limber_tensor in[] = {{.dtype = LIMBER_F32, .rank = 2, .dims = {1, 4}},
+                        {.dtype = LIMBER_F32, .rank = 2, .dims = {1, 4}}};
+  limber_tensor out = {.data = y, .bytes = sizeof y};
+  limber_primitive *p = NULL, *again = NULL;
+  limber_attr *attr = NULL;
+  void *blob = NULL;
+  size_t size;
+  w[0] = (float)rows;  // never the one before
+  in[0].data = x;
+  in[1].data = y;  // that of the result: it is copied
+  d.in[0] = (limber_operand){
+      .dtype = LIMBER_F32, .rank = 2, .dims = {LIMBER_RUNTIME_DIM, 4}};
+  d.in[1] = (limber_operand){
+      .dtype = LIMBER_F32, .rank = 2, .dims = {4, 4}, .data = w};
+  limber_status st = limber_attr_create(&attr);
+  if (!st) st = limber_attr_append_eltwise(attr, LIMBER_ALG_RELU, 0, 0);
+  if (!st) st = limber_attr_append_sum(attr, 2);
+  if (!st) st = limber_primitive_create(r, &d, attr, &p);
+  if (!st) st = limber_primitive_execute(p, in, 2, &out, 1, NULL);
+  if (!st) assert_true(y[0] == w[0] + 2 && y[1] == 2);
+  if (!st) st = limber_primitive_get_cache_blob(p, 60, &blob, &size);
+  if (!st)
+    st = limber_primitive_create_from_cache_blob(r, &d, attr, blob, size,
+                                                 &again);
+  limber_primitive_destroy(p);
+  limber_primitive_destroy(again);
+  limber_blob_free(blob);
+  limber_attr_destroy(attr);
+  return st;
+}
+
+static void a_primitive_survives_every_failed_allocation(void **state) {
+  fixture *f = *state;
+  limber_status st = LIMBER_OOM;
+  long tries = 0;
+  for (; st == LIMBER_OOM && tries < 100000; tries++) {
+    countdown = tries;
+    st = use_primitive(f->runtime, tries + 1);
+    bool reached = countdown < 0;
+    countdown = -1;
+    if (!st && reached) st = LIMBER_OOM;  // it did without
+  }
+  if (st) print_error("%s\n", limber_last_error());
+  assert_int_equal(st, LIMBER_OK);
+  assert_true(tries > 20);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void) {
@@ -264,6 +315,7 @@ int main(void) {
       TEST(a_run_survives_every_failed_allocation),
       TEST(looking_ahead_survives_every_failed_allocation),
       TEST(a_run_of_known_shapes_allocates_nothing),
+      TEST(a_primitive_survives_every_failed_allocation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
