@@ -119,6 +119,9 @@ def environment(build, suite):
         found["PYTHONPATH"] = str(package.prepare(build))
         off = suite in ("pack", "smooth")
         found["LIMBER_JIT"] = "off" if off else "process"
+        # What is timed after settle is not to share the processor with it.
+        found["LIMBER_COMPILE"] = \
+            "background" if suite == "stream" else "settle"
     return found
 
 

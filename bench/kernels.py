@@ -19,7 +19,7 @@ class Kernels:
         self.context = context
         self.program = context.build / "bench" / "kernels"
         self.environment = dict(
-            os.environ, LIMBER_JIT="process",
+            os.environ, LIMBER_JIT="process", LIMBER_COMPILE="settle",
             LIMBER_JIT_PATH=str(context.build / "limber-jit"))
 
     def run(self):

@@ -83,6 +83,20 @@ typedef struct limber_event {
   int thread;                // that decided it, as the system numbers it
 } limber_event;
 
+// When better kernels are compiled. It is never done by a thread that runs.
+typedef enum limber_compile {
+  LIMBER_COMPILE_DEFAULT,     // LIMBER_COMPILE=background|settle, else
+                              // background
+  LIMBER_COMPILE_BACKGROUND,  // while requests run, by a process of its own
+  LIMBER_COMPILE_SETTLE,      // when limber_session_settle asks for it
+} limber_compile;
+
+typedef enum limber_compile_ops {  // for what
+  LIMBER_COMPILE_OPS_DEFAULT,      // LIMBER_COMPILE_OPS=all|critical, else all
+  LIMBER_COMPILE_ALL,
+  LIMBER_COMPILE_CRITICAL,  // convolutions, products, softmax
+} limber_compile_ops;
+
 typedef struct limber_runtime_options {
   size_t size;    // sizeof this struct
   int threads;    // 0: LIMBER_THREADS, else what cpuset and quota allow
@@ -98,9 +112,16 @@ typedef struct limber_runtime_options {
   // NULL: nobody listens, and that costs nothing.
   void (*event)(void *user, const limber_event *event);
   void *event_user;
+  int compile;      // limber_compile
+  int compile_ops;  // limber_compile_ops
+  int sightings;    // a kernel is compiled once that many runs lacked it; 0:
+                    // LIMBER_SIGHTINGS, else 2. While nothing runs, 1 is enough
 } limber_runtime_options;
-#define LIMBER_RUNTIME_OPTIONS_INIT \
-  { sizeof(limber_runtime_options), 0, 0, NULL, NULL, NULL, 0, NULL, NULL }
+#define LIMBER_RUNTIME_OPTIONS_INIT                                           \
+  {                                                                           \
+    sizeof(limber_runtime_options), 0, 0, NULL, NULL, NULL, 0, NULL, NULL, 0, \
+        0, 0                                                                  \
+  }
 
 LIMBER_API limber_status limber_runtime_create(
     const limber_runtime_options *options, limber_runtime **out);
@@ -318,9 +339,12 @@ typedef struct limber_session_options {
   // shape; -1: choose freely; 0: as LIMBER_PREFER_REUSABLE_KERNELS=0|1 says,
   // else as the library was built.
   int prefer_reusable_kernels;
+  int compile;      // limber_compile; 0: as the runtime's. A runtime that
+                    // leaves it to settle does so for all its sessions
+  int compile_ops;  // limber_compile_ops; 0: as the runtime's
 } limber_session_options;
 #define LIMBER_SESSION_OPTIONS_INIT \
-  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0, 0 }
+  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0 }
 
 // Loads a model. `options` may be NULL. The file stays mapped; it must not be
 // truncated meanwhile (copy_weights avoids that).
@@ -508,9 +532,10 @@ LIMBER_API limber_status limber_session_warm_file(limber_session *session,
                                                   const char *path,
                                                   double seconds);
 
-// Compiles what the plans that exist still lack, and waits for it, as its name
-// says; run never does. Does nothing where LIMBER_JIT=off.
-// LIMBER_CANCELLED when `seconds` did not suffice; call it again to go on.
+// Waits until there are kernels for all that the plans that exist still lack,
+// those of this session first; run never does. Does nothing where
+// LIMBER_JIT=off. LIMBER_CANCELLED when `seconds` did not suffice; call it
+// again to go on.
 LIMBER_API limber_status limber_session_settle(limber_session *session,
                                                double seconds);
 
@@ -522,6 +547,12 @@ typedef enum limber_tier {  // where code comes from, worst first
   LIMBER_TIER_FUSED,
   LIMBER_TIERS,
 } limber_tier;
+
+typedef enum limber_state {
+  LIMBER_READY,    // to run; better kernels may come
+  LIMBER_SETTLED,  // what the plans of the runtime asked for is there, or
+                   // cannot be had
+} limber_state;
 
 typedef struct limber_stats {
   size_t size;  // sizeof this struct, set by the caller
@@ -537,6 +568,13 @@ typedef struct limber_stats {
                                      // "build"; static
   uint64_t kernels_bounded;          // of those asked for: they take more than
                                      // divisibility for granted
+  uint64_t state;                    // limber_state
+  uint64_t kernels_lacking;  // asked for, and none but the library's is there
+  uint64_t kernels_asked;    // of these, told by runs and still to be compiled
+  uint64_t worker_failures;  // crashes, hangs, bad answers of limber-jit
+  // What threads inside a run spent compiling, or waiting for it: 0, always.
+  // Of the whole process.
+  uint64_t compile_us_on_callers;
 } limber_stats;
 LIMBER_API limber_status limber_session_stats(limber_session *session,
                                               limber_stats *out);

@@ -78,6 +78,27 @@ static bool open_source(session *s, PyObject *source, bool in_memory,
   return true;
 }
 
+// The place of `text` among `words`, from 1 on; 0 for NULL, -1 with an error.
+static int choice(const char *name, const char *text,
+                  const char *const words[2]) {
+  if (!text) return 0;
+  for (int i = 0; i < 2; i++)
+    if (strcmp(text, words[i]) == 0) return i + 1;
+  PyErr_Format(PyExc_ValueError, "%s must be %s or %s, not %s", name, words[0],
+               words[1], text);
+  return -1;
+}
+
+static bool choose(limber_session_options *o, const char *compile,
+                   const char *ops) {
+  o->compile =
+      choice("compile", compile, (const char *const[]){"background", "settle"});
+  if (o->compile < 0) return false;
+  o->compile_ops =
+      choice("compile_ops", ops, (const char *const[]){"all", "critical"});
+  return o->compile_ops >= 0;
+}
+
 static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
   static char *names[] = {"source",
                           "in_memory",
@@ -90,6 +111,8 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
                           "folder",
                           "deterministic",
                           "prefer_reusable_kernels",
+                          "compile",
+                          "compile_ops",
                           NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
@@ -97,15 +120,18 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
   int in_memory, threads = 0, log_level = 0, optimize = 1;
   unsigned long long memory = 0;
   long long turns = 0;
+  const char *compile = NULL, *ops = NULL;
   if (s->limber) {
     PyErr_SetString(PyExc_RuntimeError, "the session is open already");
     return -1;
   }
-  if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "Sp|iippKLzpi", names, &source, &in_memory, &threads,
-          &log_level, &optimize, &o.copy_weights, &memory, &turns, &o.folder,
-          &o.deterministic, &o.prefer_reusable_kernels))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "Sp|iippKLzpizz", names,
+                                   &source, &in_memory, &threads, &log_level,
+                                   &optimize, &o.copy_weights, &memory, &turns,
+                                   &o.folder, &o.deterministic,
+                                   &o.prefer_reusable_kernels, &compile, &ops))
     return -1;
+  if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;
   o.memory_limit = memory;
   o.loop_limit = turns;
@@ -534,8 +560,8 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
   limber_status st = limber_session_stats(s->limber, &t);
   if (st) return lb_raise(lb_python.run_errors, st);
   return Py_BuildValue(
-      "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:s,s:K}", "runs",
-      (unsigned long long)t.runs, "plans_built",
+      "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:s,s:K,s:K,s:K,s:K,s:K,s:K}",
+      "runs", (unsigned long long)t.runs, "plans_built",
       (unsigned long long)t.plans_built, "plans_evicted",
       (unsigned long long)t.plans_evicted, "plans", (unsigned long long)t.plans,
       "plan_bytes", (unsigned long long)t.plan_bytes, "arena_bytes",
@@ -545,7 +571,12 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
       (unsigned long long)t.packed_bytes, "prefer_reusable_kernels",
       PyBool_FromLong(t.prefer_reusable_kernels), "prefer_reusable_from",
       t.prefer_reusable_from, "kernels_bounded",
-      (unsigned long long)t.kernels_bounded);
+      (unsigned long long)t.kernels_bounded, "kernels_refused",
+      (unsigned long long)t.kernels_refused, "kernels_lacking",
+      (unsigned long long)t.kernels_lacking, "kernels_asked",
+      (unsigned long long)t.kernels_asked, "worker_failures",
+      (unsigned long long)t.worker_failures, "compile_us_on_callers",
+      (unsigned long long)t.compile_us_on_callers);
 }
 
 static PyObject *session_plan(PyObject *self, PyObject *feeds) {

@@ -40,6 +40,16 @@ class Stats(NamedTuple):
     prefer_reusable_from: str  # "session", "environment" or "build"
     kernels_bounded: int  # of those wanted: they take more than divisibility
                           # of sizes for granted
+    kernels_refused: int
+    kernels_lacking: int  # wanted, and none but the library's is there
+    kernels_asked: int  # of these, told by runs and still to be compiled
+    worker_failures: int  # crashes, hangs and bad answers of limber-jit
+    compile_us_on_callers: int  # in threads that run: 0, always
+
+    @property
+    def settled(self):
+        """All that plans asked for is there, or cannot be had."""
+        return self.kernels_lacking == 0
 
 
 def parse_dim(text):
@@ -85,14 +95,16 @@ class Model(_limber.Session):
 
     def __init__(self, path_or_bytes, *, threads=0, optimize=True,
                  copy_weights=False, memory_limit=0, loop_limit=0, folder=None,
-                 deterministic=False, prefer_reusable_kernels=None):
+                 deterministic=False, prefer_reusable_kernels=None,
+                 compile=None, compile_ops=None):
         source, in_memory = source_of(path_or_bytes)
         super().__init__(source, in_memory, threads=threads, optimize=optimize,
                          copy_weights=copy_weights, memory_limit=memory_limit,
                          loop_limit=loop_limit, folder=folder,
                          deterministic=deterministic,
                          prefer_reusable_kernels=preference(
-                             prefer_reusable_kernels))
+                             prefer_reusable_kernels),
+                         compile=compile, compile_ops=compile_ops)
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
 
@@ -127,6 +139,10 @@ def load(path_or_bytes, **options):
     needs a compiler to be fast may stay slow.
     prefer_reusable_kernels=True: few kernels that serve every shape; False:
     those that fit best; None: as the environment or the build says.
+    compile: when better kernels are compiled, "background" (while requests
+    run, beside them: the default) or "settle" (when settle asks for it).
+    compile_ops: for what, "all" or "critical" (convolutions, products,
+    softmax).
 
     A model is called with its inputs, by position or by name, and returns an
     array, or a list of arrays if it has several outputs. model.run(names,

@@ -1,23 +1,56 @@
-// api/jit.c -- LIMBER_JIT, LIMBER_ISA and what belongs to them.
+// api/jit.c -- LIMBER_JIT, LIMBER_COMPILE, LIMBER_ISA and what belongs to them.
 #include "api/jit.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/cache.h"
 #include "device/cpu/isa.h"
-#include "limber/limber.h"
 
 // -- what is asked for -------------------------------------------------------
 
+// The place in `words` of what the variable says, or 0: the first word is what
+// stands for it if it says nothing.
+static int choice(const char *name, const char *const words[2],
+                  const lb_log *log) {
+  const char *text = getenv(name);
+  if (!text || !*text || strcmp(text, words[0]) == 0) return 0;
+  if (strcmp(text, words[1]) == 0) return 1;
+  lb_log_line(log, LB_LOG_WARN, "%s=%s is ignored: it must be %s or %s", name,
+              text, words[0], words[1]);
+  return 0;
+}
+
 bool lb_kernels_may_compile(const lb_log *log) {
-  const char *text = getenv("LIMBER_JIT");
-  if (!text || !*text || strcmp(text, "process") == 0) return true;
-  if (strcmp(text, "off") == 0) return false;
+  return !choice("LIMBER_JIT", (const char *const[]){"process", "off"}, log);
+}
+
+static bool in_background(const limber_runtime_options *o, const lb_log *log) {
+  if (o->compile) return o->compile == LIMBER_COMPILE_BACKGROUND;
+  return !choice("LIMBER_COMPILE",
+                 (const char *const[]){"background", "settle"}, log);
+}
+
+static bool critical_alone(const limber_runtime_options *o, const lb_log *log) {
+  if (o->compile_ops) return o->compile_ops == LIMBER_COMPILE_CRITICAL;
+  return choice("LIMBER_COMPILE_OPS", (const char *const[]){"all", "critical"},
+                log);
+}
+
+static unsigned sightings(const limber_runtime_options *o, const lb_log *log) {
+  const char *text = getenv("LIMBER_SIGHTINGS");
+  if (o->sightings) return (unsigned)o->sightings;
+  if (!text || !*text) return 0;
+  char *end;
+  long n = strtol(text, &end, 10);
+  if (!*end && n >= 1 && n <= 1000000) return (unsigned)n;
   lb_log_line(log, LB_LOG_WARN,
-              "LIMBER_JIT=%s is ignored: it must be process or off", text);
-  return true;
+              "LIMBER_SIGHTINGS=%s is ignored: it must be a number from 1 to "
+              "1000000",
+              text);
+  return 0;
 }
 
 lb_isa lb_kernels_isa(const lb_log *log) {
@@ -110,27 +143,46 @@ static lb_status open_slots(lb_kernels *k, lb_isa_level level,
   return lb_process_shelf(log, &s->shelf);
 }
 
-static lb_status open_compiler(lb_kernels *k, lb_isa isa, const lb_log *log) {
+// A library that was built without the program is no reason for a warning: it
+// has settle say so.
+static bool is_there(const char *path, const lb_log *log) {
+  if (access(path, X_OK) == 0) return true;
+  lb_log_line(log, LB_LOG_INFO,
+              "nothing is compiled in the background: there is no '%s'", path);
+  return false;
+}
+
+static lb_status open_service(lb_kernels *k, const lb_service_options *service,
+                              lb_isa isa, const lb_log *log) {
   lb_strbuf path = {0};
+  lb_service_options o = *service;
+  const char *given = secure_getenv("LIMBER_JIT_PATH");
   lb_kernels_worker(&path);
-  lb_compiler_options o = {.worker = lb_strbuf_str(&path),
-                           .slots = k->slots,
-                           .isa = isa,
-                           .log = log,
-                           .events = k->slots->events,
-                           .dump = writes_to("LIMBER_DUMP_OBJECTS"),
-                           .perf = writes_to("LIMBER_PERF") != NULL};
+  if (!given || !*given)
+    o.background = o.background && is_there(lb_strbuf_str(&path), log);
+  o.maker = (lb_maker_options){.worker = lb_strbuf_str(&path),
+                               .slots = k->slots,
+                               .isa = isa,
+                               .log = log,
+                               .events = k->slots->events,
+                               .dump = writes_to("LIMBER_DUMP_OBJECTS"),
+                               .perf = writes_to("LIMBER_PERF") != NULL};
   lb_status st = lb_strbuf_status(&path);
-  if (!lb_failed(st)) st = lb_compiler_new(&o, &k->compiler);
+  if (!lb_failed(st)) st = lb_service_new(&o, &k->service);
   lb_strbuf_fini(&path);
   return st;
 }
 
-void lb_kernels_open(lb_kernels *k, const lb_log *log, lb_events *events) {
+void lb_kernels_open(lb_kernels *k, const limber_runtime_options *o,
+                     const lb_kernels_with *with) {
+  const lb_log *log = with->log;
   bool compiles = lb_kernels_may_compile(log);
+  lb_service_options service = {.pool = with->pool,
+                                .background = in_background(o, log),
+                                .sightings = sightings(o, log)};
   lb_isa isa = lb_kernels_isa(log);
   const lb_pack *pack = pack_of(isa.level);
-  *k = (lb_kernels){0};
+  *k = (lb_kernels){.critical = critical_alone(o, log)};
   if (isa.level < LB_ISA_V3) {
     lb_log_line(log, LB_LOG_WARN,
                 "fast kernels need x86-64-v3 or more, this is %s: everything "
@@ -140,8 +192,8 @@ void lb_kernels_open(lb_kernels *k, const lb_log *log, lb_events *events) {
   }
   if (!compiles && !pack) return;
   lb_status st = open_slots(k, isa.level, pack, log);
-  if (k->slots) k->slots->events = events;
-  if (!lb_failed(st) && compiles) st = open_compiler(k, isa, log);
+  if (k->slots) k->slots->events = with->events;
+  if (!lb_failed(st) && compiles) st = open_service(k, &service, isa, log);
   if (lb_failed(st))
     lb_log_line(log, LB_LOG_WARN, "no kernels will be compiled: %s",
                 lb_status_message(st));
@@ -149,7 +201,7 @@ void lb_kernels_open(lb_kernels *k, const lb_log *log, lb_events *events) {
 }
 
 void lb_kernels_close(lb_kernels *k) {
-  lb_compiler_free(k->compiler);
+  lb_service_free(k->service);
   if (k->slots) lb_slots_fini(k->slots);
   free(k->slots);
   *k = (lb_kernels){0};

@@ -56,8 +56,7 @@ static void read_primitives(lb_cache *cache, limber_cache_stats *out) {
 
 static void read_worker(const lb_kernels *k, limber_cache_stats *out) {
   lb_built b;
-  for (size_t i = 0; k->compiler && lb_compiler_built(k->compiler, i, &b);
-       i++) {
+  for (size_t i = 0; k->service && lb_service_built(k->service, i, &b); i++) {
     out->worker.hits += !b.refused;
     out->worker.misses += b.refused != NULL;
     out->worker.build_us += b.compile_us + b.check_us;

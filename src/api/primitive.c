@@ -64,6 +64,8 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
       .pool = r->pool,
       .alloc = &r->alloc,
       .slots = d->attr->reference ? NULL : r->kernels.slots,
+      .service = d->attr->reference ? NULL : r->kernels.service,
+      .critical = r->kernels.critical,
       .passes_off = d->attr->reference ? LB_PASS_ALL : 0,
       .deterministic = d->attr->deterministic || r->deterministic,
       .reusable = p->prefer.reusable,
@@ -217,9 +219,10 @@ limber_status limber_primitive_create(limber_runtime *runtime,
 
 limber_status limber_primitive_wait(limber_primitive *primitive,
                                     double seconds) {
-  lb_compiler *c = primitive->runtime->kernels.compiler;
-  if (!c) return LIMBER_OK;
-  return lb_report(lb_compiler_settle(c, seconds), &primitive->runtime->log);
+  lb_service *service = primitive->runtime->kernels.service;
+  if (!service) return LIMBER_OK;
+  return lb_report(lb_service_settle(service, &(lb_settle){.seconds = seconds}),
+                   &primitive->runtime->log);
 }
 
 // -- executing ---------------------------------------------------------------

@@ -94,6 +94,17 @@ static bool read_deterministic(const limber_runtime *r) {
   return false;
 }
 
+lb_status lb_check_compile(int when) {
+  if (when >= 0 && when <= LIMBER_COMPILE_SETTLE) return LB_OK;
+  return lb_error(LB_INVALID, "compile: %d is not a limber_compile", when);
+}
+
+lb_status lb_check_compile_ops(int ops) {
+  if (ops >= 0 && ops <= LIMBER_COMPILE_CRITICAL) return LB_OK;
+  return lb_error(LB_INVALID, "compile_ops: %d is not a limber_compile_ops",
+                  ops);
+}
+
 // -- making one --------------------------------------------------------------
 
 static lb_status check(const limber_runtime_options *o) {
@@ -103,6 +114,10 @@ static lb_status check(const limber_runtime_options *o) {
   if (o->log_level < LIMBER_LOG_DEFAULT || o->log_level > LIMBER_LOG_DEBUG)
     return lb_error(LB_INVALID, "log_level: %d is not a limber_log_level",
                     o->log_level);
+  LB_TRY(lb_check_compile(o->compile));
+  LB_TRY(lb_check_compile_ops(o->compile_ops));
+  if (o->sightings < 0)
+    return lb_error(LB_INVALID, "sightings: %d is less than 0", o->sightings);
   if (o->allocator && (!o->allocator->alloc || !o->allocator->free))
     return lb_error(LB_INVALID, "allocator: alloc and free must both be set");
   return LB_OK;
@@ -154,7 +169,8 @@ static lb_status runtime_new(const limber_runtime_options *o,
     free(r);
     return st;
   }
-  lb_kernels_open(&r->kernels, &r->log, r->events);
+  lb_kernels_with with = {r->pool, &r->log, r->events};
+  lb_kernels_open(&r->kernels, o, &with);
   if (o->cache_capacity) lb_shelf_set_capacity(shelf, o->cache_capacity);
   r->deterministic = read_deterministic(r);
   r->prefer = lb_prefer_read(&r->log);
@@ -200,8 +216,8 @@ limber_status limber_runtime_create(const limber_runtime_options *options,
 void limber_runtime_destroy(limber_runtime *runtime) {
   if (!runtime) return;
   lb_primitives_fini(runtime);
+  lb_kernels_close(&runtime->kernels);  // which looks at the pool's runs
   lb_pool_free(runtime->pool);
-  lb_kernels_close(&runtime->kernels);
   lb_found_fini(&runtime->found);
   lb_events_free(runtime->events);
   free(runtime);

@@ -37,4 +37,8 @@ void lb_primitives_fini(limber_runtime *r);
 // `given`, or where that is NULL the default one, which lives for ever.
 lb_status lb_runtime_of(limber_runtime *given, limber_runtime **out);
 
+// LB_INVALID unless it is a limber_compile, a limber_compile_ops.
+lb_status lb_check_compile(int when);
+lb_status lb_check_compile_ops(int ops);
+
 #endif

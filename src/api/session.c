@@ -7,6 +7,8 @@
 #include "api/describe.h"
 #include "api/error.h"
 #include "api/options.h"
+#include "base/caller.h"
+#include "compile/queue.h"
 #include "graph/pass.h"
 
 #define DTYPE(id, text, bytes, cls) \
@@ -77,7 +79,8 @@ static lb_status check_options(const limber_session_options *o) {
     return lb_error(LB_INVALID,
                     "prefer_reusable_kernels: %d is none of -1, 0 and 1",
                     o->prefer_reusable_kernels);
-  return LB_OK;
+  LB_TRY(lb_check_compile(o->compile));
+  return lb_check_compile_ops(o->compile_ops);
 }
 
 static lb_status load(limber_session *s, const source *from,
@@ -86,6 +89,8 @@ static lb_status load(limber_session *s, const source *from,
   LB_TRY(check_options(o));
   s->prefer =
       lb_prefer_of(o->prefer_reusable_kernels, "session", s->runtime->prefer);
+  s->critical = o->compile_ops ? o->compile_ops == LIMBER_COMPILE_CRITICAL
+                               : s->runtime->kernels.critical;
   LB_TRY(from->path ? lb_onnx_load(from->path, &how, &s->model)
                     : lb_onnx_parse(from->bytes, o->folder, &how, &s->model));
   lb_session_options options = {
@@ -99,6 +104,9 @@ static lb_status load(limber_session *s, const source *from,
       .events = s->runtime->events,
       .deterministic = o->deterministic || s->runtime->deterministic,
       .reusable = s->prefer.reusable,
+      .service = s->runtime->kernels.service,
+      .quiet = o->compile == LIMBER_COMPILE_SETTLE,
+      .critical = s->critical,
   };
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
   // Weights that were packed are not read in the file any more.
@@ -197,9 +205,8 @@ limber_status limber_session_model(const limber_session *session,
 }
 
 limber_status limber_session_settle(limber_session *session, double seconds) {
-  lb_compiler *c = session->runtime->kernels.compiler;
-  if (!c) return LIMBER_OK;
-  return lb_report(lb_compiler_settle(c, seconds), &session->runtime->log);
+  return lb_report(lb_session_settle(session->session, seconds),
+                   &session->runtime->log);
 }
 
 // Of the slots that plans asked for.
@@ -213,17 +220,32 @@ static void count_tiers(lb_slots *slots, limber_stats *out) {
   }
 }
 
-static limber_stats runtime_stats(const limber_runtime *r) {
-  lb_compiler_stats k = {0};
+// Those that nothing better than the pack's is known for yet.
+static uint64_t count_lacking(const lb_kernels *k, bool critical) {
+  const lb_slot *slot;
+  uint64_t n = 0;
+  for (size_t i = 0; k->service && (slot = lb_slots_at(k->slots, i)); i++)
+    n += lb_slot_lacks(slot) &&
+         (!critical || lb_spec_is_critical(&slot->key.spec));
+  return n;
+}
+
+static limber_stats runtime_stats(const limber_runtime *r, bool critical) {
+  lb_service_stats k = {0};
   const lb_kernels *kernels = &r->kernels;
-  if (kernels->compiler) lb_compiler_stats_get(kernels->compiler, &k);
+  if (kernels->service) k = lb_service_count(kernels->service);
   limber_stats stats = {
       .kernels_wanted = kernels->slots ? lb_slots_wanted(kernels->slots) : 0,
-      .kernels = k.compiled,
-      .kernels_refused = k.refused,
-      .code_bytes = k.code_bytes,
+      .kernels = k.made.compiled,
+      .kernels_refused = k.made.refused,
+      .code_bytes = k.made.code_bytes,
+      .kernels_lacking = count_lacking(kernels, critical),
+      .kernels_asked = k.waiting,
+      .worker_failures = k.failures,
+      .compile_us_on_callers = lb_detour_us(),
   };
   count_tiers(kernels->slots, &stats);
+  stats.state = stats.kernels_lacking ? LIMBER_READY : LIMBER_SETTLED;
   return stats;
 }
 
@@ -231,7 +253,7 @@ limber_status limber_runtime_stats(limber_runtime *runtime, limber_stats *out) {
   limber_runtime *r;
   lb_status st = lb_runtime_of(runtime, &r);
   if (lb_failed(st)) return lb_report(st, NULL);
-  limber_stats stats = runtime_stats(r);
+  limber_stats stats = runtime_stats(r, r->kernels.critical);
   return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),
                    &r->log);
 }
@@ -239,7 +261,7 @@ limber_status limber_runtime_stats(limber_runtime *runtime, limber_stats *out) {
 limber_status limber_session_stats(limber_session *session, limber_stats *out) {
   lb_session_stats s;
   lb_session_stats_get(session->session, &s);
-  limber_stats stats = runtime_stats(session->runtime);
+  limber_stats stats = runtime_stats(session->runtime, session->critical);
   stats.runs = s.runs;
   stats.plans_built = s.plans_built;
   stats.plans_evicted = s.plans_evicted;
@@ -257,7 +279,7 @@ limber_status limber_session_kernel(limber_session *session, size_t i,
                                     limber_kernel_info *out) {
   const lb_kernels *kernels = &session->runtime->kernels;
   lb_built b;
-  if (!kernels->compiler || !lb_compiler_built(kernels->compiler, i, &b))
+  if (!kernels->service || !lb_service_built(kernels->service, i, &b))
     return lb_report(lb_error(LB_INVALID, "there is no kernel %zu", i), NULL);
   limber_kernel_info info = {.name = b.name,
                              .text = b.text,

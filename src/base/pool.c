@@ -25,18 +25,16 @@
 
 #include <assert.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
 
 #define SLOTS 16          // jobs that can have helpers at the same time
 #define MAX_THREADS 1024  // a pool larger than this is a mistake
@@ -82,6 +80,7 @@ struct lb_pool {
   _Alignas(64)
       atomic_uint epoch;  // of published jobs; parked workers sleep on it
   atomic_int inside;      // runs
+  atomic_ullong entered;  // runs that began
   _Alignas(64) atomic_int parked;
   atomic_int spinning;
   atomic_uint forks;    // how many forks this copy of the pool is away
@@ -103,14 +102,6 @@ static _Thread_local struct {
 
 // -- waiting ----------------------------------------------------------------
 
-static void futex_wait(atomic_uint *word, unsigned seen) {
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-}
-
-static void futex_wake(atomic_uint *word, int count) {
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
-}
-
 static void cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -119,11 +110,7 @@ static void cpu_relax(void) {
 #endif
 }
 
-static int64_t now_us(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
+static int64_t now_us(void) { return lb_clock_ns() / 1000; }
 
 // A bounded busy wait; the clock is looked at now and then.
 typedef struct spinner {
@@ -219,7 +206,7 @@ static void publish(lb_pool *p, slot *s, const work *w) {
   int parked = atomic_load(&p->parked);
   int64_t wanted = chunks - 1 - atomic_load(&p->spinning);
   if (parked > 0 && wanted > 0)
-    futex_wake(&p->epoch, wanted < parked ? (int)wanted : parked);
+    lb_word_wake(&p->epoch, wanted < parked ? (int)wanted : parked);
 }
 
 // Closes the slot and waits for the chunks that helpers have begun. After a
@@ -234,7 +221,7 @@ static void join(lb_pool *p, slot *s, unsigned forks) {
   if (!atomic_load(&s->helpers)) return;
   atomic_store(&s->joining, true);
   while ((seen = atomic_load(&s->helpers)) && atomic_load(&p->forks) == forks)
-    futex_wait(&s->helpers, seen);
+    lb_word_wait(&s->helpers, seen, -1);
   atomic_store(&s->joining, false);
 }
 
@@ -281,7 +268,7 @@ static void help(lb_pool *p, slot *s, int id, unsigned forks) {
   if (atomic_load(&s->open)) run_chunks(p, s, id);
   if (atomic_load(&p->forks) != forks) return;  // the count began anew
   if (atomic_fetch_sub(&s->helpers, 1) == 1 && atomic_load(&s->joining))
-    futex_wake(&s->helpers, 1);
+    lb_word_wake(&s->helpers, 1);
 }
 
 // Runs are inside, and fewer than there are threads.
@@ -315,7 +302,7 @@ static void idle(lb_pool *p, unsigned seen) {
   }
   if (atomic_load(&p->epoch) != seen) return;
   atomic_fetch_add(&p->parked, 1);
-  futex_wait(&p->epoch, seen);
+  lb_word_wait(&p->epoch, seen, -1);
   atomic_fetch_sub(&p->parked, 1);
 }
 
@@ -335,18 +322,10 @@ static void *worker_main(void *arg) {
   return NULL;
 }
 
-// Signals are for the program's own threads.
 static int start_worker(worker *w) {
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  int err = pthread_create(&w->thread, NULL, worker_main, w);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  if (err) return err;
   char name[16];
   snprintf(name, sizeof name, "limber-%d", w->id);
-  pthread_setname_np(w->thread, name);
-  return 0;
+  return lb_thread_start(name, worker_main, w, &w->thread);
 }
 
 // Starts the workers that do not run yet; 0 or an error number. A job does
@@ -468,7 +447,7 @@ void lb_pool_free(lb_pool *p) {
   list_remove(p);
   atomic_store(&p->stop, true);
   atomic_fetch_add(&p->epoch, 1);
-  futex_wake(&p->epoch, INT_MAX);
+  lb_word_wake(&p->epoch, INT_MAX);
   for (int i = 0; i < p->running; i++) pthread_join(p->workers[i].thread, NULL);
   pthread_mutex_destroy(&p->starting);
   free(p->workers);
@@ -478,7 +457,9 @@ void lb_pool_free(lb_pool *p) {
 int lb_pool_threads(const lb_pool *p) { return p ? p->threads : 1; }
 
 void lb_pool_enter(lb_pool *p) {
-  if (p) atomic_fetch_add(&p->inside, 1);
+  if (!p) return;
+  atomic_fetch_add(&p->inside, 1);
+  atomic_fetch_add_explicit(&p->entered, 1, memory_order_relaxed);
 }
 
 // A run that a fork happened inside of is not counted in the child.
@@ -487,6 +468,14 @@ void lb_pool_leave(lb_pool *p) {
   while (inside > 0 &&
          !atomic_compare_exchange_weak(&p->inside, &inside, inside - 1))
     continue;
+}
+
+lb_pool_runs lb_pool_count(const lb_pool *p) {
+  lb_pool_runs r = {0};
+  if (!p) return r;
+  r.inside = atomic_load_explicit(&p->inside, memory_order_relaxed);
+  r.entered = atomic_load_explicit(&p->entered, memory_order_relaxed);
+  return r;
 }
 
 static bool is_full(const lb_pool *p) {

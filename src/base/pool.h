@@ -26,6 +26,12 @@ int lb_pool_threads(const lb_pool *p);  // 1 for NULL
 void lb_pool_enter(lb_pool *p);
 void lb_pool_leave(lb_pool *p);
 
+typedef struct lb_pool_runs {
+  int inside;        // now
+  uint64_t entered;  // ever
+} lb_pool_runs;
+lb_pool_runs lb_pool_count(const lb_pool *p);  // none for NULL
+
 // Calls fn over [0, n) in chunks of `grain` items and returns when all are
 // done. Chunk bounds depend on n and grain alone, never on the thread count.
 // A NULL pool, one thread or a single chunk runs on the caller. Of k chunks a

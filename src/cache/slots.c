@@ -12,7 +12,7 @@ const char *lb_tier_name(lb_tier t) {
 }
 
 lb_status lb_slots_init(lb_slots *s, uint32_t lanes, const lb_pack *pack) {
-  *s = (lb_slots){.lanes = lanes, .pack = pack};
+  *s = (lb_slots){.lanes = lanes, .pack = pack, .setbacks = 1};
   return lb_lock_init(&s->lock);
 }
 
@@ -39,6 +39,7 @@ static lb_status insert(lb_slots *s, const lb_slot_key *key,
   slot->key = *key;
   slot->in_pack = kernel != NULL;
   slot->pack = kernel;
+  slot->setbacks = &s->setbacks;
   if (kernel) lb_slot_publish(slot, kernel, LB_TIER_PACK);
   lb_status st = lb_map_put(&s->map, &slot->key, sizeof slot->key, slot, NULL);
   if (lb_failed(st)) {
@@ -145,6 +146,7 @@ static void go_back(lb_slot *slot) {
   slot->item_bytes = 0;
   lb_slot_publish(slot, slot->pack,
                   slot->in_pack ? LB_TIER_PACK : LB_TIER_HOST);
+  atomic_fetch_add_explicit(slot->setbacks, 1, memory_order_relaxed);
 }
 
 static void hide(lb_shelf_item *base) {

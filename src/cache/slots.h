@@ -34,6 +34,23 @@ typedef struct lb_slot_key {
   lb_facts facts;
 } lb_slot_key;
 
+// What runs tell of a slot that lacks its best kernel, for whoever compiles:
+// see compile/service.h. All but `next` are counted with no order.
+typedef struct lb_wish {
+  _Atomic(struct lb_slot *) next;  // in the stack of those asked for
+  atomic_bool asked;               // it is there, or in the queue, or in work
+  atomic_int urgent;               // somebody waits for it; the more, the more
+  atomic_uint seen;                // runs that met it
+  _Atomic uint64_t run;            // the last of these
+  atomic_uint session;             // whose run that was
+  _Atomic uint64_t ns;             // that all of them spent in its step
+  _Atomic uint64_t made;           // number of the job that made it last
+  // Of the one who compiles: how often it went wrong, and until when it is
+  // left alone for that.
+  int failures;
+  int64_t rest_until;
+} lb_wish;
+
 typedef struct lb_slot {
   lb_slot_key key;                 // unused bytes zero
   _Atomic(lb_kernel_fn *) kernel;  // NULL: none yet
@@ -45,10 +62,12 @@ typedef struct lb_slot {
   uint64_t item_bytes;             // of it; likewise
   struct lb_slot_item *item;       // what is on the shelf; of the shelf's lock
   atomic_uint evicted;             // how often its kernel was
+  atomic_uint *setbacks;           // of its table; borrowed
   atomic_bool wanted;              // is worth compiling: not of a cover alone
   // Where the partition's cover begins anew: bit i stands for its node i. 0:
   // not decided yet. See plan/cover.c.
   _Atomic uint64_t cuts;
+  lb_wish wish;
 } lb_slot;
 
 typedef struct lb_slots_stats {
@@ -71,6 +90,9 @@ typedef struct lb_slots {
   lb_slots_stats stats;  // all but what is the shelf's to say
   uint64_t insertions, evictions;  // with the shelf's lock
   lb_slot *missed;  // the last that was interned without compiled kernel
+  // Grows when a slot falls back to a lesser kernel: a plan whose slots had
+  // their best may then lack again. Begins with 1.
+  atomic_uint setbacks;
 } lb_slots;
 
 // The caller may set the shelf and the events then.
@@ -99,6 +121,12 @@ static inline lb_kernel_fn *lb_slot_kernel(const lb_slot *s) {
 }
 static inline lb_tier lb_slot_tier(const lb_slot *s) {
   return (lb_tier)atomic_load_explicit(&s->tier, memory_order_relaxed);
+}
+// No kernel but the pack's, and one could be compiled.
+static inline bool lb_slot_lacks(const lb_slot *s) {
+  return lb_slot_tier(s) <= LB_TIER_PACK &&
+         !atomic_load_explicit(&s->failed, memory_order_relaxed) &&
+         atomic_load_explicit(&s->wanted, memory_order_relaxed);
 }
 // A run that is inside notes that it uses the slot's kernel, and wants one
 // again that was evicted.

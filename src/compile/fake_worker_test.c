@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "spec/generator.h"
 #include "spec/message.h"
 
 static const char *name;
@@ -19,6 +20,14 @@ static void write_all(const void *p, size_t n) {
 
 static void read_all(void *p, size_t n) {
   if (n && recv(3, p, n, MSG_WAITALL) != (ssize_t)n) _exit(0);
+}
+
+// A whole file, or what there is room for.
+static lb_span read_file(const char *path, uint8_t *to, size_t room) {
+  int fd = open(path, O_RDONLY);
+  ssize_t n = fd < 0 ? 0 : read(fd, to, room);
+  if (fd >= 0) close(fd);
+  return (lb_span){to, n > 0 ? (size_t)n : 0};
 }
 
 // In one piece, so that all of it is there or nothing.
@@ -81,8 +90,12 @@ static void misbehave(uint64_t id) {
     for (int i = 0; i < 1000; i++) fprintf(stderr, "line %d of many\n", i);
 }
 
+// "kernel" answers with one that loads; "slowly" does too, after 20 ms.
+static bool is_kernel(void) { return is("kernel") || is("slowly"); }
+
 static void serve(uint64_t id, const lb_request *r) {
   char text[4096];
+  static uint8_t object[4096];
   lb_answer a = {
       .info = {.abi = LB_KERNEL_ABI, .generator = 42, .compile_us = 7},
       .bytes = {(const uint8_t *)"\177ELF of a kernel", 16},
@@ -92,6 +105,11 @@ static void serve(uint64_t id, const lb_request *r) {
   if (is("refuse"))
     a = (lb_answer){.code = LB_UNSUPPORTED,
                     .bytes = {(const uint8_t *)"not\1this", 8}};
+  if (is("slowly")) usleep(20000);
+  if (is_kernel()) {
+    a.info.generator = LB_GENERATOR_VERSION;
+    a.bytes = read_file(FAKE_KERNEL, object, sizeof object);
+  }
   if (is("descriptors")) {
     size_t n = list_descriptors(text, sizeof text);
     a = (lb_answer){.code = LB_OOM, .bytes = {(const uint8_t *)text, n}};

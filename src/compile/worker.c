@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ struct lb_worker {
   pid_t owner;  // who made the process and the event below
   int cancel;   // an eventfd: readable once cancelled
   uint64_t last_id;
+  bool had_it;  // the process got the last request
 
   // failures in a row
   int failures;
@@ -112,6 +114,17 @@ void lb_worker_rest(lb_worker *w) {
 }
 
 pid_t lb_worker_pid(const lb_worker *w) { return w->process.pid; }
+
+bool lb_worker_had_it(const lb_worker *w) { return w->had_it; }
+
+void lb_worker_set_idle(lb_worker *w, bool idle) {
+  int class = idle ? SCHED_IDLE : SCHED_OTHER;
+  if (w->options.idle == idle) return;
+  w->options.idle = idle;
+  if (w->owner != getpid() || !w->process.pid) return;
+  if (sched_setscheduler(w->process.pid, class, &(struct sched_param){0}))
+    lb_worker_rest(w);
+}
 
 // -- waiting -----------------------------------------------------------------
 
@@ -245,6 +258,7 @@ static lb_status converse(lb_worker *w, const lb_request *request,
   uint64_t id = ++w->last_id;
   lb_request_write(request, id, bytes);
   LB_TRY(send_all(w, bytes, sizeof bytes, deadline));
+  w->had_it = true;
   LB_TRY(recv_all(w, begin, sizeof begin, deadline));
   LB_TRY(lb_head_read(begin, LB_MESSAGE_ANSWER, head));
   if (head->id != id) return lb_error(LB_INVALID, "it answers another request");
@@ -325,6 +339,7 @@ lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
   lb_status answer = LB_OK;
   *out = (lb_blob){0};
   *info = (lb_object_info){0};
+  w->had_it = false;
   LB_TRY(make_ours(w));
   if (is_cancelled(w)) return lb_error(LB_CANCELLED, "compiling was cancelled");
   look_after(w);

@@ -12,6 +12,7 @@
 #ifndef LB_COMPILE_WORKER_H
 #define LB_COMPILE_WORKER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -23,7 +24,7 @@ typedef struct lb_worker lb_worker;
 typedef struct lb_worker_options {  // {0} is fine
   uint64_t generator;  // objects made by any other are refused; 0: none are
   uint32_t memory_mb;  // the process may not use more; 0: no limit
-  bool idle;           // it runs only when nothing else wants to
+  bool idle;           // it runs only when nothing else wants to: see below
   uint32_t pause_ms;   // the first pause; 0: 50
 } lb_worker_options;
 
@@ -42,6 +43,14 @@ void lb_worker_free(lb_worker *w);  // ends the process; NULL is fine
 //   others        what the worker says of this request
 lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
                             int timeout_ms, lb_blob *out, lb_object_info *info);
+
+// Did the process have the last request when it failed? Else that one is not to
+// blame.
+bool lb_worker_had_it(const lb_worker *w);
+
+// Whether it runs only when nothing else wants to, from the next request on. A
+// process that may not be told so is replaced.
+void lb_worker_set_idle(lb_worker *w, bool idle);
 
 // Any thread: the call under way, if any, and all later ones are cancelled.
 void lb_worker_cancel(lb_worker *w);

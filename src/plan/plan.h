@@ -6,8 +6,9 @@
 // contents that shapes or branches depend on. The next stage is a plan of its
 // own, built from its parent and those facts.
 //
-// (1) A plan is immutable and refcounted; any thread may run it. It retains
-//     its parent, whose arena holds what the child still refers to.
+// (1) A plan is immutable, `serial` and `complete` apart, and refcounted; any
+//     thread may run it. It retains its parent, whose arena holds what the
+//     child still refers to.
 // (2) What can be computed from the signature alone is computed while planning
 //     (by the host kernels, on at most LB_MAX_KNOWN elements) and is a constant
 //     of the plan: shape arithmetic never becomes a step.
@@ -123,6 +124,9 @@ typedef struct lb_plan {
   size_t arena_bytes;     // of the run's arena, live values of parents included
   struct lb_planner *rest;  // what is still to plan; NULL: the last stage
   uint32_t n_left;          // nodes of it that are known to be needed
+  // The slots' setbacks when no step lacked its best kernel; 0: not yet. For
+  // the one who runs it, as is `serial`.
+  atomic_uint complete;
 } lb_plan;
 
 // The first stage. `inputs` has region->n_params tensors; data is read only of

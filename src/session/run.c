@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "device/host/move.h"
 #include "session/launch.h"
+#include "session/look.h"
 
 // -- signatures --------------------------------------------------------------
 
@@ -201,11 +202,12 @@ static lb_reason why_lacking(const lb_step *launch) {
   return LB_REASON_NOT_YET;
 }
 
-static lb_status tell(const frame *f, const lb_step *step, int64_t start) {
+static lb_status tell(const frame *f, const lb_step *step, int64_t start,
+                      int64_t end) {
   const lb_watcher *w = f->c->watcher;
   lb_step_event e;
-  int64_t end = lb_clock_ns();
-  if (step->kind == LB_STEP_LOOP) return LB_OK;  // its body's steps were told
+  if (!w || step->kind == LB_STEP_LOOP)
+    return LB_OK;  // the steps of a body were told
   lb_watch_step(step, &e);
   e.start_ns = start;
   e.end_ns = end;
@@ -247,30 +249,54 @@ static lb_status cut_short(const frame *f, const lb_plan *plan,
   return lb_bound_error(f->c->bound, where);
 }
 
-static lb_status run_stage(frame *f, const lb_plan *plan) {
+// What there is of a step: *next is the one to go on with, *covered is set if
+// that is its cover.
+static lb_status run_one(frame *f, const lb_plan *plan, const lb_step *step,
+                         const lb_step **next, bool *covered) {
+  lb_bound *bound = f->c->bound;
+  *next = step + 1;
+  *covered = false;
+  if (bound && lb_bound_over(bound)) return cut_short(f, plan, step);
+  if (step->kind != LB_STEP_LAUNCH) return run_step(f, step);
+  *covered = !try_launch(f, step);
+  if (*covered) return LB_OK;
+  *next += step->skip;
+  return bound && bound->found ? cut_short(f, plan, step) : LB_OK;
+}
+
+// With an eye on each step: for a watcher, or because kernels are lacking.
+static lb_status run_looking(frame *f, lb_plan *plan) {
+  const lb_step *end = plan->steps + plan->n_steps, *next;
+  lb_look look;
+  bool covered;
+  lb_look_begin(&look, f->s, f->c);
+  for (const lb_step *step = plan->steps; step < end; step = next) {
+    int64_t start = lb_clock_ns();
+    LB_TRY(run_one(f, plan, step, &next, &covered));
+    if (covered) {
+      f->lacking = step;
+      f->cover_end = next + step->skip;
+      lb_look_cover(&look, step, start);
+      continue;
+    }
+    int64_t stop = lb_clock_ns();
+    lb_look_step(&look, step, start, stop);
+    LB_TRY(tell(f, step, start, stop));
+  }
+  lb_look_end(&look, plan);
+  return LB_OK;
+}
+
+static lb_status run_stage(frame *f, lb_plan *plan) {
   lb_slots *slots = f->s->options.slots;
+  f->lacking = NULL;  // it was of another plan
   LB_TRY(bind_stage(f, plan));
   if (slots) lb_shelf_refresh(slots->shelf, f->c->stay);  // no kernel is held
-  const lb_watcher *watcher = f->c->watcher;
-  lb_bound *bound = f->c->bound;
+  if (f->c->watcher || lb_look_needed(f->s, plan)) return run_looking(f, plan);
   const lb_step *end = plan->steps + plan->n_steps, *next;
-  for (const lb_step *step = plan->steps; step < end; step = next) {
-    next = step + 1;
-    if (bound && lb_bound_over(bound)) return cut_short(f, plan, step);
-    int64_t start = watcher ? lb_clock_ns() : 0;
-    if (step->kind == LB_STEP_LAUNCH) {
-      if (!try_launch(f, step)) {
-        f->lacking = step;
-        f->cover_end = next + step->skip;
-        continue;
-      }
-      if (bound && bound->found) return cut_short(f, plan, step);
-      next += step->skip;
-    } else {
-      LB_TRY(run_step(f, step));
-    }
-    if (watcher) LB_TRY(tell(f, step, start));
-  }
+  bool covered;
+  for (const lb_step *step = plan->steps; step < end; step = next)
+    LB_TRY(run_one(f, plan, step, &next, &covered));
   return LB_OK;
 }
 

@@ -22,6 +22,7 @@ struct lb_session {
   _Atomic(lb_context *) idle[LB_IDLE_CONTEXTS];  // NULL: none here
   atomic_ullong runs;
   _Atomic(struct lb_recorder *) recorder;  // owned; NULL: nothing is noted
+  unsigned number;  // that the service knows it by; 0: there is none
 };
 
 // Runs a region on dense inputs. Results land in `out` (one per result): in

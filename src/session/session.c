@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/caller.h"
 #include "graph/infer.h"
 #include "graph/pass.h"
 #include "session/check.h"
 #include "session/eval.h"
+#include "session/look.h"
 #include "session/record.h"
 #include "session/run.h"
 
@@ -50,6 +52,7 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
   if (lb_failed(st)) {
     lb_session_free(s);
   } else {
+    if (s->options.service) s->number = lb_service_join(s->options.service);
     *out = s;
   }
   return st;
@@ -57,6 +60,7 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
 
 void lb_session_free(lb_session *s) {
   if (!s) return;
+  if (s->number) lb_service_leave(s->options.service, s->number);
   lb_recorder_free(s->recorder);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) lb_context_free(s->idle[i]);
   lb_plans_fini(&s->plans);
@@ -176,7 +180,9 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
                                how->bound ? how->bound->memory_limit : 0));
   lb_pool_enter(s->options.pool);
   lb_shelf_enter(shelf, c->stay);
+  lb_caller_enter();
   lb_status st = lb_run_region(s, c, s->graph->main, inputs, outputs);
+  lb_caller_leave();
   lb_shelf_leave(shelf, c->stay);
   lb_pool_leave(s->options.pool);
   if (!lb_failed(st) && how->watcher && how->watcher->done)
@@ -289,6 +295,22 @@ static void tell_slots(void *user, const lb_plan *plan) {
 void lb_session_each_slot(lb_session *s, void (*fn)(void *user, lb_slot *slot),
                           void *user) {
   lb_plans_each(&s->plans, tell_slots, &(telling){fn, user});
+}
+
+// -- settling ----------------------------------------------------------------
+
+static void each_slot(void *user, void (*ask)(void *to, lb_slot *slot),
+                      void *to) {
+  lb_session_each_slot(user, ask, to);
+}
+
+lb_status lb_session_settle(lb_session *s, double seconds) {
+  lb_settle how = {.seconds = seconds,
+                   .critical = s->options.critical,
+                   .each = each_slot,
+                   .user = s};
+  return s->options.service ? lb_service_settle(s->options.service, &how)
+                            : LB_OK;
 }
 
 void lb_output_free(const lb_session *s, lb_output *o) {

@@ -12,6 +12,7 @@
 #include "base/pool.h"
 #include "base/tensor.h"
 #include "cache/slots.h"
+#include "compile/service.h"
 #include "graph/graph.h"
 #include "session/bound.h"
 #include "session/watch.h"
@@ -31,6 +32,10 @@ typedef struct lb_session_options {
   lb_events *events;   // who is told what is decided; borrowed, may be NULL
   bool deterministic;  // see plan/program.h
   bool reusable;       // likewise
+  // Told of slots that lack; borrowed, outlives the session. NULL: nobody is.
+  lb_service *service;
+  bool quiet;     // it is told nothing: kernels come by settle alone
+  bool critical;  // told of nothing but what lb_spec_is_critical says
 } lb_session_options;
 
 // A result and where it goes. With data == NULL the run allocates (and owned is
@@ -96,6 +101,9 @@ lb_status lb_session_record(lb_session *s, const char *path, const lb_log *log);
 // several times, with a lock held.
 void lb_session_each_slot(lb_session *s, void (*fn)(void *user, lb_slot *slot),
                           void *user);
+// Waits until kernels are made for what the plans of this session lack, then
+// for the others'. See lb_service_settle; nothing without a service.
+lb_status lb_session_settle(lb_session *s, double seconds);
 
 typedef struct lb_session_stats {
   uint64_t runs, plans_built, plans_evicted;

@@ -70,7 +70,8 @@ def tree(tmp_path_factory):
 
 def environment(tree, isa):
     return {**os.environ, "PYTHONPATH": str(tree / "package"),
-            "LIMBER_JIT": "process", "LIMBER_ISA": isa,
+            "LIMBER_JIT": "process", "LIMBER_COMPILE": "settle",
+            "LIMBER_ISA": isa,
             "LIMBER_JIT_PATH": str(tree / "out" / "limber-jit")}
 
 

@@ -27,6 +27,7 @@ from fused import FusedCase
 
 ROOT = Path(__file__).resolve().parents[2]
 os.environ.setdefault("LIMBER_JIT", "process")
+os.environ.setdefault("LIMBER_COMPILE", "settle")  # one tier, then the other
 os.environ.setdefault("LIMBER_JIT_PATH", str(ROOT / "build" / "limber-jit"))
 
 SETTLE = 60  # seconds; more than any case needs

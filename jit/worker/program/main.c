@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -93,6 +94,9 @@ static void set_limits(const options *o) {
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
   rlim_t bytes = (rlim_t)o->memory_mb << 20;
   if (bytes) setrlimit(RLIMIT_DATA, &(struct rlimit){bytes, bytes});
+  // The library's thread that started us ends with its process, however that
+  // ends, and it may have stopped us: then no closed socket would wake us.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (o->idle) sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0});
 }
 

@@ -1,0 +1,20 @@
+// base/thread.h -- threads of the library's own, and sleeping on a word.
+#ifndef LB_BASE_THREAD_H
+#define LB_BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+// Starts a thread that takes no signals: those are for the program's own. The
+// name has at most 15 characters. 0, or an error number.
+int lb_thread_start(const char *name, void *(*fn)(void *), void *user,
+                    pthread_t *out);
+
+// Sleeps while *word is `seen`, until woken, at most `ns` (negative: for ever).
+// May return for no reason.
+void lb_word_wait(atomic_uint *word, unsigned seen, int64_t ns);
+// Wakes at most `count` of those who sleep on it.
+void lb_word_wake(atomic_uint *word, int count);
+
+#endif

@@ -1,0 +1,60 @@
+// compile/maker.h -- one slot at a time: request, object, code, kernel.
+//
+// Owns the worker. Kernels belong to their slots, which may evict them. Making
+// is for one thread at a time; what was made may be asked for by any.
+#ifndef LB_COMPILE_MAKER_H
+#define LB_COMPILE_MAKER_H
+
+#include "base/log.h"
+#include "cache/slots.h"
+#include "compile/built.h"
+#include "compile/worker.h"
+#include "device/cpu/isa.h"
+
+typedef struct lb_maker lb_maker;
+
+typedef struct lb_maker_options {
+  const char *worker;        // path of limber-jit; copied
+  lb_worker_options limits;  // of that process; the generator is ours
+  lb_slots *slots;           // borrowed; outlives the maker
+  lb_isa isa;                // what kernels may use
+  const lb_log *log;         // borrowed
+  lb_events *events;         // borrowed; may be NULL
+  const char *dump;  // folder for the objects that are loaded; copied, or NULL
+  bool perf;         // tell perf their names
+} lb_maker_options;
+
+lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out);
+void lb_maker_free(lb_maker *m);  // NULL is fine
+
+// Gives the slot a kernel, within `timeout_ms`; *kept is false if the cache has
+// no room for it. A key that the worker refuses is no failure: the slot says
+// so, and is not to be asked for again. Else
+//   LB_DEVICE            executable memory is refused, for good
+//   LB_IO, LB_CANCELLED  see lb_worker_compile
+//   LB_OOM
+lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms, bool *kept);
+// Did the worker fail with the last request in hand?
+bool lb_maker_blames(const lb_maker *m);
+
+// The same for a key that failed too often.
+void lb_maker_give_up(lb_maker *m, lb_slot *slot, const char *why);
+
+// Any thread: the call under way, if any, and all later ones are cancelled.
+void lb_maker_cancel(lb_maker *m);
+// Whether the worker makes way for everything else; see worker.h.
+void lb_maker_set_idle(lb_maker *m, bool idle);
+// Ends the worker's process until it is needed again.
+void lb_maker_rest(lb_maker *m);
+
+typedef struct lb_maker_stats {
+  uint64_t compiled, refused;
+  uint64_t code_bytes;
+} lb_maker_stats;
+lb_maker_stats lb_maker_count(lb_maker *m);
+
+// What became of key i of those that were made or refused; texts stay. False
+// if there are not so many.
+bool lb_maker_built(lb_maker *m, size_t i, lb_built *out);
+
+#endif

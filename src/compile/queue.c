@@ -1,0 +1,160 @@
+// compile/queue.c -- which slot is worth compiling next.
+//
+// Worths change with every run, so nothing is kept in order: the best is looked
+// for when it is needed. That is a thousand small sums before a compilation of
+// a million instructions.
+#include "compile/queue.h"
+
+#define IDLE_WAIT_NS INT64_C(50000000)  // between looks whether requests rest
+#define UNMEASURED_NS 20000.0           // what a step takes that nobody timed
+#define CRITICAL_BONUS 8.0
+#define FIRST_COST_US 20000.0
+#define LEARN 0.25  // weight of the last observation
+
+void lb_queue_init(lb_queue *q) {
+  *q = (lb_queue){0};
+  for (int i = 0; i < LB_FORM_COUNT; i++) {
+    q->cost_us[i] = FIRST_COST_US;
+    q->gain[i][0] = 0.5;  // one kernel for several
+    q->gain[i][1] = 0.1;  // another for the pack's
+  }
+}
+
+// -- worth -------------------------------------------------------------------
+
+static bool has_node(const lb_spec *s, lb_sop op) {
+  for (int i = 0; i < s->n_nodes; i++)
+    if (s->nodes[i].op == op) return true;
+  return false;
+}
+
+bool lb_spec_is_critical(const lb_spec *s) {
+  switch ((lb_form)s->form) {
+    case LB_FORM_MATMUL:
+    case LB_FORM_CONV:
+    case LB_FORM_ATTENTION: return true;
+    case LB_FORM_WINDOW: return s->n_in > 1 && lb_spec_factors(s) == 2;
+    case LB_FORM_ROWS: return has_node(s, LB_S_EXP) && has_node(s, LB_S_RSUM);
+    default: return false;
+  }
+}
+
+static unsigned seen_of(const lb_slot *s) {
+  return atomic_load_explicit(&s->wish.seen, memory_order_relaxed);
+}
+
+static int replaced(const lb_slot *s) { return s->in_pack ? 1 : 0; }
+
+double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
+  int form = slot->key.spec.form;
+  double ns =
+      (double)atomic_load_explicit(&slot->wish.ns, memory_order_relaxed);
+  if (ns <= 0) {
+    unsigned seen = seen_of(slot);
+    ns = UNMEASURED_NS * (seen ? seen : 1);
+    if (lb_spec_is_critical(&slot->key.spec)) ns *= CRITICAL_BONUS;
+  }
+  return ns * q->gain[form][replaced(slot)] / q->cost_us[form];
+}
+
+static void learn(double *x, double seen) { *x += LEARN * (seen - *x); }
+
+void lb_queue_learn_cost(lb_queue *q, const lb_slot *slot, double us) {
+  learn(&q->cost_us[slot->key.spec.form], us > 1 ? us : 1);
+}
+
+void lb_queue_learn_gain(lb_queue *q, const lb_slot *slot, double ratio) {
+  double gain = 1 - ratio;
+  learn(&q->gain[slot->key.spec.form][replaced(slot)],
+        gain > 0.01 ? gain : 0.01);
+}
+
+// -- what is in it -----------------------------------------------------------
+
+static int urgency(const lb_slot *s) {
+  return atomic_load_explicit(&s->wish.urgent, memory_order_relaxed);
+}
+
+static void let_go(lb_slot *slot) { atomic_store(&slot->wish.asked, false); }
+
+static lb_slot *remove_at(lb_queue *q, size_t i) {
+  lb_slot *slot = q->slots[i];
+  q->slots[i] = q->slots[--q->n];
+  return slot;
+}
+
+// More urgent, or else worth more.
+static bool is_before(const lb_queue *q, const lb_slot *a, const lb_slot *b) {
+  int x = urgency(a), y = urgency(b);
+  return x != y ? x > y : lb_queue_worth(q, a) > lb_queue_worth(q, b);
+}
+
+void lb_queue_put(lb_queue *q, lb_slot *slot) {
+  if (q->n < LB_QUEUE_MAX) {
+    q->slots[q->n++] = slot;
+    return;
+  }
+  size_t least = 0;
+  for (size_t i = 1; i < q->n; i++)
+    if (is_before(q, q->slots[least], q->slots[i])) least = i;
+  if (is_before(q, q->slots[least], slot)) {
+    let_go(slot);
+  } else {
+    let_go(q->slots[least]);
+    q->slots[least] = slot;
+  }
+}
+
+static int64_t sooner(int64_t a, int64_t b) { return a < 0 || b < a ? b : a; }
+
+// What was evicted must be met more often the more often that happened, or a
+// cache that is too small for what runs use has kernels made for ever.
+static bool is_ripe(const lb_slot *s, unsigned sightings) {
+  unsigned evicted = atomic_load_explicit(&s->evicted, memory_order_relaxed);
+  return seen_of(s) >= (uint64_t)sightings << (evicted < 20 ? evicted : 20);
+}
+
+// May it be taken? If not, but time alone will change that, *wait_ns says when.
+static bool may_take(const lb_slot *slot, const lb_queue_time *t,
+                     int64_t *wait_ns) {
+  bool urgent = urgency(slot) > 0;
+  int64_t rest = slot->wish.rest_until - t->now_ns;
+  if (t->urgent) return urgent;
+  if (rest > 0 && !urgent) {
+    *wait_ns = sooner(*wait_ns, rest);
+    return false;
+  }
+  if (urgent || t->idle || is_ripe(slot, t->sightings)) return true;
+  *wait_ns = sooner(*wait_ns, IDLE_WAIT_NS);
+  return false;
+}
+
+lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns) {
+  size_t best = SIZE_MAX;
+  *wait_ns = -1;
+  for (size_t i = 0; i < q->n;) {
+    if (!lb_slot_lacks(q->slots[i])) {
+      let_go(remove_at(q, i));
+      continue;
+    }
+    if (may_take(q->slots[i], t, wait_ns) &&
+        (best == SIZE_MAX || is_before(q, q->slots[i], q->slots[best])))
+      best = i;
+    i++;
+  }
+  return best == SIZE_MAX ? NULL : remove_at(q, best);
+}
+
+void lb_queue_drop(lb_queue *q, unsigned session) {
+  for (size_t i = 0; i < q->n;) {
+    if (atomic_load(&q->slots[i]->wish.session) == session &&
+        !urgency(q->slots[i]))
+      let_go(remove_at(q, i));
+    else
+      i++;
+  }
+}
+
+void lb_queue_clear(lb_queue *q) {
+  while (q->n) let_go(remove_at(q, q->n - 1));
+}

@@ -1,0 +1,53 @@
+// compile/queue.h -- which slot is worth compiling next.
+//
+// The worth of a slot is the time that runs were seen to spend in it, times the
+// share of it that a kernel of its own is expected to save, divided by what
+// making that costs. The last two are learned, by form. What nobody measured
+// yet is taken for something small; the four kinds that matter most as a rule
+// -- convolutions, products with weights and without, softmax -- for more.
+//
+// A slot is *ripe* once enough runs have met it, or if somebody waits for it.
+//
+// Bounded: the least worth falls out, and comes back when it is met again. Not
+// thread-safe: see service.c.
+#ifndef LB_COMPILE_QUEUE_H
+#define LB_COMPILE_QUEUE_H
+
+#include "cache/slots.h"
+
+#define LB_QUEUE_MAX 1024
+
+typedef struct lb_queue {
+  lb_slot *slots[LB_QUEUE_MAX];  // borrowed; asked for, in no order
+  size_t n;
+  double cost_us[LB_FORM_COUNT];  // of making one
+  double gain[LB_FORM_COUNT][2];  // by what it replaces: a cover, or a kernel
+} lb_queue;
+
+typedef struct lb_queue_time {
+  int64_t now_ns;
+  unsigned sightings;  // that make a slot ripe
+  bool idle;           // nothing else to do: what is not ripe will do
+  bool urgent;         // nothing but what somebody waits for
+} lb_queue_time;
+
+void lb_queue_init(lb_queue *q);
+
+// One of the four kinds, or made of them.
+bool lb_spec_is_critical(const lb_spec *s);
+double lb_queue_worth(const lb_queue *q, const lb_slot *slot);
+
+void lb_queue_put(lb_queue *q, lb_slot *slot);
+// The one to make next, or NULL; what needs nothing any more is let go. If it
+// is NULL, *wait_ns is when to look again, should nothing happen before: or -1.
+lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns);
+// Lets go what was asked for by that session alone, as far as can be seen, and
+// nobody waits for.
+void lb_queue_drop(lb_queue *q, unsigned session);
+void lb_queue_clear(lb_queue *q);
+
+void lb_queue_learn_cost(lb_queue *q, const lb_slot *slot, double us);
+// A kernel took `ratio` of the time of what it replaced.
+void lb_queue_learn_gain(lb_queue *q, const lb_slot *slot, double ratio);
+
+#endif

@@ -1,0 +1,216 @@
+// compile/queue_test.c -- which slot is worth compiling next.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "compile/queue.h"
+
+static const lb_queue_time BUSY = {.now_ns = 1, .sightings = 2};
+
+// A slot that lacks, of a form; the rest of its spec is not looked at.
+static lb_slot slot_of(lb_form form, unsigned seen, uint64_t ns) {
+  lb_slot s = {.wanted = true};
+  s.key.spec.form = (uint8_t)form;
+  s.wish.seen = seen;
+  s.wish.ns = ns;
+  s.wish.asked = true;
+  return s;
+}
+
+static lb_queue *new_queue(void) {
+  lb_queue *q = malloc(sizeof *q);
+  assert_non_null(q);
+  lb_queue_init(q);
+  return q;
+}
+
+static lb_slot *take(lb_queue *q, lb_queue_time t) {
+  int64_t wait_ns;
+  return lb_queue_take(q, &t, &wait_ns);
+}
+
+static void more_time_spent_is_worth_more(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot cold = slot_of(LB_FORM_MAP, 9, 1000);
+  lb_slot hot = slot_of(LB_FORM_MAP, 2, 900000);
+  lb_queue_put(q, &cold);
+  lb_queue_put(q, &hot);
+  assert_ptr_equal(take(q, BUSY), &hot);
+  assert_ptr_equal(take(q, BUSY), &cold);
+  assert_null(take(q, BUSY));
+  free(q);
+}
+
+static void the_four_kinds_come_first_while_nothing_is_measured(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot sum = slot_of(LB_FORM_MAP, 2, 0);
+  lb_slot product = slot_of(LB_FORM_MATMUL, 2, 0);
+  lb_slot image = slot_of(LB_FORM_CONV, 2, 0);
+  lb_queue_put(q, &sum);
+  lb_queue_put(q, &product);
+  lb_queue_put(q, &image);
+  assert_true(take(q, BUSY) != &sum);
+  assert_true(take(q, BUSY) != &sum);
+  sum.wish.ns = UINT64_C(1) << 40;  // measured: that decides
+  lb_queue_put(q, &product);
+  assert_ptr_equal(take(q, BUSY), &sum);
+  free(q);
+}
+
+static void softmax_is_critical_and_a_norm_is_not(void **state) {
+  (void)state;
+  lb_spec s = {.form = LB_FORM_ROWS, .n_nodes = 2};
+  s.nodes[0].op = LB_S_RSUM;
+  s.nodes[1].op = LB_S_SQRT;
+  assert_false(lb_spec_is_critical(&s));
+  s.nodes[1].op = LB_S_EXP;
+  assert_true(lb_spec_is_critical(&s));
+}
+
+static void a_form_that_is_dear_to_make_is_worth_less(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot map = slot_of(LB_FORM_MAP, 2, 100000);
+  lb_slot rows = slot_of(LB_FORM_ROWS, 2, 110000);
+  assert_true(lb_queue_worth(q, &rows) > lb_queue_worth(q, &map));
+  for (int i = 0; i < 20; i++) lb_queue_learn_cost(q, &rows, 90000);
+  assert_true(lb_queue_worth(q, &rows) < lb_queue_worth(q, &map));
+  for (int i = 0; i < 20; i++) lb_queue_learn_gain(q, &map, 1.0);
+  assert_true(lb_queue_worth(q, &rows) > lb_queue_worth(q, &map));
+  free(q);
+}
+
+static void a_slot_met_once_waits_until_requests_rest(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot once = slot_of(LB_FORM_MAP, 1, 5000);
+  int64_t wait_ns;
+  lb_queue_put(q, &once);
+  assert_null(lb_queue_take(q, &BUSY, &wait_ns));
+  assert_true(wait_ns > 0);
+  lb_queue_time idle = BUSY;
+  idle.idle = true;
+  assert_ptr_equal(take(q, idle), &once);
+  free(q);
+}
+
+static void what_was_evicted_must_be_met_more_often(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot s = slot_of(LB_FORM_MAP, 15, 5000);
+  s.evicted = 3;
+  lb_queue_put(q, &s);
+  assert_null(take(q, BUSY));
+  s.wish.seen = 16;
+  assert_ptr_equal(take(q, BUSY), &s);
+  free(q);
+}
+
+static void what_somebody_waits_for_comes_first(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot hot = slot_of(LB_FORM_MATMUL, 99, UINT64_C(1) << 50);
+  lb_slot mine = slot_of(LB_FORM_MAP, 0, 0), other = mine;
+  mine.wish.urgent = 2;
+  other.wish.urgent = 1;
+  lb_queue_put(q, &hot);
+  lb_queue_put(q, &other);
+  lb_queue_put(q, &mine);
+  assert_ptr_equal(take(q, BUSY), &mine);
+  assert_ptr_equal(take(q, BUSY), &other);
+  lb_queue_time urgent = BUSY;
+  urgent.urgent = true;
+  assert_null(take(q, urgent));
+  free(q);
+}
+
+static void a_slot_that_failed_rests(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot s = slot_of(LB_FORM_MAP, 9, 5000);
+  int64_t wait_ns;
+  s.wish.rest_until = 1001;
+  lb_queue_put(q, &s);
+  assert_null(lb_queue_take(q, &BUSY, &wait_ns));
+  assert_int_equal(wait_ns, 1000);
+  lb_queue_time later = BUSY;
+  later.now_ns = 1001;
+  assert_ptr_equal(take(q, later), &s);
+  free(q);
+}
+
+static void what_needs_nothing_any_more_is_let_go(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot done = slot_of(LB_FORM_MAP, 2, 1), failed = done, last = done;
+  done.tier = LB_TIER_REUSABLE;
+  failed.failed = 1;
+  lb_queue_put(q, &done);
+  lb_queue_put(q, &failed);
+  lb_queue_put(q, &last);
+  assert_ptr_equal(take(q, BUSY), &last);
+  assert_int_equal(q->n, 0);
+  assert_false(done.wish.asked || failed.wish.asked);
+  free(q);
+}
+
+static void the_least_worth_falls_out_of_a_full_queue(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot *all = calloc(LB_QUEUE_MAX + 2, sizeof *all);
+  assert_non_null(all);
+  for (unsigned i = 0; i < LB_QUEUE_MAX + 2; i++)
+    all[i] = slot_of(LB_FORM_MAP, 2, 1000 + i);
+  for (unsigned i = 1; i <= LB_QUEUE_MAX; i++) lb_queue_put(q, &all[i]);
+  lb_queue_put(q, &all[0]);  // worth less than all of them
+  assert_false(all[0].wish.asked);
+  lb_queue_put(q, &all[LB_QUEUE_MAX + 1]);
+  assert_false(all[1].wish.asked);
+  assert_true(all[2].wish.asked);
+  assert_int_equal(q->n, LB_QUEUE_MAX);
+  assert_ptr_equal(take(q, BUSY), &all[LB_QUEUE_MAX + 1]);
+  lb_queue_clear(q);
+  assert_false(all[2].wish.asked);
+  free(all);
+  free(q);
+}
+
+static void a_session_takes_its_jobs_along(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot mine = slot_of(LB_FORM_MAP, 2, 1), other = mine, waited = mine;
+  mine.wish.session = waited.wish.session = 7;
+  other.wish.session = 8;
+  waited.wish.urgent = 1;
+  lb_queue_put(q, &mine);
+  lb_queue_put(q, &other);
+  lb_queue_put(q, &waited);
+  lb_queue_drop(q, 7);
+  assert_int_equal(q->n, 2);
+  assert_false(mine.wish.asked);
+  assert_true(other.wish.asked && waited.wish.asked);
+  free(q);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(more_time_spent_is_worth_more),
+      cmocka_unit_test(the_four_kinds_come_first_while_nothing_is_measured),
+      cmocka_unit_test(softmax_is_critical_and_a_norm_is_not),
+      cmocka_unit_test(a_form_that_is_dear_to_make_is_worth_less),
+      cmocka_unit_test(a_slot_met_once_waits_until_requests_rest),
+      cmocka_unit_test(what_was_evicted_must_be_met_more_often),
+      cmocka_unit_test(what_somebody_waits_for_comes_first),
+      cmocka_unit_test(a_slot_that_failed_rests),
+      cmocka_unit_test(what_needs_nothing_any_more_is_let_go),
+      cmocka_unit_test(the_least_worth_falls_out_of_a_full_queue),
+      cmocka_unit_test(a_session_takes_its_jobs_along),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,477 @@
+// compile/service.c -- the thread that has kernels made.
+//
+// Lock order: s->lock, then nothing. It is held for as long as it takes to look
+// through the queue, never while something is made.
+//
+// Those who ask push a slot on a stack and ring. The bell counts; the thread
+// reads it before it looks for work, and sleeps only while it has not moved: no
+// ring goes unheard. Whoever holds the lock empties the stack into the queue.
+#include "compile/service.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/caller.h"
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/thread.h"
+#include "compile/queue.h"
+
+#define MS INT64_C(1000000)  // nanoseconds
+#define REST (1000 * MS)     // after the first failure of the worker in a row
+#define REST_MAX (60000 * MS)
+#define IDLE (100 * MS)    // without a run: requests rest
+#define KEEP (10000 * MS)  // the worker's process, with nothing to do
+#define MAX_WAIT 1e9       // seconds
+
+enum {
+  SIGHTINGS = 2,
+  MAKE_MS = 30000,  // more than any kernel takes: it hangs
+  ATTEMPTS = 3,     // at a key that crashes the worker
+  MEMORY_MB = 1024,
+};
+
+struct lb_service {
+  lb_maker *maker;    // owned
+  lb_slots *slots;    // borrowed
+  lb_pool *pool;      // borrowed; may be NULL
+  const lb_log *log;  // borrowed
+  bool background;
+  atomic_bool listens;
+  unsigned sightings;
+  char *worker;  // path; owned
+
+  _Atomic(lb_slot *) asked;  // the stack
+  atomic_uint bell;          // the thread sleeps on it
+  atomic_bool asleep;
+  atomic_uint news;  // something was made or failed; who settles sleeps on it
+  atomic_bool stop;
+  atomic_uint sessions;   // that joined
+  _Atomic uint64_t jobs;  // done
+
+  // The thread, and the process it belongs to.
+  atomic_bool started, told;   // told: that it cannot be
+  atomic_uint forks, renewed;  // renewed: somebody has begun anew there
+  pthread_t thread;
+
+  lb_lock lock;  // of all below
+  lb_queue queue;
+  int settlers;
+  uint64_t failures;    // of the worker; settle notices if it grows
+  int failures_in_row;  // written by the thread alone
+  int64_t rest_until;   // the worker is not tried before
+  bool try_now;         // but for who began to settle since it failed
+  lb_code fault;        // of the last failure
+  char why[512];
+  bool broken;  // for good: there is no executable memory
+
+  // Of the thread alone.
+  bool warned;  // that nothing is made
+  lb_pool_runs runs;
+  int64_t last_run;
+};
+
+// -- life --------------------------------------------------------------------
+
+static void collect(lb_service *s);
+
+lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
+  *out = NULL;
+  lb_service *s = calloc(1, sizeof *s);
+  if (!s) return lb_oom();
+  lb_status st = lb_lock_init(&s->lock);
+  if (lb_failed(st)) {
+    free(s);
+    return st;
+  }
+  lb_maker_options m = o->maker;
+  m.limits.idle = true;
+  m.limits.memory_mb = MEMORY_MB;
+  s->slots = o->maker.slots;
+  s->pool = o->pool;
+  s->log = o->maker.log;
+  s->background = o->background;
+  s->listens = o->background;
+  s->sightings = o->sightings ? o->sightings : SIGHTINGS;
+  s->forks = s->renewed = lb_fork_count();
+  lb_queue_init(&s->queue);
+  s->worker = strdup(m.worker);
+  if (!s->worker) st = lb_oom();
+  if (!lb_failed(st)) st = lb_maker_new(&m, &s->maker);
+  if (lb_failed(st)) {
+    lb_service_free(s);
+  } else {
+    *out = s;
+  }
+  return st;
+}
+
+static void ring(lb_service *s) {
+  atomic_fetch_add(&s->bell, 1);
+  if (atomic_load(&s->asleep)) lb_word_wake(&s->bell, 1);
+}
+
+static bool is_ours(const lb_service *s) {
+  return atomic_load_explicit(&s->forks, memory_order_relaxed) ==
+         lb_fork_count();
+}
+
+void lb_service_free(lb_service *s) {
+  if (!s) return;
+  if (s->maker) lb_maker_cancel(s->maker);
+  atomic_store(&s->stop, true);
+  ring(s);
+  if (atomic_load(&s->started) && is_ours(s)) pthread_join(s->thread, NULL);
+  collect(s);  // nobody asks any more
+  lb_queue_clear(&s->queue);
+  lb_maker_free(s->maker);
+  free(s->worker);
+  lb_lock_fini(&s->lock);
+  free(s);
+}
+
+// Everything that the thread of another process had in hand is forgotten: by
+// one thread of this one, while the others tell nothing. False if another does
+// it.
+static bool begin_anew(lb_service *s) {
+  lb_slot *slot;
+  unsigned forks = lb_fork_count();
+  if (atomic_exchange(&s->renewed, forks) == forks) return false;
+  for (size_t i = 0; (slot = lb_slots_at(s->slots, i)); i++)
+    atomic_store(&slot->wish.asked, false);
+  atomic_store(&s->asked, NULL);
+  s->queue.n = 0;
+  s->settlers = 0;
+  atomic_store(&s->asleep, false);
+  atomic_store(&s->started, false);
+  atomic_store(&s->forks, forks);
+  return true;
+}
+
+static void *serve(void *user);
+
+// 0 if there is a thread, or an error number.
+static int start(lb_service *s) {
+  if (!is_ours(s) && !begin_anew(s)) return EAGAIN;
+  if (atomic_load_explicit(&s->started, memory_order_acquire)) return 0;
+  if (atomic_exchange(&s->started, true)) return 0;
+  int err = lb_thread_start("limber-compile", serve, s, &s->thread);
+  if (!err) return 0;
+  if (!atomic_exchange(&s->told, true))
+    lb_log_line(s->log, LB_LOG_WARN, "no kernels are compiled: no thread: %s",
+                strerror(err));
+  atomic_store(&s->started, false);
+  return err;
+}
+
+// -- asking ------------------------------------------------------------------
+
+// True if it was not asked for yet.
+static bool ask(lb_service *s, lb_slot *slot) {
+  if (atomic_load_explicit(&slot->wish.asked, memory_order_relaxed) ||
+      atomic_exchange(&slot->wish.asked, true))
+    return false;
+  lb_slot *top = atomic_load(&s->asked);
+  do {
+    atomic_store_explicit(&slot->wish.next, top, memory_order_relaxed);
+  } while (!atomic_compare_exchange_weak(&s->asked, &top, slot));
+  return true;
+}
+
+bool lb_service_listens(const lb_service *s) {
+  return s && atomic_load_explicit(&s->listens, memory_order_relaxed);
+}
+
+unsigned lb_service_join(lb_service *s) {
+  unsigned session = atomic_fetch_add(&s->sessions, 1) + 1;
+  return session ? session : lb_service_join(s);
+}
+
+void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen) {
+  lb_wish *w = &slot->wish;
+  if (start(s)) return;
+  atomic_fetch_add_explicit(&w->ns, (uint64_t)seen->ns, memory_order_relaxed);
+  if (atomic_load_explicit(&w->run, memory_order_relaxed) != seen->run) {
+    atomic_store_explicit(&w->run, seen->run, memory_order_relaxed);
+    atomic_store_explicit(&w->session, seen->session, memory_order_relaxed);
+    unsigned n = atomic_fetch_add_explicit(&w->seen, 1, memory_order_relaxed);
+    if (n + 1 == s->sightings) ring(s);
+  }
+  if (ask(s, slot)) ring(s);
+}
+
+// The lock is held.
+static void collect(lb_service *s) {
+  lb_slot *slot = atomic_exchange(&s->asked, NULL), *next;
+  for (; slot; slot = next) {
+    next = atomic_load_explicit(&slot->wish.next, memory_order_relaxed);
+    lb_queue_put(&s->queue, slot);
+  }
+}
+
+void lb_service_leave(lb_service *s, unsigned session) {
+  if (!is_ours(s)) return;
+  lb_lock_take(&s->lock);
+  collect(s);
+  lb_queue_drop(&s->queue, session);
+  lb_lock_give(&s->lock);
+}
+
+// -- the thread --------------------------------------------------------------
+
+static bool is_idle(lb_service *s, int64_t now) {
+  lb_pool_runs runs = lb_pool_count(s->pool);
+  if (runs.inside || runs.entered != s->runs.entered) s->last_run = now;
+  s->runs = runs;
+  return now - s->last_run > IDLE;
+}
+
+// May anything be made? If not, *wait_ns says when to look again.
+static bool may_make(const lb_service *s, int64_t now, int64_t *wait_ns) {
+  *wait_ns = -1;
+  if (s->broken || (!s->background && !s->settlers)) return false;
+  if ((s->settlers && s->try_now) || now >= s->rest_until) return true;
+  if (s->queue.n) *wait_ns = s->rest_until - now;
+  return false;
+}
+
+// The slot to make next, or NULL and how long to sleep.
+static lb_slot *next_job(lb_service *s, int64_t *wait_ns) {
+  int64_t now = lb_clock_ns();
+  lb_queue_time t = {
+      .now_ns = now, .sightings = s->sightings, .idle = is_idle(s, now)};
+  bool keeps = lb_slots_keep(s->slots);
+  lb_slot *slot = NULL;
+  lb_lock_take(&s->lock);
+  collect(s);
+  t.urgent = s->settlers > 0;
+  if (!keeps)
+    *wait_ns = s->queue.n ? REST : -1;
+  else if (may_make(s, now, wait_ns))
+    slot = lb_queue_take(&s->queue, &t, wait_ns);
+  lb_lock_give(&s->lock);
+  return slot;
+}
+
+// One line for a worker that fails or memory that is refused, however often it
+// is tried; another only after it has worked.
+static void warn(lb_service *s, lb_status st) {
+  if (!s->warned)
+    lb_log_line(s->log, LB_LOG_WARN, "no kernels are compiled: %s",
+                lb_status_message(st));
+  s->warned = true;
+}
+
+// The lock is held.
+static void note_failure(lb_service *s, lb_status st) {
+  int doublings = s->failures_in_row < 10 ? s->failures_in_row : 10;
+  int64_t rest = REST << doublings;
+  s->failures++;
+  s->failures_in_row++;
+  s->try_now = false;
+  s->rest_until = lb_clock_ns() + (rest < REST_MAX ? rest : REST_MAX);
+  s->fault = lb_status_code(st);
+  s->broken = s->fault == LB_DEVICE;
+  if (s->broken) atomic_store(&s->listens, false);
+  snprintf(s->why, sizeof s->why, "%s", lb_status_message(st));
+}
+
+// A key that was being made when the worker failed may be why: surely so if
+// that happens again and again, and others are made in between.
+static void rest_slot(lb_service *s, lb_slot *slot, lb_status st) {
+  lb_wish *w = &slot->wish;
+  if (s->failures_in_row == 0) w->failures++;
+  w->rest_until = lb_clock_ns() + (REST << (w->failures + 1));
+  if (w->failures == ATTEMPTS)
+    lb_maker_give_up(s->maker, slot, lb_status_message(st));
+}
+
+// What was told of it is of no use any more.
+static void forget(lb_slot *slot) {
+  atomic_store_explicit(&slot->wish.ns, 0, memory_order_relaxed);
+  atomic_store_explicit(&slot->wish.seen, 0, memory_order_relaxed);
+}
+
+// What failed stays in the queue.
+static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
+  bool failed = lb_failed(st);
+  atomic_store(&slot->wish.urgent, 0);
+  lb_lock_take(&s->lock);
+  uint64_t job = atomic_fetch_add(&s->jobs, 1) + 1;
+  if (failed) {
+    note_failure(s, st);
+    lb_queue_put(&s->queue, slot);
+  } else {
+    lb_queue_learn_cost(&s->queue, slot, us);
+    s->failures_in_row = 0;
+    s->rest_until = 0;
+    s->try_now = true;
+    forget(slot);
+    atomic_store(&slot->wish.made, job);
+    atomic_store(&slot->wish.asked, false);
+  }
+  lb_lock_give(&s->lock);
+  atomic_fetch_add(&s->news, 1);
+  lb_word_wake(&s->news, INT_MAX);
+}
+
+static void make(lb_service *s, lb_slot *slot) {
+  int64_t began = lb_clock_ns();
+  bool kept;
+  lb_maker_set_idle(s->maker, !atomic_load(&slot->wish.urgent));
+  lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, &kept);
+  int64_t now = lb_clock_ns();
+  if (atomic_load(&s->stop)) {
+    atomic_store(&slot->wish.asked, false);
+    lb_status_drop(st);
+    return;
+  }
+  if (!lb_failed(st)) {
+    s->warned = false;
+    if (!kept) slot->wish.rest_until = now + REST_MAX;
+  } else {
+    warn(s, st);
+    if (lb_maker_blames(s->maker)) rest_slot(s, slot, st);
+  }
+  finish(s, slot, st, (double)(now - began) / 1000);
+  lb_status_drop(st);
+}
+
+static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
+  bool long_wait = wait_ns < 0 || wait_ns > KEEP;
+  atomic_store(&s->asleep, true);
+  lb_word_wait(&s->bell, seen, long_wait ? KEEP : wait_ns);
+  if (long_wait && atomic_load(&s->bell) == seen) {
+    lb_maker_rest(s->maker);
+    lb_word_wait(&s->bell, seen, wait_ns < 0 ? -1 : wait_ns - KEEP);
+  }
+  atomic_store(&s->asleep, false);
+}
+
+static void *serve(void *user) {
+  lb_service *s = user;
+  while (!atomic_load(&s->stop)) {
+    unsigned seen = atomic_load(&s->bell);
+    int64_t wait_ns;
+    lb_slot *slot = next_job(s, &wait_ns);
+    if (slot)
+      make(s, slot);
+    else
+      sleep_until_rung(s, seen, wait_ns);
+  }
+  return NULL;
+}
+
+// -- settling ----------------------------------------------------------------
+
+typedef struct settler {
+  lb_service *s;
+  const lb_settle *how;
+  uint64_t since;  // jobs that were done before
+  size_t left;
+} settler;
+
+// What was made since is done, even if it had to make room for others.
+static bool counts(const settler *t, const lb_slot *slot) {
+  return lb_slot_lacks(slot) && atomic_load(&slot->wish.made) <= t->since &&
+         (!t->how->critical || lb_spec_is_critical(&slot->key.spec));
+}
+
+static void ask_urgently(settler *t, lb_slot *slot, int how_urgent) {
+  if (!counts(t, slot)) return;
+  int was = atomic_load(&slot->wish.urgent);
+  if (was < how_urgent) atomic_store(&slot->wish.urgent, how_urgent);
+  ask(t->s, slot);
+}
+
+static void ask_first(void *user, lb_slot *slot) {
+  ask_urgently(user, slot, 2);
+}
+
+// Asks for all that lacks, and counts it.
+static void ask_for_all(settler *t) {
+  lb_slot *slot;
+  t->left = 0;
+  for (size_t i = 0; (slot = lb_slots_at(t->s->slots, i)); i++) {
+    t->left += counts(t, slot);
+    ask_urgently(t, slot, 1);
+  }
+  if (t->left) ring(t->s);
+}
+
+// What failed since `failures` were counted.
+static lb_status fault_since(lb_service *s, uint64_t failures) {
+  lb_lock_take(&s->lock);
+  lb_status st = s->failures == failures && !s->broken
+                     ? LB_OK
+                     : lb_error(s->fault, "%s", s->why);
+  lb_lock_give(&s->lock);
+  return st;
+}
+
+static uint64_t enter(lb_service *s, int by) {
+  lb_lock_take(&s->lock);
+  s->settlers += by;
+  if (by > 0) s->try_now = true;
+  uint64_t failures = s->failures;
+  lb_lock_give(&s->lock);
+  return failures;
+}
+
+// Where the cache has no room for anything, there is nothing to wait for.
+static bool is_done(const settler *t) {
+  return !t->left || !lb_slots_keep(t->s->slots);
+}
+
+static lb_status wait_for_all(settler *t, uint64_t failures) {
+  lb_service *s = t->s;
+  double seconds = t->how->seconds < MAX_WAIT ? t->how->seconds : MAX_WAIT;
+  int64_t end = lb_clock_ns() + (int64_t)(seconds * 1e9);
+  for (;;) {
+    unsigned seen = atomic_load(&s->news);
+    ask_for_all(t);
+    if (is_done(t)) return LB_OK;
+    LB_TRY(fault_since(s, failures));
+    int64_t left = end - lb_clock_ns();
+    if (left <= 0)
+      return lb_error(LB_CANCELLED,
+                      "not settled in the time given: %zu kernels are still to "
+                      "be made by '%s'",
+                      t->left, s->worker);
+    lb_word_wait(&s->news, seen, left);
+  }
+}
+
+lb_status lb_service_settle(lb_service *s, const lb_settle *how) {
+  settler t = {.s = s, .how = how, .since = atomic_load(&s->jobs)};
+  int err;
+  while ((err = start(s)) == EAGAIN && !is_ours(s)) sched_yield();
+  if (err) return lb_error(LB_IO, "no thread to compile: %s", strerror(err));
+  int64_t began = lb_detour_begin();
+  uint64_t failures = enter(s, 1);
+  if (how->each) how->each(how->user, ask_first, &t);
+  lb_status st = wait_for_all(&t, failures);
+  enter(s, -1);
+  lb_detour_end(began);
+  return st;
+}
+
+// -- numbers -----------------------------------------------------------------
+
+lb_service_stats lb_service_count(lb_service *s) {
+  lb_service_stats n = {.made = lb_maker_count(s->maker)};
+  lb_lock_take(&s->lock);
+  collect(s);
+  n.waiting = s->queue.n;
+  n.failures = s->failures;
+  lb_lock_give(&s->lock);
+  return n;
+}
+
+bool lb_service_built(lb_service *s, size_t i, lb_built *out) {
+  return lb_maker_built(s->maker, i, out);
+}

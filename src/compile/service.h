@@ -1,0 +1,87 @@
+// compile/service.h -- better kernels, made while requests run.
+//
+// Runs tell which slots they met without their best kernel, and what the step
+// took; one thread has kernels made for them by the worker, the most worth
+// first (queue.h), and publishes these into the slots. The next run finds them.
+//
+// Terms. A slot *lacks* while it has no kernel but the pack's. A run that meets
+// such a slot is a *sighting*. A slot is *asked for* from its first sighting
+// until it has a kernel, failed or was dropped.
+//
+// (1) Telling takes no lock, waits for nobody and starts nothing but the
+//     thread, once. Nobody but settle waits.
+// (2) A slot has one job at a time, whichever sessions and runs ask for it. It
+//     is made at its second sighting (the option says at which), or earlier
+//     when there is nothing else to do and requests have rested for a while.
+// (3) A key that the worker refuses is not asked for again, nor one at which it
+//     crashed or hung three times while it was well at others. After a failure
+//     the key rests, and for a shorter time everything, which doubles with
+//     each failure in a row.
+// (4) What a session asked for is dropped when it leaves, unless another one
+//     asked after it; whoever still needs it asks at its next run.
+// (5) After fork the child has a queue and a thread of its own, which begin
+//     empty.
+#ifndef LB_COMPILE_SERVICE_H
+#define LB_COMPILE_SERVICE_H
+
+#include "base/pool.h"
+#include "compile/maker.h"
+
+typedef struct lb_service lb_service;
+
+typedef struct lb_service_options {
+  lb_maker_options maker;  // its slots are the service's
+  lb_pool *pool;           // borrowed; whose runs are the requests. May be NULL
+  bool background;         // false: nothing is made but what settle waits for
+  unsigned sightings;      // 0: 2
+} lb_service_options;
+
+lb_status lb_service_new(const lb_service_options *o, lb_service **out);
+// Stops what is under way. Nobody may run, or use slots afterwards. NULL is
+// fine.
+void lb_service_free(lb_service *s);
+
+// -- for runs
+
+// False: nobody has to tell anything.
+bool lb_service_listens(const lb_service *s);
+
+// The name of a session in what it tells; never 0.
+unsigned lb_service_join(lb_service *s);
+void lb_service_leave(lb_service *s, unsigned session);
+
+typedef struct lb_meeting {
+  unsigned session;
+  uint64_t run;  // a number for each run
+  int64_t ns;    // that the step took
+} lb_meeting;
+// A run met this slot, which lacks. One that meets it several times tells each
+// time, for the time; it is one sighting.
+void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen);
+
+// -- for those who wait
+
+typedef struct lb_settle {
+  double seconds;
+  bool critical;  // nothing but what lb_spec_is_critical says
+  // What matters most: calls `ask` on each such slot. May be NULL.
+  void (*each)(void *user, void (*ask)(void *to, lb_slot *slot), void *to);
+  void *user;
+} lb_settle;
+
+// Waits until no wanted slot lacks. LB_CANCELLED when time ran out before that;
+// LB_IO: the worker is missing or fails; LB_DEVICE: executable memory is
+// refused.
+lb_status lb_service_settle(lb_service *s, const lb_settle *how);
+
+typedef struct lb_service_stats {
+  lb_maker_stats made;
+  uint64_t waiting;   // slots asked for
+  uint64_t failures;  // of the worker
+} lb_service_stats;
+lb_service_stats lb_service_count(lb_service *s);
+
+// See lb_maker_built.
+bool lb_service_built(lb_service *s, size_t i, lb_built *out);
+
+#endif

@@ -1,0 +1,429 @@
+// compile/service_test.c -- kernels that come by themselves, whatever happens.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/caller.h"
+#include "base/clock.h"
+#include "base/testdir.h"
+#include "base/thread.h"
+#include "compile/service.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+
+#define SLOTS 24
+#define LONG_NS INT64_C(20000000000)  // when it is not to be reached
+
+typedef struct fixture {
+  testdir dir;
+  lb_shelf shelf;
+  lb_slots slots;
+  lb_pool *pool;
+  lb_service *service;
+  lb_slot *slot[SLOTS];
+  atomic_int warnings;
+  lb_log log;
+} fixture;
+
+static void ok(lb_status st) {
+  if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
+  assert_false(lb_failed(st));
+}
+
+static void count_warning(void *user, int level, const char *line) {
+  fixture *f = user;
+  (void)line;
+  if (level <= LB_LOG_WARN) atomic_fetch_add(&f->warnings, 1);
+}
+
+// Slots that differ in their tiles.
+static void add_slots(fixture *f) {
+  lb_spec_builder b;
+  lb_spec spec;
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1), LB_LAYOUT_FULL);
+  ok(lb_spec_finish(&b, &spec));
+  for (int i = 0; i < SLOTS; i++) {
+    lb_facts facts = {0};
+    lb_facts_add(&facts, LB_CHOOSE_TILE, LB_DIM_ROWS, (uint16_t)(i + 1));
+    ok(lb_slots_intern(&f->slots, &spec, &facts, &f->slot[i]));
+  }
+}
+
+static int set_up(void **state) {
+  fixture *f = calloc(1, sizeof *f);
+  assert_non_null(f);
+  assert_int_equal(testdir_init(&f->dir), 0);
+  f->log = (lb_log){.level = LB_LOG_WARN, .fn = count_warning, .user = f};
+  ok(lb_shelf_init(&f->shelf, 1 << 20));
+  ok(lb_slots_init(&f->slots, 16, NULL));
+  f->slots.shelf = &f->shelf;
+  ok(lb_pool_new(2, &f->pool));
+  add_slots(f);
+  *state = f;
+  return 0;
+}
+
+static void close_service(fixture *f) {
+  lb_service_free(f->service);
+  f->service = NULL;
+  assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);  // no zombie, no process
+  assert_int_equal(errno, ECHILD);
+}
+
+static int tear_down(void **state) {
+  fixture *f = *state;
+  close_service(f);
+  lb_slots_fini(&f->slots);
+  lb_shelf_fini(&f->shelf);
+  lb_pool_free(f->pool);
+  testdir_fini(&f->dir);
+  free(f);
+  return 0;
+}
+
+// With the fake worker that behaves like `name`.
+static void open_service(fixture *f, const char *name, bool background) {
+  lb_service_options o = {.maker = {.worker = testdir_at(&f->dir, name),
+                                    .slots = &f->slots,
+                                    .log = &f->log,
+                                    .isa = {.level = LB_ISA_V3}},
+                          .pool = f->pool,
+                          .background = background};
+  assert_true(symlink(FAKE_WORKER, o.maker.worker) == 0 || errno == EEXIST);
+  ok(lb_service_new(&o, &f->service));
+}
+
+static void tell(fixture *f, int i, uint64_t run) {
+  lb_meeting seen = {.session = 1, .run = run, .ns = 1000};
+  lb_service_tell(f->service, f->slot[i], &seen);
+}
+
+static void nap(int ms) { usleep((useconds_t)ms * 1000); }
+
+static bool is_made(const fixture *f, int i) {
+  return lb_slot_tier(f->slot[i]) > LB_TIER_PACK;
+}
+
+static void wait_until_made(const fixture *f, int i) {
+  int64_t end = lb_clock_ns() + LONG_NS;
+  while (!is_made(f, i) && lb_clock_ns() < end) nap(1);
+  assert_true(is_made(f, i));
+}
+
+static lb_status settle(fixture *f, double seconds) {
+  return lb_service_settle(f->service, &(lb_settle){.seconds = seconds});
+}
+
+static void fails(lb_status st, lb_code code, const char *part) {
+  if (lb_status_code(st) != code || !strstr(lb_status_message(st), part)) {
+    print_error("wanted %s '%s', got %s '%s'\n", lb_code_name(code), part,
+                lb_code_name(lb_status_code(st)), lb_status_message(st));
+    fail();
+  }
+  lb_status_drop(st);
+}
+
+// -- runs ---------------------------------------------------------------------
+
+static void a_slot_is_made_at_its_second_sighting(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  lb_pool_enter(f->pool);  // requests do not rest
+  tell(f, 0, 1);
+  tell(f, 0, 1);  // the same run: no second one
+  tell(f, 1, 1);
+  nap(250);
+  assert_false(is_made(f, 0));
+  tell(f, 0, 2);
+  wait_until_made(f, 0);
+  assert_false(is_made(f, 1));
+  lb_slot_kernel(f->slot[0])(NULL);  // it can be called
+  lb_pool_leave(f->pool);
+}
+
+static void a_slot_seen_once_is_made_when_requests_rest(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  tell(f, 0, 1);
+  wait_until_made(f, 0);
+  assert_false(is_made(f, 1));
+}
+
+static void nothing_is_made_in_the_background_if_that_is_off(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", false);
+  assert_false(lb_service_listens(f->service));
+  tell(f, 0, 1);
+  tell(f, 0, 2);
+  nap(250);
+  assert_false(is_made(f, 0));
+  ok(settle(f, 60));
+  for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
+}
+
+static void what_a_session_asked_for_goes_with_it(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  lb_pool_enter(f->pool);
+  unsigned session = lb_service_join(f->service);
+  assert_int_equal(session, 1);  // as tell has it
+  tell(f, 0, 1);
+  assert_int_equal(lb_service_count(f->service).waiting, 1);
+  lb_service_leave(f->service, session);
+  assert_int_equal(lb_service_count(f->service).waiting, 0);
+  tell(f, 0, 2);  // whoever needs it asks again
+  wait_until_made(f, 0);
+  lb_pool_leave(f->pool);
+}
+
+static void what_was_evicted_is_made_again(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  tell(f, 0, 1);
+  tell(f, 0, 2);
+  wait_until_made(f, 0);
+  unsigned setbacks = atomic_load(&f->slots.setbacks);
+  lb_shelf_set_capacity(&f->shelf, 0);
+  assert_false(is_made(f, 0));
+  assert_true(atomic_load(&f->slots.setbacks) > setbacks);
+  ok(settle(f, 60));  // nothing would be kept: nothing to wait for
+  lb_shelf_set_capacity(&f->shelf, 1 << 20);
+  atomic_store(&f->slot[0]->wanted, true);  // as a run does that meets it
+  for (uint64_t run = 3; run < 9; run++) tell(f, 0, run);
+  wait_until_made(f, 0);
+}
+
+// -- settling -----------------------------------------------------------------
+
+static void settling_makes_all_that_lacks(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  ok(settle(f, 60));
+  for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
+  assert_int_equal(lb_service_count(f->service).made.compiled, SLOTS);
+  ok(settle(f, 0));
+  lb_built built;
+  assert_true(lb_service_built(f->service, SLOTS - 1, &built));
+  assert_null(built.refused);
+  assert_false(lb_service_built(f->service, SLOTS, &built));
+}
+
+static void settling_ends_when_time_is_over(void **state) {
+  fixture *f = *state;
+  open_service(f, "hang", true);
+  int64_t start = lb_clock_ns();
+  fails(settle(f, 0.05), LB_CANCELLED, "not settled in the time given");
+  assert_true(lb_clock_ns() - start < LONG_NS / 4);
+  fails(settle(f, 0), LB_CANCELLED, "24 kernels");
+  assert_int_equal(atomic_load(&f->warnings), 0);
+}
+
+static void a_cache_too_small_for_all_does_not_keep_settle(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  lb_shelf_set_capacity(&f->shelf, 2000);
+  ok(settle(f, 60));
+  assert_int_equal(lb_service_count(f->service).made.compiled, SLOTS);
+}
+
+static void a_refused_key_is_not_asked_for_again(void **state) {
+  fixture *f = *state;
+  open_service(f, "refuse", true);
+  ok(settle(f, 60));
+  lb_built built;
+  assert_int_equal(lb_service_count(f->service).made.refused, SLOTS);
+  assert_true(lb_service_built(f->service, 0, &built));
+  assert_non_null(strstr(built.refused, "not?this"));
+  ok(settle(f, 0));
+}
+
+// -- workers that fail --------------------------------------------------------
+
+static void each_way_to_fail_is_one_warning(void **state) {
+  static const char *const names[] = {"crash", "garbage", "early", "huge",
+                                      "half"};
+  fixture *f = *state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    atomic_store(&f->warnings, 0);
+    open_service(f, names[i], true);
+    fails(settle(f, 60), LB_IO, names[i]);
+    for (int k = 0; k < SLOTS; k++)
+      for (uint64_t run = 1; run < 4; run++) tell(f, k, run);
+    nap(20);
+    fails(settle(f, 60), LB_IO, names[i]);
+    assert_int_equal(atomic_load(&f->warnings), 1);
+    close_service(f);
+    for (int k = 0; k < SLOTS; k++) {
+      assert_false(is_made(f, k));
+      f->slot[k]->wish.failures = 0;
+    }
+  }
+}
+
+static void a_worker_that_works_at_last_is_used(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  unlink(testdir_at(&f->dir, "kernel"));
+  fails(settle(f, 60), LB_IO, "kernel");
+  symlink(FAKE_WORKER, testdir_at(&f->dir, "kernel"));
+  ok(settle(f, 60));
+  assert_int_equal(atomic_load(&f->warnings), 1);
+}
+
+static void the_background_tries_again_by_itself(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  unlink(testdir_at(&f->dir, "kernel"));
+  tell(f, 0, 1);
+  tell(f, 0, 2);
+  int64_t end = lb_clock_ns() + LONG_NS;
+  while (!atomic_load(&f->warnings) && lb_clock_ns() < end) nap(1);
+  symlink(FAKE_WORKER, testdir_at(&f->dir, "kernel"));
+  wait_until_made(f, 0);
+}
+
+// -- ends ---------------------------------------------------------------------
+
+static void a_service_can_be_freed_while_it_makes(void **state) {
+  static const char *const names[] = {"hang", "slowly", "crash", "garbage"};
+  fixture *f = *state;
+  for (int i = 0; i < 12; i++) {
+    open_service(f, names[i % 4], true);
+    for (int k = 0; k < SLOTS; k++) tell(f, k, 1), tell(f, k, 2);
+    nap(i);
+    int64_t start = lb_clock_ns();
+    close_service(f);
+    assert_true(lb_clock_ns() - start < LONG_NS / 4);
+    for (int k = 0; k < SLOTS; k++) {
+      assert_false(f->slot[k]->wish.asked);
+      lb_slots_withdraw(&f->slots, f->slot[k]);
+    }
+  }
+}
+
+#ifndef UNDER_TSAN  // it does not follow threads that a forked child starts
+static int in_child(fixture *f) {
+  tell(f, 1, 5);
+  tell(f, 1, 6);
+  lb_status st = settle(f, 60);
+  bool good = !lb_failed(st) && is_made(f, 1) && is_made(f, SLOTS - 1);
+  lb_status_drop(st);
+  lb_service_free(f->service);
+  return good && waitpid(-1, NULL, WNOHANG) == -1 ? 0 : 1;
+}
+
+static void a_forked_child_makes_its_own(void **state) {
+  fixture *f = *state;
+  int status;
+  open_service(f, "slowly", true);
+  for (int k = 0; k < SLOTS; k++) tell(f, k, 1), tell(f, k, 2);
+  for (int i = 0; i < 4; i++) {
+    nap(7 * i);
+    pid_t pid = fork();
+    if (pid == 0) _exit(in_child(f));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+  }
+  ok(settle(f, 60));
+}
+
+#endif
+
+// -- many threads -------------------------------------------------------------
+
+typedef struct storm {
+  fixture *f;
+  unsigned seed;
+  bool *stop;
+} storm;
+
+static void *tell_at_random(void *user) {
+  const storm *s = user;
+  fixture *f = s->f;
+  for (unsigned i = 0, x = s->seed; i < 3000; i++) {
+    x = x * 1103515245 + 12345;
+    lb_pool_enter(f->pool);
+    int k = (int)(x >> 16) % SLOTS;
+    atomic_store(&f->slot[k]->wanted, true);
+    if (lb_slot_lacks(f->slot[k])) tell(f, k, x);
+    lb_pool_leave(f->pool);
+    if (i % 64 == 0) lb_service_leave(f->service, 1);
+    if (i % 500 == 0) lb_shelf_set_capacity(&f->shelf, x >> 8);
+    if (i % 700 == 0) lb_status_drop(settle(f, 0.001));
+    if (i % 300 == 0) (void)lb_service_count(f->service);
+  }
+  return NULL;
+}
+
+static void a_storm_leaves_it_well(void **state) {
+  fixture *f = *state;
+  pthread_t threads[8];
+  storm all[8];
+  open_service(f, "kernel", true);
+  for (unsigned i = 0; i < 8; i++) {
+    all[i] = (storm){.f = f, .seed = i};
+    assert_int_equal(
+        lb_thread_start("storm", tell_at_random, &all[i], &threads[i]), 0);
+  }
+  for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+  lb_shelf_set_capacity(&f->shelf, 1 << 20);
+  for (int i = 0; i < SLOTS; i++) atomic_store(&f->slot[i]->wanted, true);
+  ok(settle(f, 60));
+  for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
+  assert_int_equal(lb_detour_us(), 0);
+}
+
+static void waiting_inside_a_run_is_counted(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  uint64_t before = lb_detour_us();
+  ok(settle(f, 60));
+  assert_int_equal(lb_detour_us(), before);
+  lb_caller_enter();
+  ok(settle(f, 60));
+  lb_caller_leave();
+  assert_true(lb_detour_us() > before);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(a_slot_is_made_at_its_second_sighting),
+      TEST(a_slot_seen_once_is_made_when_requests_rest),
+      TEST(nothing_is_made_in_the_background_if_that_is_off),
+      TEST(what_a_session_asked_for_goes_with_it),
+      TEST(what_was_evicted_is_made_again),
+      TEST(settling_makes_all_that_lacks),
+      TEST(settling_ends_when_time_is_over),
+      TEST(a_cache_too_small_for_all_does_not_keep_settle),
+      TEST(a_refused_key_is_not_asked_for_again),
+      TEST(each_way_to_fail_is_one_warning),
+      TEST(a_worker_that_works_at_last_is_used),
+      TEST(the_background_tries_again_by_itself),
+      TEST(a_service_can_be_freed_while_it_makes),
+#ifndef UNDER_TSAN
+      TEST(a_forked_child_makes_its_own),
+#endif
+      TEST(a_storm_leaves_it_well),
+      TEST(waiting_inside_a_run_is_counted),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
