@@ -158,7 +158,8 @@ static fixture *open_loop(void) {
   lb_graph *g;
   ok(lb_graph_new(&g));
   lb_value *x = param(g->main, "x", LB_F32, DIMS(-1)), *m;
-  lb_tensor five = tensor(LB_I64, (int64_t[]){5}, 0, NULL);
+  static int64_t turns = 5;  // a constant borrows its data
+  lb_tensor five = tensor(LB_I64, &turns, 0, NULL);
   ok(lb_const_new(g, "m", &five, &m));
   lb_node *loop =
       node(g->main, LB_OP_Loop, "loop", 3, (lb_value *[]){m, NULL, x}, 1);
