@@ -6,10 +6,14 @@
 //   panels   keys of the block, turned: [256/16][k][16], once a band and block
 //   queries  rows of the tile, side by side
 //   scores   of the tile, [rows][256]: sums, then scores, then exponentials
+//   totals   of the tile, some columns of each row
 //   max, sum of each row of the band, from block to block; what a tile's totals
 //            are multiplied by before (`rescale`) and after (`finish`) a block.
 // Totals are in the output between blocks. Rows of a tile past the last are
 // those of the last row again, and are not stored.
+//
+// What is done to rows one by one is a loop, not code for each row: code takes
+// its time to compile.
 #include <math.h>
 
 #include "lower/emit.h"
@@ -30,7 +34,7 @@ typedef struct attention {
   lb_dtype dtype;
   uint32_t rows, vectors;  // of a tile
   int64_t k_room;          // of a row of queries, of a panel
-  lb_kval panels, queries, scores, lanes64, max, sum, rescale, finish;
+  lb_kval panels, queries, scores, totals, lanes64, max, sum, rescale, finish;
 
   lb_kval band, band_rows;  // the present band: its first row, how many
   lb_kval key, keys;        // the present block likewise
@@ -69,11 +73,10 @@ static lb_kval spot(const attention *a, lb_kval memory, lb_kval at, int64_t n) {
 }
 
 // Row r of the tile; the last row for those behind it.
-static lb_kval row_of_tile(const attention *a, uint32_t r) {
+static lb_kval row_of_tile(const attention *a, lb_kval r) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_kval row = lb_k_add(b, a->band, lb_emit_add(e, a->row, r));
-  if (r == 0) return row;
+  lb_kval row = lb_k_add(b, a->band, lb_k_add(b, a->row, r));
   return lb_k_min(b, row, lb_emit_add(e, e->dims[LB_DIM_ROWS], -1));
 }
 
@@ -131,18 +134,16 @@ static void turn_keys(const attention *a) {
 static void copy_queries(const attention *a) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_kval from[MAX_ROWS], zero = lb_k_i64(b, 0);
-  for (uint32_t r = 0; r < a->rows; r++) {
-    lb_kval at = lb_k_mul(b, row_of_tile(a, r), e->in_stride[0].row);
-    from[r] = lb_k_ptr(b, e->in[0], at, 0);
-  }
+  lb_kval zero = lb_k_i64(b, 0), rows = lb_k_i64(b, a->rows);
+  lb_kval r = lb_k_loop(b, zero, rows, lb_k_i64(b, 1));
+  lb_kval at = lb_k_mul(b, row_of_tile(a, r), e->in_stride[0].row);
+  lb_kval from = lb_k_ptr(b, e->in[0], at, 0);
+  lb_kval to = lb_k_ptr(b, a->queries, lb_emit_mul(e, r, a->k_room), 0);
   lb_kval k = lb_k_loop(b, zero, e->dims[LB_DIM_K], lb_k_i64(b, e->lanes));
-  lb_kval mask = tail_of_k(a, k);
-  for (uint32_t r = 0; r < a->rows; r++) {
-    lb_kval x = lb_k_load_masked(b, lb_k_ptr(b, from[r], k, 0), e->lanes, 0,
-                                 mask, LB_K_NONE);
-    lb_k_store(b, spot(a, a->queries, k, r * a->k_room), widen(a, x), 0);
-  }
+  lb_kval x = lb_k_load_masked(b, lb_k_ptr(b, from, k, 0), e->lanes, 0,
+                               tail_of_k(a, k), LB_K_NONE);
+  lb_k_store(b, lb_k_ptr(b, to, k, 0), widen(a, x), 0);
+  lb_k_end(b);
   lb_k_end(b);
 }
 
@@ -172,15 +173,33 @@ static void add_products(const attention *a, sums *s, lb_kval memory,
   }
 }
 
+static void put_sums(const attention *a, const sums *s, lb_kval memory,
+                     lb_kval at, int64_t stride) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  for (uint32_t r = 0; r < s->rows; r++)
+    for (uint32_t v = 0; v < s->vectors; v++)
+      lb_k_store(b, spot(a, memory, at, r * stride + v * e->lanes),
+                 lb_k_get(b, s->acc[r][v]), 0);
+}
+
+// The same of no products at all.
+static void put_zeros(const attention *a, lb_kval memory, int64_t n) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval at =
+      lb_k_loop(b, lb_k_i64(b, 0), lb_k_i64(b, n), lb_k_i64(b, e->lanes));
+  lb_k_store(b, spot(a, memory, at, 0), lanes_of(a, 0), 0);
+  lb_k_end(b);
+}
+
 // Sums of `vectors` from key `col` of the block on, which begins a panel.
 static void sum_tile(const attention *a, lb_kval col, uint32_t vectors) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
   sums s = {.rows = a->rows, .vectors = vectors};
-  lb_kval none = lb_k_eq(b, e->dims[LB_DIM_K], lb_k_i64(b, 0));
-  lb_kval first = lb_k_select(b, none, number(a, 0), number(a, -0.0));
   lb_kval y[MAX_VECTORS];
-  begin_sums(a, &s, lb_k_splat(b, first, e->lanes));
+  begin_sums(a, &s, lanes_of(a, -0.0));
   lb_kval panel = lb_k_ptr(b, a->panels, lb_emit_mul(e, col, a->k_room), 0);
   lb_kval k = lb_k_loop(b, lb_k_i64(b, 0), e->dims[LB_DIM_K], lb_k_i64(b, 1));
   for (uint32_t v = 0; v < vectors; v++) {
@@ -192,10 +211,7 @@ static void sum_tile(const attention *a, lb_kval col, uint32_t vectors) {
   }
   add_products(a, &s, a->queries, a->k_room, k, y);
   lb_k_end(b);
-  for (uint32_t r = 0; r < s.rows; r++)
-    for (uint32_t v = 0; v < vectors; v++)
-      lb_k_store(b, spot(a, a->scores, col, r * KEYS + v * e->lanes),
-                 lb_k_get(b, s.acc[r][v]), 0);
+  put_sums(a, &s, a->scores, col, KEYS);
 }
 
 // Tiles of the full width; what is left is a panel.
@@ -204,13 +220,17 @@ static void sum_tiles(const attention *a) {
   lb_kbuilder *b = &e->b;
   int64_t width = a->vectors * e->lanes;
   lb_kval up = lb_emit_add(e, a->keys, LB_PACK_COLS - 1);
-  lb_kval end = lb_emit_down(e, up, width);
-  sum_tile(a, lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, width)),
-           a->vectors);
+  lb_kval end = lb_emit_down(e, up, width), zero = lb_k_i64(b, 0);
+  lb_k_if(b, lb_k_lt(b, zero, e->dims[LB_DIM_K]));
+  sum_tile(a, lb_k_loop(b, zero, end, lb_k_i64(b, width)), a->vectors);
   lb_k_end(b);
-  if (width == LB_PACK_COLS) return;
-  lb_k_if(b, lb_k_lt(b, end, a->keys));
-  sum_tile(a, end, LB_PACK_COLS / e->lanes);
+  if (width != LB_PACK_COLS) {
+    lb_k_if(b, lb_k_lt(b, end, a->keys));
+    sum_tile(a, end, LB_PACK_COLS / e->lanes);
+    lb_k_end(b);
+  }
+  lb_k_else(b);
+  put_zeros(a, a->scores, a->rows * KEYS);
   lb_k_end(b);
 }
 
@@ -384,42 +404,42 @@ typedef struct columns {
   lb_kval before[MAX_VECTORS];  // lanes with a total of the block before
 } columns;
 
-static lb_kval total_at(const attention *a, const columns *c, uint32_t r,
-                        uint32_t v) {
-  lb_emit *e = a->e;
-  lb_kval at = lb_k_mul(&e->b, row_of_tile(a, r), e->out_stride[0].row);
-  return spot(a, e->out[0], lb_k_add(&e->b, at, c->col), v * e->lanes);
-}
-
 // The totals of the block are added to those before, of which there are none at
 // the first one: then nothing is read.
 static lb_kval add_before(const attention *a, const columns *c, lb_kval p,
-                          uint32_t r, uint32_t v, lb_kval x) {
+                          lb_kval rescale, uint32_t v, lb_kval x) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_kval by = lb_k_load(b, spot(a, a->rescale, lb_k_i64(b, r), 0), 1, 0);
   lb_kval old = lb_k_load_masked(b, p, e->lanes, 0, c->before[v], LB_K_NONE);
-  return lb_k_fma(b, old, lb_k_splat(b, by, e->lanes), x);
+  return lb_k_fma(b, old, rescale, x);
 }
 
-static void store_totals(const attention *a, const columns *c, sums *s) {
+static lb_kval factor(const attention *a, lb_kval memory, lb_kval r) {
+  lb_kbuilder *b = &a->e->b;
+  return lb_k_splat(b, lb_k_load(b, spot(a, memory, r, 0), 1, 0), a->e->lanes);
+}
+
+static void store_totals(const attention *a, const columns *c) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_kval left = rows_left(a);
-  for (uint32_t r = 0; r < s->rows; r++) {
-    if (r > 0) lb_k_if(b, lb_k_gt(b, left, lb_k_i64(b, r)));
-    lb_kval by = lb_k_load(b, spot(a, a->finish, lb_k_i64(b, r), 0), 1, 0);
-    by = lb_k_splat(b, by, e->lanes);
-    for (uint32_t v = 0; v < s->vectors; v++) {
-      lb_kval p = total_at(a, c, r, v), x = lb_k_get(b, s->acc[r][v]);
-      x = lb_k_mul(b, add_before(a, c, p, r, v, x), by);
-      lb_k_store_masked(b, p, x, 0, c->mask[v]);
-    }
-    if (r > 0) lb_k_end(b);
+  lb_kval r = lb_k_loop(b, lb_k_i64(b, 0), rows_left(a), lb_k_i64(b, 1));
+  lb_kval row = lb_k_add(b, a->band, lb_k_add(b, a->row, r));
+  lb_kval at = lb_k_mul(b, row, e->out_stride[0].row);
+  lb_kval to = lb_k_ptr(b, e->out[0], lb_k_add(b, at, c->col), 0);
+  lb_kval from = lb_emit_mul(e, r, a->vectors * e->lanes);
+  lb_kval zero = lb_k_i64(b, 0);
+  lb_kval rescale = factor(a, a->rescale, r), by = factor(a, a->finish, r);
+  for (uint32_t v = 0; v < a->vectors; v++) {
+    lb_kval p = spot(a, to, zero, v * e->lanes);
+    lb_kval x =
+        lb_k_load(b, spot(a, a->totals, from, v * e->lanes), e->lanes, 0);
+    x = lb_k_mul(b, add_before(a, c, p, rescale, v, x), by);
+    lb_k_store_masked(b, p, x, 0, c->mask[v]);
   }
+  lb_k_end(b);
 }
 
-static void total_columns(const attention *a, const columns *c) {
+static void sum_totals(const attention *a, const columns *c) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
   int64_t size = (int64_t)lb_dtype_size(e->spec->in[2].dtype);
@@ -437,7 +457,17 @@ static void total_columns(const attention *a, const columns *c) {
   }
   add_products(a, &s, a->scores, KEYS, l, y);
   lb_k_end(b);
-  store_totals(a, c, &s);
+  put_sums(a, &s, a->totals, lb_k_i64(b, 0), a->vectors * e->lanes);
+}
+
+static void total_columns(const attention *a, const columns *c) {
+  lb_kbuilder *b = &a->e->b;
+  lb_k_if(b, lb_k_lt(b, lb_k_i64(b, 0), a->keys));
+  sum_totals(a, c);
+  lb_k_else(b);
+  put_zeros(a, a->totals, a->rows * a->vectors * a->e->lanes);
+  lb_k_end(b);
+  store_totals(a, c);
 }
 
 static void total_tile(const attention *a) {
@@ -510,6 +540,7 @@ static void take_memory(attention *a) {
   a->panels = lb_k_local(b, a->dtype, KEYS * a->k_room);
   a->queries = lb_k_local(b, a->dtype, a->rows * a->k_room);
   a->scores = lb_k_local(b, a->dtype, a->rows * KEYS);
+  a->totals = lb_k_local(b, a->dtype, a->rows * a->vectors * a->e->lanes);
   a->lanes64 = lb_k_local(b, a->dtype, LB_SPEC_LANES);
   a->max = lb_k_local(b, a->dtype, BAND);
   a->sum = lb_k_local(b, a->dtype, BAND);

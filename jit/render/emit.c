@@ -220,6 +220,12 @@ static lb_lv pair(lb_em *e, lb_lv x, lb_lv y) {
   return y.kind == LB_L_POISON ? v : lb_em_insert(e, v, y, 1);
 }
 
+static bool is_zero(const uint8_t *table, uint32_t lanes) {
+  for (uint32_t i = 0; i < lanes; i++)
+    if (table[i]) return false;
+  return true;
+}
+
 lb_lv lb_em_shuffle(lb_em *e, lb_lv x, lb_lv y, const uint8_t *table,
                     uint32_t lanes) {
   uint32_t n = x.type.lanes;
@@ -233,6 +239,10 @@ lb_lv lb_em_shuffle(lb_em *e, lb_lv x, lb_lv y, const uint8_t *table,
   comma(e);
   lb_em_typed(&e->out, y);
   lb_strbuf_printf(&e->out, ", <%u x i32> ", lanes);
+  if (is_zero(table, lanes)) {
+    lb_strbuf_puts(&e->out, "zeroinitializer\n");
+    return v;
+  }
   for (uint32_t i = 0; i < lanes; i++)
     lb_strbuf_printf(&e->out, "%si32 %d", i ? ", " : "<", table[i]);
   lb_strbuf_puts(&e->out, ">\n");

@@ -31,7 +31,7 @@
 #define OPTIONS                                                    \
   "-enable-misched=false", "-pre-RA-sched=source", "-disable-lsr", \
       "-disable-machine-licm", "-disable-machine-sink",            \
-      "-x86-cmov-converter=false"
+      "-x86-cmov-converter=false", "-disable-x86-domain-reassignment"
 #define TRIPLE "x86_64-unknown-linux-gnu"
 
 struct lb_toolchain {
