@@ -167,6 +167,7 @@ def main():
                         help="only every Nth case")
     options = parser.parse_args()
     os.environ["LIMBER_JIT"] = "process" if options.kernels == "on" else "off"
+    os.environ.setdefault("LIMBER_CACHE_DIR", "off")
     os.environ["LIMBER_COMPILE"] = "settle"  # one tier, then the other
     os.environ.setdefault("LIMBER_JIT_PATH", str(ROOT / "build/limber-jit"))
     cases = load_cases(options.filter)

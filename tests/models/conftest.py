@@ -31,6 +31,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     on = config.getoption("kernels") == "on"
     os.environ["LIMBER_JIT"] = "process" if on else "off"
+    os.environ.setdefault("LIMBER_CACHE_DIR", "off")
     os.environ["LIMBER_COMPILE"] = "settle"  # one tier, then the other
     os.environ.setdefault("LIMBER_JIT_PATH",
                           str(shapes.ROOT / "build" / "limber-jit"))
