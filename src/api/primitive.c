@@ -1,6 +1,7 @@
 // api/primitive.c -- primitives: made, remembered, executed, asked about.
 #include "api/primitive.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,8 +125,19 @@ static uint64_t cache_bytes(const void *value) {
   return ((const limber_primitive *)value)->bytes;
 }
 
-static const lb_cache_type in_cache = {
-    .retain = cache_retain, .release = cache_release, .bytes = cache_bytes};
+#define FIELD(name) \
+  { #name, offsetof(lb_key_head, name), sizeof(int32_t) }
+static const lb_key_field head_fields[] = {
+    FIELD(kind),      FIELD(alg),         FIELD(n_in),
+    FIELD(n_post),    FIELD(reusable),    FIELD(deterministic),
+    FIELD(reference), FIELD(user_scratch)};
+static const lb_key_type key_type = {head_fields,
+                                     sizeof head_fields / sizeof *head_fields};
+
+static const lb_cache_type in_cache = {.retain = cache_retain,
+                                       .release = cache_release,
+                                       .bytes = cache_bytes,
+                                       .key = &key_type};
 
 lb_status lb_primitives_init(limber_runtime *r, lb_shelf *shelf) {
   return lb_cache_init(&r->primitives, shelf, &in_cache);

@@ -620,6 +620,30 @@ static void many_threads_execute_one_primitive(void **state) {
   limber_primitive_destroy(p);
 }
 
+static void *create_one(void *user) {
+  work *v = user;
+  limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0);
+  d.in[0] = operand(2, L(123), L(45));
+  v->wrong = limber_primitive_create(NULL, &d, NULL, &v->primitive) != 0;
+  return NULL;
+}
+
+static void many_threads_get_one_primitive(void **state) {
+  (void)state;
+  pthread_t threads[THREADS];
+  work works[THREADS] = {{0}};
+  for (int i = 0; i < THREADS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, create_one, &works[i]),
+                     0);
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(threads[i], NULL);
+    assert_int_equal(works[i].wrong, 0);
+    assert_ptr_equal(works[i].primitive, works[0].primitive);
+  }
+  for (int i = 0; i < THREADS; i++)
+    limber_primitive_destroy(works[i].primitive);
+}
+
 // Equal and different ones, while the capacity changes.
 static void *create_often(void *user) {
   work *v = user;
@@ -680,6 +704,7 @@ int main(void) {
       TEST(wrong_post_operations_are_refused),
       TEST(wrong_inputs_are_refused),
       TEST(many_threads_execute_one_primitive),
+      TEST(many_threads_get_one_primitive),
       TEST(many_threads_create_while_the_capacity_changes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

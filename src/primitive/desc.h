@@ -96,6 +96,11 @@ bool lb_desc_has_runtime(const lb_desc *d);        // any runtime dim
   (1024 + LIMBER_MAX_OPERANDS * LB_KEY_OPERAND + \
    LIMBER_MAX_POST_OPS * (LB_KEY_OPERAND + 16))
 
+typedef struct lb_key_head {  // what a key begins with
+  int32_t kind, alg, n_in, n_post;
+  int32_t reusable, deterministic, reference, user_scratch;
+} lb_key_head;
+
 // Bytes written. Dims of constants are trusted to be right where data is set,
 // unless they are negative.
 size_t lb_desc_key(const lb_desc *d, uint8_t out[LB_KEY_MAX]);

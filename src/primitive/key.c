@@ -9,11 +9,8 @@
 
 // -- bytes -------------------------------------------------------------------
 
-typedef struct head {
-  int32_t kind, alg, n_in, n_post;
-  int32_t reusable, deterministic, reference, user_scratch;
-} head;
-_Static_assert(sizeof(head) == 8 * sizeof(int32_t), "a key has no padding");
+_Static_assert(sizeof(lb_key_head) == 8 * sizeof(int32_t),
+               "a key has no padding");
 
 typedef struct operand_head {
   int32_t dtype, layout, rank, constant;
@@ -40,7 +37,7 @@ _Static_assert((int)SETTINGS_BYTES == (int)FIELD_BYTES,
                "fields lie without padding, and each is in the table");
 _Static_assert(SETTINGS_BYTES % 32 == 0 && SETTINGS_BYTES / 32 <= 64,
                "one bit a piece");
-_Static_assert(sizeof(head) + 8 + SETTINGS_BYTES <= 1024,
+_Static_assert(sizeof(lb_key_head) + 8 + SETTINGS_BYTES <= 1024,
                "LB_KEY_MAX suffices");
 
 static uint8_t *put(uint8_t *to, const void *p, size_t n) {
@@ -82,8 +79,9 @@ size_t lb_desc_key(const lb_desc *d, uint8_t out[LB_KEY_MAX]) {
   const limber_primitive_desc *desc = d->desc;
   const limber_attr *a = d->attr;
   uint32_t n = lb_desc_operands(desc);
-  head h = {desc->kind,  desc->alg,        (int32_t)n,   (int32_t)a->n_post,
-            a->reusable, a->deterministic, a->reference, a->user_scratch};
+  lb_key_head h = {desc->kind,         desc->alg,      (int32_t)n,
+                   (int32_t)a->n_post, a->reusable,    a->deterministic,
+                   a->reference,       a->user_scratch};
   uint8_t *to = put(out, &h, sizeof h);
   to = put_settings(to, desc);
   for (uint32_t i = 0; i < n; i++) to = put_operand(to, &desc->in[i]);
