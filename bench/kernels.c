@@ -148,7 +148,8 @@ static timing time_kernel(const bench_rotation *r, lb_kernel_fn *kernel) {
 // -- the report --------------------------------------------------------------
 
 static void print_dims(const lb_launch *l) {
-  static const char *const names[LB_SDIMS] = {"rows", "cols", "k", "len"};
+  static const char *const names[LB_SDIMS] = {"rows", "cols", "k", "len",
+                                              "steps"};
   printf("\"dims\": {");
   for (int i = 0; i < lb_spec_dims(&l->slot->key.spec); i++)
     printf("%s\"%s\": %lld", i ? ", " : "", names[i],
@@ -160,8 +161,8 @@ static void print_dims(const lb_launch *l) {
 }
 
 static void print_spec(const lb_slot *slot) {
-  static const char *const forms[LB_FORM_COUNT] = {"map", "rows", "matmul",
-                                                   "attention"};
+  static const char *const forms[LB_FORM_COUNT] = {
+      "map", "rows", "matmul", "attention", "conv", "window"};
   lb_strbuf spec = {0}, facts = {0};
   lb_spec_print(&slot->key.spec, &spec);
   lb_facts_print(&slot->key.facts, &facts);

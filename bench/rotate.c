@@ -11,7 +11,7 @@ typedef struct walk {
   int64_t n, stride;
 } walk;
 
-#define MAX_WALKS (2 + LB_BIND_LOOPS)
+#define MAX_WALKS (4 + LB_BIND_LOOPS)
 
 static int64_t dim(const lb_launch *l, lb_sdim d) {
   return (int64_t)l->args[l->n_operands + d];
@@ -24,12 +24,24 @@ static void extents(const lb_launch *l, int i, int64_t out[2]) {
   bool factor = in >= 0 && in < lb_spec_factors(s);
   out[0] = dim(l, LB_DIM_ROWS);
   out[1] = dim(l, LB_DIM_COLS);
-  if (s->form == LB_FORM_MATMUL && factor)
+  if ((s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV) && factor)
     out[in == 0 ? 1 : 0] = dim(l, LB_DIM_K);
   if (s->form != LB_FORM_ATTENTION || in < 0) return;
   if (in == 0 || in == 1) out[1] = dim(l, LB_DIM_K);
   if (in == 1 || in == 2) out[0] = dim(l, LB_DIM_LEN);
   if (in > 2) out[1] = dim(l, LB_DIM_LEN);
+}
+
+static int64_t at_least_one(int64_t n) { return n > 1 ? n : 1; }
+
+// Taps of an image, and of its weights.
+static int taps_of(const lb_launch *l, int in, int64_t size, walk *out) {
+  const lb_spec *s = &l->slot->key.spec;
+  if (!lb_spec_has_taps(s) || in < 0 || in >= lb_spec_factors(s)) return 0;
+  const uint64_t *taps = &l->args[lb_spec_args(s).taps + 2 * in];
+  out[0] = (walk){at_least_one(dim(l, LB_DIM_LEN)), (int64_t)taps[0] * size};
+  out[1] = (walk){at_least_one(dim(l, LB_DIM_STEPS)), (int64_t)taps[1] * size};
+  return 2;
 }
 
 static int walks_of(const lb_launch *l, int i, walk out[MAX_WALKS]) {
@@ -58,9 +70,9 @@ static int walks_of(const lb_launch *l, int i, walk out[MAX_WALKS]) {
     default: out[0] = (walk){e[0], row}, out[1] = (walk){e[1], col};
   }
   const int64_t *loops = l->strides + (size_t)i * (2 + l->n_loops) + 2;
-  for (int k = 0; k < l->n_loops; k++)
-    out[2 + k] = (walk){l->loops[k], loops[k]};
-  return 2 + l->n_loops;
+  int n = 2;
+  for (int k = 0; k < l->n_loops; k++) out[n++] = (walk){l->loops[k], loops[k]};
+  return n + taps_of(l, i - s->n_out, size, out + n);
 }
 
 static lb_status measure(const lb_launch *l, int i, bench_operand *out) {
@@ -78,6 +90,8 @@ static lb_status measure(const lb_launch *l, int i, bench_operand *out) {
     if (walks[k].stride < 0) out->before += steps * (size_t)-walks[k].stride;
     if (walks[k].stride) out->touched *= (size_t)walks[k].n;
   }
+  // Windows lie over each other.
+  if (out->touched > out->before + after) out->touched = out->before + after;
   // Copies begin at a line of their own; large ones not all in the same set
   // of the cache.
   out->span = (out->before + 63) / 64 * 64 + (after + 63) / 64 * 64;
@@ -178,17 +192,26 @@ void bench_rotation_run(const bench_rotation *r, lb_kernel_fn *kernel,
   }
 }
 
-double bench_flops(const lb_launch *l) {
+// Multiplications and additions of one turn of the loops.
+static double flops_of_turn(const lb_launch *l) {
   const lb_spec *s = &l->slot->key.spec;
-  if (s->form != LB_FORM_MATMUL && s->form != LB_FORM_ATTENTION) return 0;
-  double n = 2.0 * (double)dim(l, LB_DIM_ROWS) * (double)dim(l, LB_DIM_K);
-  double cols = (double)dim(l, LB_DIM_COLS);
-  if (s->form == LB_FORM_MATMUL) {
-    n *= cols;
-  } else {  // scores, then their product with v
-    n = 2.0 * (double)dim(l, LB_DIM_ROWS) * (double)dim(l, LB_DIM_LEN) *
-        ((double)dim(l, LB_DIM_K) + cols);
+  double rows = (double)dim(l, LB_DIM_ROWS), cols = (double)dim(l, LB_DIM_COLS);
+  switch (s->form) {
+    case LB_FORM_MATMUL: return 2 * rows * cols * (double)dim(l, LB_DIM_K);
+    case LB_FORM_ATTENTION:  // scores, then their product with v
+      return 2 * rows * (double)dim(l, LB_DIM_LEN) *
+             ((double)dim(l, LB_DIM_K) + cols);
+    case LB_FORM_CONV:
+    case LB_FORM_WINDOW:
+      if (lb_spec_factors(s) < 2) return 0;  // a pool
+      return 2 * rows * cols * (double)dim(l, LB_DIM_K) *
+             (double)dim(l, LB_DIM_LEN) * (double)dim(l, LB_DIM_STEPS);
+    default: return 0;
   }
+}
+
+double bench_flops(const lb_launch *l) {
+  double n = flops_of_turn(l);
   for (int k = 0; k < l->n_loops; k++) n *= (double)l->loops[k];
   return n;
 }
