@@ -72,7 +72,11 @@ void lb_maker_free(lb_maker *m) {
 }
 
 void lb_maker_cancel(lb_maker *m) { lb_worker_cancel(m->worker); }
-void lb_maker_rest(lb_maker *m) { lb_worker_rest(m->worker); }
+void lb_maker_rest(lb_maker *m) {
+  pid_t pid = lb_worker_pid(m->worker);
+  lb_worker_rest(m->worker);
+  if (pid) lb_tell_since(m->events, WORKER_ENDED, IDLE, 0, pid, "%s", "");
+}
 void lb_maker_set_idle(lb_maker *m, bool idle) {
   lb_worker_set_idle(m->worker, idle);
 }
@@ -174,8 +178,12 @@ static lb_status make(lb_maker *m, lb_slot *slot, int timeout_ms, bool *kept) {
                          lb_strbuf_str(&m->target)));
   int64_t start = lb_tell_start(m->events);
   char text[LB_EVENT_TEXT];
+  pid_t before = lb_worker_pid(m->worker);
   lb_status st =
       lb_worker_compile(m->worker, &request, timeout_ms, &object, &info);
+  pid_t after = lb_worker_pid(m->worker);
+  if (after && after != before)
+    lb_tell_since(m->events, WORKER_STARTED, NEEDED, 0, after, "%s", "");
   if (!lb_failed(st) && atomic_load(&slot->wish.urgent))
     lb_tell_since(m->events, KERNEL_COMPILED, ASKED, start, object.size, "%s",
                   lb_slot_text(slot, text, sizeof text));

@@ -89,7 +89,28 @@ static bool is_before(const lb_queue *q, const lb_slot *a, const lb_slot *b) {
   return x != y ? x > y : lb_queue_worth(q, a) > lb_queue_worth(q, b);
 }
 
+static void drop(const lb_queue *q, lb_slot *slot, lb_reason why) {
+  char text[LB_EVENT_TEXT];
+  let_go(slot);
+  if (q->events)
+    lb_events_put(q->events,
+                  &(lb_event){.kind = LB_EVENT_KERNEL_DROPPED, .reason = why},
+                  "%s", lb_slot_text(slot, text, sizeof text));
+}
+
+static void tell_queued(const lb_queue *q, const lb_slot *slot) {
+  char text[LB_EVENT_TEXT];
+  if (urgency(slot)) {
+    lb_tell(q->events, KERNEL_QUEUED, ASKED, "%s",
+            lb_slot_text(slot, text, sizeof text));
+  } else {
+    lb_tell(q->events, KERNEL_QUEUED, MET, "%s",
+            lb_slot_text(slot, text, sizeof text));
+  }
+}
+
 void lb_queue_put(lb_queue *q, lb_slot *slot) {
+  tell_queued(q, slot);
   if (q->n < LB_QUEUE_MAX) {
     q->slots[q->n++] = slot;
     return;
@@ -98,9 +119,9 @@ void lb_queue_put(lb_queue *q, lb_slot *slot) {
   for (size_t i = 1; i < q->n; i++)
     if (is_before(q, q->slots[least], q->slots[i])) least = i;
   if (is_before(q, q->slots[least], slot)) {
-    let_go(slot);
+    drop(q, slot, LB_REASON_QUEUE_FULL);
   } else {
-    let_go(q->slots[least]);
+    drop(q, q->slots[least], LB_REASON_QUEUE_FULL);
     q->slots[least] = slot;
   }
 }
@@ -149,7 +170,7 @@ void lb_queue_drop(lb_queue *q, unsigned session) {
   for (size_t i = 0; i < q->n;) {
     if (atomic_load(&q->slots[i]->wish.session) == session &&
         !urgency(q->slots[i]))
-      let_go(remove_at(q, i));
+      drop(q, remove_at(q, i), LB_REASON_CLOSED);
     else
       i++;
   }

@@ -22,6 +22,7 @@ typedef struct lb_queue {
   size_t n;
   double cost_us[LB_FORM_COUNT];  // of making one
   double gain[LB_FORM_COUNT][2];  // by what it replaces: a cover, or a kernel
+  lb_events *events;  // borrowed; may be NULL. Set after lb_queue_init
 } lb_queue;
 
 typedef struct lb_queue_time {

@@ -40,6 +40,7 @@ struct lb_service {
   lb_slots *slots;    // borrowed
   lb_pool *pool;      // borrowed; may be NULL
   const lb_log *log;  // borrowed
+  lb_events *events;  // borrowed; may be NULL
   bool background;
   atomic_bool listens;
   unsigned sightings;
@@ -99,6 +100,7 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
   s->sightings = o->sightings ? o->sightings : SIGHTINGS;
   s->forks = s->renewed = lb_fork_count();
   lb_queue_init(&s->queue);
+  s->queue.events = s->events = o->maker.events;
   s->worker = strdup(m.worker);
   if (!s->worker) st = lb_oom();
   if (!lb_failed(st)) st = lb_maker_new(&m, &s->maker);
@@ -319,6 +321,20 @@ static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
   lb_word_wake(&s->news, INT_MAX);
 }
 
+static void tell_failure(lb_service *s, lb_status st) {
+  bool had_it = lb_maker_blames(s->maker);
+  lb_event e = {.kind = LB_EVENT_WORKER_FAILED};
+  switch (lb_status_code(st)) {
+    case LB_CANCELLED: e.reason = LB_REASON_TIMED_OUT; break;
+    case LB_DEVICE: e.reason = LB_REASON_REFUSED; break;
+    case LB_IO:
+      e.reason = had_it ? LB_REASON_CRASHED : LB_REASON_MISSING;
+      break;
+    default: e.reason = LB_REASON_FAILED;
+  }
+  if (s->events) lb_events_put(s->events, &e, "%s", lb_status_message(st));
+}
+
 static void make(lb_service *s, lb_slot *slot) {
   int64_t began = lb_clock_ns();
   bool kept;
@@ -335,6 +351,7 @@ static void make(lb_service *s, lb_slot *slot) {
     if (!kept) slot->wish.rest_until = now + REST_MAX;
   } else {
     warn(s, st);
+    tell_failure(s, st);
     if (lb_maker_blames(s->maker)) rest_slot(s, slot, st);
   }
   finish(s, slot, st, (double)(now - began) / 1000);
