@@ -253,7 +253,10 @@ static lb_status add_factor(walker *w, int which, bool *ok) {
   LB_TRY(tensor_of(w, v, &t));
   if (lb_attr_int(n, which == A ? "transA" : "transB", 0) != 0) swap_last(&t);
   int k = t.rank - (which == A ? 1 : 2);
-  w->out->dims[LB_DIM_K] = t.dims[k];
+  if (which == A)
+    w->out->dims[LB_DIM_K] = t.dims[k];
+  else
+    *ok = *ok && w->out->dims[LB_DIM_K] == t.dims[k];
   lb_bind_operand *o = &w->out->operands[w->n];
   if (which == A) o->col = t.dims[k] == 1 ? 1 : t.strides[k];
   if (which == B) o->row = t.strides[k];
@@ -261,7 +264,11 @@ static lb_status add_factor(walker *w, int which, bool *ok) {
   return LB_OK;
 }
 
-static void add_packed(walker *w) {
+static void add_packed(walker *w, bool *ok) {
+  const lb_node *n = anchor_of(w);
+  const lb_vinfo *b = &n->in[1]->info;
+  bool turned = lb_attr_int(n, "transB", 0) != 0;
+  *ok = *ok && b->dims[b->rank - (turned ? 1 : 2)].k == w->out->dims[LB_DIM_K];
   memset(w->strides[w->n], 0, sizeof w->strides[w->n]);
   w->out->operands[w->n++] = (lb_bind_operand){.value = NULL};
 }
@@ -270,7 +277,7 @@ static lb_status walk_product(walker *w, bool *ok) {
   LB_TRY(walk_map(w, ok));
   if (*ok) LB_TRY(add_factor(w, A, ok));
   if (*ok && w->part->packed)
-    add_packed(w);
+    add_packed(w, ok);
   else if (*ok)
     LB_TRY(add_factor(w, B, ok));
   *ok = *ok && w->out->dims[LB_DIM_K] > 0;

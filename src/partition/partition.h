@@ -26,6 +26,11 @@ typedef struct lb_partition {
   const void *packed;  // constant weights as kernels read them: of MATMUL as
                        // [N/16][K][16]; NULL: it has none
   lb_memo *memo;       // of its specs
+  // What its nodes read of others, constants left out, each once.
+  const lb_value **reads;
+  uint32_t n_reads;
+  bool plain;  // as far as binding finds its operands to fit, its nodes do what
+               // expressions say: no rule has to run
 } lb_partition;
 
 static inline const lb_value *lb_partition_result(const lb_partition *p) {

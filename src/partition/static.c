@@ -293,6 +293,56 @@ static lb_status pack_all(lb_partitioning *p) {
   return LB_OK;
 }
 
+static bool is_inside(const lb_partition *part, const lb_value *v) {
+  for (uint32_t i = 0; i < part->n_nodes; i++)
+    if (part->nodes[i]->out[0] == v) return true;
+  return false;
+}
+
+static void add_read(lb_partition *part, const lb_value *v) {
+  if (!v || v->info.data || is_inside(part, v)) return;
+  for (uint32_t i = 0; i < part->n_reads; i++)
+    if (part->reads[i] == v) return;
+  part->reads[part->n_reads++] = v;
+}
+
+static lb_status find_reads(lb_partitioning *p, lb_partition *part) {
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < part->n_nodes; i++) most += part->nodes[i]->n_in;
+  part->reads = lb_arena_new(&p->arena, const lb_value *, most);
+  if (!part->reads) return lb_oom();
+  for (uint32_t i = 0; i < part->n_nodes; i++)
+    for (uint32_t k = 0; k < part->nodes[i]->n_in; k++)
+      add_read(part, part->nodes[i]->in[k]);
+  return LB_OK;
+}
+
+// One value is made, by arithmetic whose dims no contents decide but constants.
+static bool is_plain_node(const lb_node *n) {
+  const lb_op_info *op = &lb_op_infos[n->op];
+  for (uint32_t i = 1; i < n->n_out; i++)
+    if (n->out[i]) return false;
+  for (uint32_t i = 0; i < n->n_in && i < 32; i++)
+    if (op->deciding >> i & 1 && n->in[i] && !lb_value_const(n->in[i]))
+      return false;
+  return op->flags == 0 && op->cls != LB_CLASS_VIEW;
+}
+
+// Nodes have the dims of the result, or those of a reduction's input.
+static bool is_plain(const lb_partition *part) {
+  const lb_value *result = lb_partition_result(part);
+  if (part->recurrent) return false;
+  for (uint32_t i = 0; i < part->n_nodes; i++) {
+    bool before = part->form == LB_FORM_ROWS && i < part->anchor;
+    const lb_value *like =
+        before ? part->nodes[part->anchor]->in[0] : result;
+    if (!is_plain_node(part->nodes[i]) ||
+        !lb_value_same_dims(part->nodes[i]->out[0], like))
+      return false;
+  }
+  return true;
+}
+
 static lb_status add_part(lb_partitioning *p, const counter *c,
                           const lb_node *first, lb_form form) {
   growth g = {.p = p, .c = c, .form = form};
@@ -309,7 +359,8 @@ static lb_status add_part(lb_partitioning *p, const counter *c,
   if (!part->nodes || !part->memo) return lb_oom();
   for (uint32_t i = 0; i < g.n; i++) p->of_node[g.nodes[i]->id] = part;
   p->parts[p->n_parts++] = part;
-  return LB_OK;
+  part->plain = is_plain(part);
+  return find_reads(p, part);
 }
 
 static lb_status partition_region(lb_partitioning *p, const counter *c,

@@ -355,6 +355,15 @@ static bool read_axes(binder *b) {
   return true;
 }
 
+// Has the image the channels that weights and result are made for?
+static bool channels_fit(const binder *b) {
+  int c = b->x.rank - 1;
+  const lb_tensor *w = weights_of(b->node);
+  if (!w) return b->x.dims[c] == b->y.dims[c];
+  if (is_depthwise(b->node)) return b->x.dims[c] == w->dims[0];
+  return b->x.dims[c] == b->groups * channels_of(b->node).in;
+}
+
 static lb_status read(binder *b, bool *ok) {
   const lb_partition *p = b->part;
   const lb_node *last = p->nodes[p->n_nodes - 1];
@@ -368,6 +377,7 @@ static lb_status read(binder *b, bool *ok) {
   b->group_out = b->y.dims[c] / b->groups;
   b->planar = is_planar(b->node);
   *ok = lb_tensor_count(&b->y) > 0 && b->x.dims[0] == b->y.dims[0] &&
+        channels_fit(b) &&
         (b->x.strides[b->planar ? c - 1 : c] == 1 || b->x.dims[c] == 1) &&
         (b->y.strides[c] == 1 || b->y.dims[c] == 1) && read_axes(b);
   return LB_OK;

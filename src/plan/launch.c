@@ -6,7 +6,10 @@
 lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
   const lb_pvalue *s;
   LB_TRY(lb_planner_state(user, v, &s));
-  *out = *s->tensor;
+  if (s)
+    *out = *s->tensor;
+  else if (!lb_planner_expect(user, v, out))
+    return lb_error(LB_INTERNAL, "'%s' is read before it is made", v->name);
   return LB_OK;
 }
 
@@ -118,10 +121,10 @@ static bool all_calls(const lb_step *steps, uint32_t n) {
   return true;
 }
 
-static lb_status bind_as(lb_planner *p, const lb_partition *part,
-                         const lb_tensor *result, lb_binding *b, bool *ok) {
+lb_status lb_planner_bind_as(lb_planner *p, const lb_partition *part,
+                             const lb_tensor *result, lb_binding *b, bool *ok) {
   const lb_pvalue **state = &p->states[lb_partition_result(part)->id];
-  const lb_pvalue *is = *state, seen = {result, is->buffer, is->offset};
+  const lb_pvalue *is = *state, seen = {result, LB_NO_BUFFER, 0};
   *state = &seen;
   lb_status st = lb_partition_bind(part, lb_planner_tensor, p, b, ok);
   *state = is;
@@ -138,10 +141,10 @@ static lb_status try_launch(lb_planner *p, const lb_partition *part,
   bool ok = false;
   if (buffer_of(p, result->producer))
     LB_TRY(lb_planner_find_room(p, result, dense, &view, &a->roomy));
-  if (a->roomy) LB_TRY(bind_as(p, part, &view, &b, &ok));
+  if (a->roomy) LB_TRY(lb_planner_bind_as(p, part, &view, &b, &ok));
   if (!ok) {
     a->roomy = false;
-    LB_TRY(bind_as(p, part, dense, &b, &ok));
+    LB_TRY(lb_planner_bind_as(p, part, dense, &b, &ok));
   }
   return ok ? make_launch(p, part, &b, a) : LB_OK;
 }
@@ -149,6 +152,9 @@ static lb_status try_launch(lb_planner *p, const lb_partition *part,
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   attempt a = {.first = p->plan->n_steps, .peak = p->memory.peak};
   uint32_t done = 0;
+  bool direct;
+  LB_TRY(lb_planner_direct(p, part, &direct));
+  if (direct) return LB_OK;
   bool mine[LB_SPEC_MAX_NODES] = {false};  // planned by this very call
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     const lb_node *n = part->nodes[i];

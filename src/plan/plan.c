@@ -97,6 +97,19 @@ static lb_status allocate(lb_planner *p, const lb_region *r) {
   return ok ? LB_OK : lb_oom();
 }
 
+static lb_status begin_sizes(lb_planner *p) {
+  const lb_sizes *s = &p->prog->sizes;
+  size_t bytes = s->n * sizeof *s->known;
+  size_t n = (size_t)s->n_symbols;
+  p->sizes = lb_arena_memdup(p->state, s->known, bytes, _Alignof(int64_t));
+  p->symbols = lb_arena_alloc(p->state, lb_mul_sat(n, sizeof *p->symbols),
+                              _Alignof(int64_t));
+  if (!p->sizes || !p->symbols) return lb_oom();
+  for (size_t i = 0; i < n; i++) p->symbols[i] = -1;
+  p->exact = true;
+  return LB_OK;
+}
+
 static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
   const lb_value *v = p->region->params[i];
   if (!p->uses[v->id]) return LB_OK;
@@ -122,6 +135,7 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
                              const bool *wanted) {
   const lb_region *r = p->region;
   LB_TRY(allocate(p, r));
+  LB_TRY(begin_sizes(p));
   p->wanted =
       lb_arena_memdup(p->state, wanted, r->n_results * sizeof *wanted, 1);
   if (!p->wanted) return lb_oom();
@@ -171,6 +185,7 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
   p->prog = from->prog;
   p->region = from->region;
   p->wanted = from->wanted;
+  p->exact = from->exact;
   p->n_bufs = from->n_bufs;
   p->cap_bufs = from->cap_bufs;
   bool ok = CLONE(p, from, states, values) && CLONE(p, from, alias, values) &&
@@ -179,6 +194,8 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
             CLONE(p, from, needed, nodes) && CLONE(p, from, planned, nodes) &&
             CLONE(p, from, claimed, results) &&
             CLONE(p, from, delivered, results) &&
+            CLONE(p, from, sizes, from->prog->sizes.n) &&
+            CLONE(p, from, symbols, (size_t)from->prog->sizes.n_symbols) &&
             CLONE(p, from, bufs, from->cap_bufs);
   if (!ok) return lb_oom();
   return lb_memory_copy(&p->memory, &from->memory, p->state);

@@ -254,12 +254,17 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
+bool lb_planner_lands(const lb_planner *p, const lb_value *v) {
+  uint32_t result = p->lands[v->id];
+  return result && !p->claimed[result - 1];
+}
+
 static lb_status place_of(lb_planner *p, const lb_value *v, const lb_tensor *t,
                           lb_place *place, uint32_t *index) {
   uint32_t result = p->lands[v->id];
   *place = LB_PLACE_ARENA;
   *index = 0;
-  if (!result || p->claimed[result - 1]) return LB_OK;
+  if (!lb_planner_lands(p, v)) return LB_OK;
   p->claimed[result - 1] = true;
   *place = LB_PLACE_OUTPUT;
   *index = result - 1;
@@ -274,8 +279,8 @@ lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,
   return lb_planner_add_buffer(p, t, place, index, out);
 }
 
-static lb_status place_output(lb_planner *p, const lb_value *v,
-                              const lb_tensor *t) {
+lb_status lb_planner_place(lb_planner *p, const lb_value *v,
+                           const lb_tensor *t) {
   lb_place place;
   uint32_t index;
   LB_TRY(place_of(p, v, t, &place, &index));
@@ -290,7 +295,7 @@ static lb_status emit_call(lb_planner *p, const lb_node *n,
     if (in[i]) step->in[i] = lb_planner_operand(p, in[i]);
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!is_wanted(p, n->out[i])) continue;
-    LB_TRY(place_output(p, n->out[i], &out[i]));
+    LB_TRY(lb_planner_place(p, n->out[i], &out[i]));
     step->out[i] = lb_planner_operand(p, p->states[n->out[i]->id]);
   }
   return LB_OK;

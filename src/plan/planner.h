@@ -54,6 +54,10 @@ typedef struct lb_planner {
   bool *delivered;           // by result: all of it is planned
   const bool *wanted;        // by result
 
+  int64_t *sizes;    // by number of plan/sizes.h; -1: not known
+  int64_t *symbols;  // by symbol; likewise
+  bool exact;        // all states have the dims that expressions say
+
   lb_pbuf *bufs;
   uint32_t n_bufs, cap_bufs;
   lb_memory memory;
@@ -75,9 +79,27 @@ lb_status lb_planner_deliver(lb_planner *p);
 // Plans one node; what it reads is still counted as read.
 lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred);
 void lb_planner_unuse_inputs(lb_planner *p, const lb_node *n);
+// Whether v may be written to the caller's memory.
+bool lb_planner_lands(const lb_planner *p, const lb_value *v);
+// All of v, dense, like t: in the caller's memory if it may be written there.
+lb_status lb_planner_place(lb_planner *p, const lb_value *v,
+                           const lb_tensor *t);
 // Memory for all of v, like t: the caller's if v may be written there.
 lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,
                             const lb_tensor *t, uint32_t *out);
+
+// -- direct.c: dims by expressions -------------------------------------------
+
+// Takes the dims of v, which are known, for sizes that are not; where others
+// are known, dims are not exact.
+void lb_planner_learn(lb_planner *p, const lb_value *v, const lb_tensor *t);
+// The dims of v as expressions say, dense; false if some size is not known.
+bool lb_planner_expect(lb_planner *p, const lb_value *v, lb_tensor *out);
+
+// Plans a partition whose kernel the pack has without planning its nodes; *done
+// is false if they have to be.
+lb_status lb_planner_direct(lb_planner *p, const lb_partition *part,
+                            bool *done);
 
 // -- launch.c and prepare.c: partitions --------------------------------------
 
@@ -96,6 +118,10 @@ lb_status lb_planner_prepare(lb_planner *p, const lb_binding *b, lb_slot *slot,
 // `offset` bytes behind the first of an operand.
 lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at,
                         int64_t offset);
+
+// Binds a partition whose result is to lie like `result`.
+lb_status lb_planner_bind_as(lb_planner *p, const lb_partition *part,
+                             const lb_tensor *result, lb_binding *b, bool *ok);
 
 // Adds a step for it.
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,

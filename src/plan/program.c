@@ -106,13 +106,14 @@ lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit) {
   free(w.stack);
   free(w.owner);
   free(w.slot);
-  if (ok) return LB_OK;
-  lb_program_fini(p);
-  return lb_oom();
+  lb_status st = ok ? lb_sizes_init(&p->sizes, g) : lb_oom();
+  if (lb_failed(st)) lb_program_fini(p);
+  return st;
 }
 
 void lb_program_fini(lb_program *p) {
   free(p->deciding);
+  lb_sizes_fini(&p->sizes);
   *p = (lb_program){0};
 }
 

@@ -11,6 +11,7 @@
 #include "cache/slots.h"
 #include "graph/graph.h"
 #include "partition/partition.h"
+#include "plan/sizes.h"
 
 typedef enum lb_deciding {
   LB_DECIDES_NOTHING,
@@ -21,7 +22,8 @@ typedef enum lb_deciding {
 typedef struct lb_program {
   const lb_graph *graph;  // borrowed
   uint8_t *deciding;      // owned; by value id: lb_deciding
-  size_t limit;           // bytes of one value, views too; 0: none
+  lb_sizes sizes;
+  size_t limit;  // bytes of one value, views too; 0: none
   // Both borrowed; NULL: every node runs by its host kernel.
   const lb_partitioning *parts;
   lb_slots *slots;

@@ -70,6 +70,9 @@ lb_status lb_dim_divexact(lb_symtab *t, lb_dim a, lb_dim b, lb_dim *out);
 // beyond n_env, a negative size, division by zero, overflow.
 lb_status lb_dim_eval(lb_dim d, const int64_t *env, int n_env, int64_t *out);
 
+// Whether `env` has the values of all its symbols; one below 0 is not known.
+bool lb_dim_has_values(lb_dim d, const int64_t *env, int n_env);
+
 // What holds for every value of the symbols.
 typedef struct lb_dim_facts {
   int64_t multiple_of;  // >= 1; 0 for the constant 0

@@ -103,6 +103,25 @@ static lb_status eval_expr(const lb_expr *e, const env *v, int64_t *out) {
   return LB_OK;
 }
 
+static bool has_values(lb_dim d, const env *v) {
+  for (int i = 0; d.e && i < d.e->n; i++) {
+    const lb_prod *p = d.e->terms[i].prod;
+    for (int k = 0; k < p->n; k++) {
+      const lb_atom *a = p->atoms[k];
+      bool has = a->kind == LB_ATOM_SYMBOL
+                     ? a->a.k < v->n && v->values[a->a.k] >= 0
+                     : has_values(a->a, v) && has_values(a->b, v);
+      if (!has) return false;
+    }
+  }
+  return true;
+}
+
+bool lb_dim_has_values(lb_dim d, const int64_t *values, int n) {
+  env v = {values, n};
+  return has_values(d, &v);
+}
+
 lb_status lb_dim_eval(lb_dim d, const int64_t *values, int n, int64_t *out) {
   *out = d.k;
   if (!d.e) return LB_OK;

@@ -1,0 +1,161 @@
+// plan/direct.c -- a partition as one launch, without a look at its nodes.
+//
+// What a plain partition makes has the dims that its expression says, at the
+// sizes of the signature; binding checks that what it reads fits. Where the
+// pack has the kernel, no node of it will ever run by itself: none is planned.
+// Whatever is odd (a size that only data tells, operands that do not fit, more
+// bytes than there may be) goes the long way, node by node, which knows why.
+#include "plan/planner.h"
+
+// -- sizes -------------------------------------------------------------------
+
+static int64_t size_of(lb_planner *p, uint32_t number) {
+  const lb_sizes *s = &p->prog->sizes;
+  int64_t size = p->sizes[number];
+  if (size >= 0) return size;
+  if (!lb_dim_has_values(s->dims[number], p->symbols, s->n_symbols)) return -1;
+  lb_status st =
+      lb_dim_eval(s->dims[number], p->symbols, s->n_symbols, &size);
+  bool good = !lb_failed(st) && size >= 0;
+  lb_status_drop(st);
+  return p->sizes[number] = good ? size : -1;
+}
+
+void lb_planner_learn(lb_planner *p, const lb_value *v, const lb_tensor *t) {
+  const lb_sizes *s = &p->prog->sizes;
+  if (v->info.rank < 0) return;
+  const uint32_t *numbers = lb_sizes_of(s, v);
+  p->exact = p->exact && v->info.rank == t->rank;
+  for (int i = 0; p->exact && i < t->rank; i++) {
+    int64_t size = size_of(p, numbers[i]);
+    int symbol;
+    if (size >= 0) {
+      p->exact = size == t->dims[i];
+      continue;
+    }
+    p->sizes[numbers[i]] = t->dims[i];
+    if (lb_dim_as_symbol(v->info.dims[i], &symbol))
+      p->symbols[symbol] = t->dims[i];
+  }
+}
+
+bool lb_planner_expect(lb_planner *p, const lb_value *v, lb_tensor *out) {
+  if (v->info.rank < 0) return false;
+  const uint32_t *numbers = lb_sizes_of(&p->prog->sizes, v);
+  out->dtype = v->info.dtype;
+  out->rank = v->info.rank;
+  out->data = NULL;
+  for (int i = 0; i < out->rank; i++) {
+    out->dims[i] = size_of(p, numbers[i]);
+    if (out->dims[i] < 0) return false;
+  }
+  lb_tensor_dense(out);
+  return true;
+}
+
+// -- what may go directly ----------------------------------------------------
+
+// Elements of which any dtype has bytes that are allowed; 0 of others.
+static int64_t count_of(const lb_planner *p, const lb_tensor *t) {
+  int64_t most = (int64_t)1 << 40, count = 1;
+  if (p->prog->limit && p->prog->limit / 8 < (size_t)most)
+    most = (int64_t)(p->prog->limit / 8);
+  for (int i = 0; i < t->rank; i++)
+    if (__builtin_mul_overflow(count, t->dims[i], &count)) return 0;
+  return count <= most ? count : 0;
+}
+
+// Everything it reads is known.
+static bool is_known(const lb_planner *p, const lb_node *n) {
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    if (!n->in[i] || n->in[i]->info.data) continue;
+    const lb_pvalue *s = p->states[lb_planner_root(p, n->in[i]->id)];
+    if (!s || s->buffer != LB_NO_BUFFER) return false;
+  }
+  return true;
+}
+
+// Nodes that are computed while planning make constants.
+static bool is_computed(const lb_planner *p, const lb_partition *part) {
+  for (uint32_t i = 0; i < part->n_nodes; i++)
+    if (is_known(p, part->nodes[i])) return true;
+  return false;
+}
+
+static bool is_ready(lb_planner *p, const lb_partition *part) {
+  for (uint32_t i = 0; i < part->n_nodes; i++)
+    if (p->planned[part->nodes[i]->id] || !p->needed[part->nodes[i]->id])
+      return false;
+  for (uint32_t i = 0; i < part->n_reads; i++) {
+    const lb_value *v = part->reads[i];
+    uint32_t id = lb_planner_root(p, v->id);
+    if (!p->states[id]) return false;
+    if (id != v->id) lb_planner_learn(p, v, p->states[id]->tensor);
+  }
+  return p->exact;
+}
+
+// The result, if dims of it and of what a reduction reads are known.
+static bool try_result(lb_planner *p, const lb_partition *part,
+                       lb_tensor *out) {
+  lb_tensor x;
+  if (!lb_planner_expect(p, lb_partition_result(part), out)) return false;
+  int64_t count = count_of(p, out);
+  if (count == 0 || (count <= LB_MAX_KNOWN && is_computed(p, part)))
+    return false;
+  if (part->form != LB_FORM_ROWS) return true;
+  return lb_planner_expect(p, part->nodes[part->anchor]->in[0], &x) &&
+         count_of(p, &x) > 0;
+}
+
+// -- the launch --------------------------------------------------------------
+
+typedef struct attempt {
+  lb_tensor dense, view;  // the result; inside that of a Concat
+  bool roomy;             // there it will lie
+  lb_binding b;
+  lb_slot *slot;
+} attempt;
+
+static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
+                      bool *ok) {
+  const lb_value *result = lb_partition_result(part);
+  a->roomy = false;
+  *ok = false;
+  if (!lb_planner_lands(p, result))
+    LB_TRY(lb_planner_find_room(p, result, &a->dense, &a->view, &a->roomy));
+  if (a->roomy) LB_TRY(lb_planner_bind_as(p, part, &a->view, &a->b, ok));
+  if (*ok) return LB_OK;
+  a->roomy = false;
+  return lb_planner_bind_as(p, part, &a->dense, &a->b, ok);
+}
+
+static lb_status find_slot(lb_planner *p, attempt *a, bool *ok) {
+  lb_slots *slots = p->prog->slots;
+  lb_facts facts = lb_facts_of(&a->b.spec, slots->lanes, a->b.dims);
+  LB_TRY(lb_slots_intern(slots, &a->b.spec, &facts, &a->slot));
+  *ok = a->slot->in_pack;
+  return LB_OK;
+}
+
+static lb_status put(lb_planner *p, const lb_partition *part, attempt *a) {
+  const lb_value *result = lb_partition_result(part);
+  LB_TRY(a->roomy ? lb_planner_enter_room(p, result, &a->dense)
+                  : lb_planner_place(p, result, &a->dense));
+  LB_TRY(lb_planner_add_launch(p, part, &a->b, a->slot));
+  for (uint32_t i = 0; i < part->n_nodes; i++) {
+    p->planned[part->nodes[i]->id] = true;
+    lb_planner_unuse_inputs(p, part->nodes[i]);
+  }
+  return LB_OK;
+}
+
+lb_status lb_planner_direct(lb_planner *p, const lb_partition *part,
+                            bool *done) {
+  attempt a;
+  *done = part->plain && p->exact && is_ready(p, part) &&
+          try_result(p, part, &a.dense);
+  if (*done) LB_TRY(bind(p, part, &a, done));
+  if (*done) LB_TRY(find_slot(p, &a, done));
+  return *done ? put(p, part, &a) : LB_OK;
+}
