@@ -87,12 +87,11 @@ static void want(lb_slots *s, lb_slot *slot) {
           lb_slot_text(slot, text, sizeof text));
 }
 
-static void count_use(lb_slots *s, lb_slot *slot) {
+void lb_slots_count_use(lb_slots *s, lb_slot *slot) {
   bool hit = lb_slot_tier(slot) > LB_TIER_PACK;
-  want(s, slot);
-  s->stats.hits += hit;
-  s->stats.misses += !hit;
-  if (!hit) s->missed = slot;
+  atomic_fetch_add_explicit(hit ? &s->hits : &s->misses, 1,
+                            memory_order_relaxed);
+  if (!hit) atomic_store_explicit(&s->missed, slot, memory_order_relaxed);
 }
 
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
@@ -100,7 +99,10 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
   lb_slot_key key = key_of(spec, facts);
   lb_lock_take(&s->lock);
   lb_status st = find(s, &key, true, out);
-  if (!lb_failed(st)) count_use(s, *out);
+  if (!lb_failed(st)) {
+    want(s, *out);
+    lb_slots_count_use(s, *out);
+  }
   lb_lock_give(&s->lock);
   return st;
 }
@@ -253,6 +255,8 @@ void lb_slots_count(lb_slots *s, lb_slots_stats *out) {
   lb_lock_take(&s->lock);
   *out = s->stats;
   lb_lock_give(&s->lock);
+  out->hits = atomic_load_explicit(&s->hits, memory_order_relaxed);
+  out->misses = atomic_load_explicit(&s->misses, memory_order_relaxed);
   if (s->shelf) count_kernels(s, out);
 }
 
@@ -289,7 +293,7 @@ lb_status lb_slots_explain(lb_slots *s, lb_strbuf *out) {
   const lb_slot *near = NULL;
   int most = 0;
   lb_lock_take(&s->lock);
-  const lb_slot *missed = s->missed;
+  const lb_slot *missed = atomic_load(&s->missed);
   for (size_t i = 0; missed && i < s->map.count; i++) {
     const lb_slot *slot = s->map.entries[i].value;
     if (slot == missed || lb_slot_tier(slot) <= LB_TIER_PACK) continue;

@@ -74,8 +74,8 @@ typedef struct lb_slots_stats {
   uint64_t slots, bytes;            // of the table itself
   uint64_t pack_hits, pack_misses;  // slots that were made with a kernel of
                                     // the pack, and without
-  uint64_t hits, misses;            // interned with a compiled kernel there,
-                                    // and without
+  uint64_t hits, misses;            // used by plans with a compiled kernel
+                                    // there, and without
   uint64_t kernels, kernel_bytes;   // compiled ones, now
   uint64_t insertions, evictions;   // of compiled kernels
 } lb_slots_stats;
@@ -89,7 +89,8 @@ typedef struct lb_slots {
   lb_events *events;     // borrowed; NULL: nobody listens
   lb_slots_stats stats;  // all but what is the shelf's to say
   uint64_t insertions, evictions;  // with the shelf's lock
-  lb_slot *missed;  // the last that was interned without compiled kernel
+  _Atomic uint64_t hits, misses;   // of the statistics
+  _Atomic(lb_slot *) missed;  // the last that was used without compiled kernel
   // Grows when a slot falls back to a lesser kernel: a plan whose slots had
   // their best may then lack again. Begins with 1.
   atomic_uint setbacks;
@@ -106,6 +107,9 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
 // not wanted for that.
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
                             const lb_facts *facts, lb_slot **out);
+
+// Counts one more use of a slot that was interned before.
+void lb_slots_count_use(lb_slots *s, lb_slot *slot);
 
 // What the kernel of a slot computes and takes for granted, for people; cut
 // where `buf` is too small. Returns buf.

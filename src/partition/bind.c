@@ -540,11 +540,9 @@ static lb_status walk(walker *w, bool *ok) {
   }
 }
 
-lb_status lb_partition_bind_zones(const lb_partition *p,
-                                  const lb_binding *first, lb_tensor_fn *tensor,
+lb_status lb_partition_bind_zones(const lb_partition *p, lb_binding *b,
                                   lb_zone_fn *zone, void *user) {
-  if (first->zones == 1) return LB_OK;
-  return lb_window_bind_zones(p, first, tensor, zone, user);
+  return b->zones == 1 ? LB_OK : lb_window_bind_zones(p, b, zone, user);
 }
 
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,

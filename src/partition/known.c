@@ -12,6 +12,7 @@ bool lb_bind_known(const lb_partition *p, const lb_memo_key *key, double number,
                    lb_binding *b) {
   const lb_memo_spec *made = lb_memo_find(p->memo, key);
   if (!made) return false;
+  b->made = made;
   b->spec = made->spec;
   memcpy(b->scalars, made->scalars, sizeof b->scalars);
   for (uint32_t i = 0; made->own >> i; i++)
@@ -32,7 +33,7 @@ lb_status lb_bind_new(const lb_partition *p, const lb_memo_key *key,
   }
   LB_TRY(st);
   memcpy(made.scalars, e->scalars, made.spec.n_scalars * sizeof *made.scalars);
-  lb_memo_add(p->memo, key, &made);
+  b->made = lb_memo_add(p->memo, key, &made);
   b->spec = made.spec;
   memcpy(b->scalars, made.scalars, sizeof b->scalars);
   return LB_OK;

@@ -1,16 +1,25 @@
 // partition/memo.c -- a short list that only grows, in front.
 #include "partition/memo.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_ENTRIES 64  // of one list; what comes later is made each time
 
-struct lb_memo_entry {
-  struct lb_memo_entry *next;
+typedef struct note {
+  struct note *next;
   int n;  // of this one and those behind it
-  lb_memo_key key;
+  lb_facts facts;
+  max_align_t bytes[];
+} note;
+
+struct lb_memo_entry {
   lb_memo_spec made;
+  struct lb_memo_entry *next;
+  int n;  // likewise
+  lb_memo_key key;
+  _Atomic(note *) notes;
 };
 
 const lb_memo_spec *lb_memo_find(const lb_memo *m, const lb_memo_key *key) {
@@ -22,23 +31,61 @@ const lb_memo_spec *lb_memo_find(const lb_memo *m, const lb_memo_key *key) {
 }
 
 // Two threads may add the same.
-void lb_memo_add(lb_memo *m, const lb_memo_key *key, const lb_memo_spec *s) {
+const lb_memo_spec *lb_memo_add(lb_memo *m, const lb_memo_key *key,
+                                const lb_memo_spec *s) {
   struct lb_memo_entry *first = m ? atomic_load(&m->first) : NULL;
-  if (!m || (first && first->n >= MAX_ENTRIES)) return;
+  if (!m || (first && first->n >= MAX_ENTRIES)) return NULL;
   struct lb_memo_entry *e = malloc(sizeof *e);
-  if (!e) return;
+  if (!e) return NULL;
   e->key = *key;
   e->made = *s;
+  atomic_init(&e->notes, NULL);
   do {
     e->next = first;
     e->n = first ? first->n + 1 : 1;
   } while (!atomic_compare_exchange_weak(&m->first, &first, e));
+  return &e->made;
+}
+
+// A remembered spec is the first member of its entry.
+static struct lb_memo_entry *entry_of(const lb_memo_spec *s) {
+  return (struct lb_memo_entry *)(uintptr_t)s;
+}
+
+const void *lb_memo_note(const lb_memo_spec *s, const lb_facts *f) {
+  if (!s) return NULL;
+  const note *n =
+      atomic_load_explicit(&entry_of(s)->notes, memory_order_acquire);
+  while (n && memcmp(&n->facts, f, sizeof *f) != 0) n = n->next;
+  return n ? n->bytes : NULL;
+}
+
+void lb_memo_add_note(const lb_memo_spec *s, const lb_facts *f,
+                      const void *bytes, size_t size) {
+  note *first = s ? atomic_load(&entry_of(s)->notes) : NULL;
+  if (!s || (first && first->n >= MAX_ENTRIES)) return;
+  note *n = malloc(sizeof *n + size);
+  if (!n) return;
+  n->facts = *f;
+  memcpy(n->bytes, bytes, size);
+  do {
+    n->next = first;
+    n->n = first ? first->n + 1 : 1;
+  } while (!atomic_compare_exchange_weak(&entry_of(s)->notes, &first, n));
+}
+
+static void free_notes(struct lb_memo_entry *e) {
+  for (note *n = atomic_load(&e->notes), *next; n; n = next) {
+    next = n->next;
+    free(n);
+  }
 }
 
 void lb_memo_fini(lb_memo *m) {
   struct lb_memo_entry *e = m ? atomic_load(&m->first) : NULL;
   while (e) {
     struct lb_memo_entry *next = e->next;
+    free_notes(e);
     free(e);
     e = next;
   }

@@ -35,8 +35,17 @@ typedef struct lb_memo_spec {
 
 // NULL if it was not made before, or not remembered; `m` may be NULL.
 const lb_memo_spec *lb_memo_find(const lb_memo *m, const lb_memo_key *key);
-// Remembers it where there is memory and room; `m` may be NULL.
-void lb_memo_add(lb_memo *m, const lb_memo_key *key, const lb_memo_spec *s);
+// Remembers it where there is memory and room, and returns what it has become
+// there, or NULL; `m` may be NULL.
+const lb_memo_spec *lb_memo_add(lb_memo *m, const lb_memo_key *key,
+                                const lb_memo_spec *s);
 void lb_memo_fini(lb_memo *m);  // NULL is fine
+
+// A *note* is what others keep with a remembered spec and facts, as bytes: what
+// both decide need not be found again. Bytes are aligned as any object.
+const void *lb_memo_note(const lb_memo_spec *s, const lb_facts *f);  // or NULL
+// Copies the bytes, where there is memory; `s` may be NULL.
+void lb_memo_add_note(const lb_memo_spec *s, const lb_facts *f,
+                      const void *bytes, size_t size);
 
 #endif

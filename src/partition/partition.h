@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "graph/graph.h"
 #include "partition/memo.h"
+#include "partition/zones.h"
 #include "spec/spec.h"
 
 typedef struct lb_partition {
@@ -25,7 +26,8 @@ typedef struct lb_partition {
   uint32_t anchor;     // its number; MAP: 0
   const void *packed;  // constant weights as kernels read them: of MATMUL as
                        // [N/16][K][16]; NULL: it has none
-  lb_memo *memo;       // of its specs
+  const struct lb_window *window;  // CONV, WINDOW: see partition/window.h
+  lb_memo *memo;                   // of its specs
   // What its nodes read of others, constants left out, each once.
   const lb_value **reads;
   uint32_t n_reads;
@@ -61,6 +63,23 @@ typedef struct lb_bind_operand {
   int64_t outer[LB_BIND_LOOPS];  // of the loops that there are
 } lb_bind_operand;
 
+#define LB_MAX_SPACE 3  // axes of an image
+
+// What the zones of an image are made of. Internal to the room.
+typedef struct lb_walk {
+  lb_tensor x, y;
+  int64_t group_in, group_out;  // channels of one group
+  lb_axis axes[LB_MAX_SPACE];
+  const lb_zone *zones[LB_MAX_SPACE];  // the present one
+  int64_t weight_steps[LB_MAX_SPACE];  // of a tap, in elements of the weights
+  bool images;                         // rows may be images
+  int rows;                            // the axis of the kernel's rows, or -1
+  int run, step;                       // the axes of taps, -1: none
+  bool adjacent;                       // steps are one piece
+  // Of operands that lie like the result: along batch, space and channels.
+  int64_t strides[LB_SPEC_MAX_IN + 1][LB_MAX_SPACE + 2];
+} lb_walk;
+
 // How a partition is computed at these shapes: loops around a kernel's
 // rows x cols. Operands: outputs, then inputs, in the spec's order.
 typedef struct lb_binding {
@@ -69,10 +88,13 @@ typedef struct lb_binding {
   int64_t taps[4];  // strides of a run and of a step, of inputs 0 and 1
   int64_t outer[LB_BIND_LOOPS];
   int n_outer;
-  int zones;  // bindings that make all of it: 1, more at borders of images
+  int zones;   // bindings that make all of it: 1, more at borders of images
+  bool moved;  // a zone: but for dims, loops and offsets as the first
   uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits
+  const lb_memo_spec *made;               // the spec in the memo, or NULL
   lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   lb_spec spec;
+  lb_walk walk;  // CONV, WINDOW
 } lb_binding;
 
 // A tensor as the plan sees it: dims and strides (data is not read).
@@ -82,12 +104,11 @@ typedef lb_status lb_tensor_fn(void *user, const lb_value *v, lb_tensor *out);
 // one by one.
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok);
-// The other bindings of a partition that has several, of which `first` is what
+// The other bindings of a partition that has several, of which `b` is what
 // lb_partition_bind gave: the same spec, other elements of the result. Each is
-// lent to `zone` for the call; `user` is for both functions.
+// made in `b`, and lent to `zone` for the call.
 typedef lb_status lb_zone_fn(void *user, const lb_binding *zone);
-lb_status lb_partition_bind_zones(const lb_partition *p,
-                                  const lb_binding *first, lb_tensor_fn *tensor,
+lb_status lb_partition_bind_zones(const lb_partition *p, lb_binding *b,
                                   lb_zone_fn *zone, void *user);
 
 #endif

@@ -334,13 +334,23 @@ static bool is_plain(const lb_partition *part) {
   if (part->recurrent) return false;
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     bool before = part->form == LB_FORM_ROWS && i < part->anchor;
-    const lb_value *like =
-        before ? part->nodes[part->anchor]->in[0] : result;
+    const lb_value *like = before ? part->nodes[part->anchor]->in[0] : result;
     if (!is_plain_node(part->nodes[i]) ||
         !lb_value_same_dims(part->nodes[i]->out[0], like))
       return false;
   }
   return true;
+}
+
+static lb_status describe(lb_partitioning *p, lb_partition *part) {
+  part->plain = is_plain(part);
+  if (is_window(part)) {
+    lb_window *w = lb_arena_new(&p->arena, lb_window, 1);
+    if (!w) return lb_oom();
+    lb_window_describe(part->nodes[part->anchor], w);
+    part->window = w;
+  }
+  return find_reads(p, part);
 }
 
 static lb_status add_part(lb_partitioning *p, const counter *c,
@@ -359,8 +369,7 @@ static lb_status add_part(lb_partitioning *p, const counter *c,
   if (!part->nodes || !part->memo) return lb_oom();
   for (uint32_t i = 0; i < g.n; i++) p->of_node[g.nodes[i]->id] = part;
   p->parts[p->n_parts++] = part;
-  part->plain = is_plain(part);
-  return find_reads(p, part);
+  return describe(p, part);
 }
 
 static lb_status partition_region(lb_partitioning *p, const counter *c,

@@ -322,7 +322,7 @@ static void run_sample(lb_op op, uint32_t number) {
   must(lb_partition_bind(part, tensor_fn, &s, &b, &ok));
   assert_true(ok);
   walk_zone(part, &s, &b);
-  must(lb_partition_bind_zones(part, &b, tensor_fn, walk_other, &s));
+  must(lb_partition_bind_zones(part, &b, walk_other, &s));
   compare(&s, number);
   lb_partitioning_fini(&parts);
   sample_free(&s);

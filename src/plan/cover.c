@@ -26,6 +26,7 @@ static bool piece_of(const lb_partition *part, uint32_t from, uint32_t to,
                         .n_nodes = to - from,
                         .anchor = anchored ? part->anchor - from : 0,
                         .packed = anchored ? part->packed : NULL,
+                        .window = anchored ? part->window : NULL,
                         .memo = part->memo};
   return true;
 }
@@ -78,7 +79,11 @@ static lb_status put_piece(lb_planner *p, const lb_partition *part,
   lb_slot *slot = NULL;
   lb_step *step;
   if (piece_of(part, from, to, &piece)) LB_TRY(try_slot(p, &piece, &b, &slot));
-  if (slot) return lb_planner_add_launch(p, &piece, &b, slot);
+  if (slot) {
+    lb_recipe recipe;
+    lb_recipe_init(&recipe, &b.spec, slot);
+    return lb_planner_add_launch(p, &piece, &b, &recipe);
+  }
   for (uint32_t i = from; i < to; i++) {
     LB_TRY(lb_planner_step(p, NULL, LB_STEP_CALL, 0, 0, &step));
     *step = calls[i];

@@ -14,8 +14,7 @@ static int64_t size_of(lb_planner *p, uint32_t number) {
   int64_t size = p->sizes[number];
   if (size >= 0) return size;
   if (!lb_dim_has_values(s->dims[number], p->symbols, s->n_symbols)) return -1;
-  lb_status st =
-      lb_dim_eval(s->dims[number], p->symbols, s->n_symbols, &size);
+  lb_status st = lb_dim_eval(s->dims[number], p->symbols, s->n_symbols, &size);
   bool good = !lb_failed(st) && size >= 0;
   lb_status_drop(st);
   return p->sizes[number] = good ? size : -1;
@@ -114,7 +113,8 @@ typedef struct attempt {
   lb_tensor dense, view;  // the result; inside that of a Concat
   bool roomy;             // there it will lie
   lb_binding b;
-  lb_slot *slot;
+  const lb_recipe *recipe;
+  lb_recipe made;
 } attempt;
 
 static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
@@ -130,19 +130,11 @@ static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
   return lb_planner_bind_as(p, part, &a->dense, &a->b, ok);
 }
 
-static lb_status find_slot(lb_planner *p, attempt *a, bool *ok) {
-  lb_slots *slots = p->prog->slots;
-  lb_facts facts = lb_facts_of(&a->b.spec, slots->lanes, a->b.dims);
-  LB_TRY(lb_slots_intern(slots, &a->b.spec, &facts, &a->slot));
-  *ok = a->slot->in_pack;
-  return LB_OK;
-}
-
 static lb_status put(lb_planner *p, const lb_partition *part, attempt *a) {
   const lb_value *result = lb_partition_result(part);
   LB_TRY(a->roomy ? lb_planner_enter_room(p, result, &a->dense)
                   : lb_planner_place(p, result, &a->dense));
-  LB_TRY(lb_planner_add_launch(p, part, &a->b, a->slot));
+  LB_TRY(lb_planner_add_launch(p, part, &a->b, a->recipe));
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     p->planned[part->nodes[i]->id] = true;
     lb_planner_unuse_inputs(p, part->nodes[i]);
@@ -156,6 +148,8 @@ lb_status lb_planner_direct(lb_planner *p, const lb_partition *part,
   *done = part->plain && p->exact && is_ready(p, part) &&
           try_result(p, part, &a.dense);
   if (*done) LB_TRY(bind(p, part, &a, done));
-  if (*done) LB_TRY(find_slot(p, &a, done));
+  if (!*done) return LB_OK;
+  LB_TRY(lb_planner_recipe(p, &a.b, &a.recipe, &a.made));
+  *done = a.recipe->slot->in_pack;
   return *done ? put(p, part, &a) : LB_OK;
 }

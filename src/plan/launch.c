@@ -15,30 +15,31 @@ lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
 
 typedef struct chain {  // of the zones of a partition
   lb_planner *p;
-  const lb_partition *part;
-  lb_slot *slot;
+  const lb_recipe *recipe;
+  const lb_launch *first;
   lb_launch *last;
+  lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
 } chain;
-
-static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
-  const chain *c = user;
-  return lb_planner_tensor(c->p, v, out);
-}
 
 static lb_status add_zone(void *user, const lb_binding *zone) {
   chain *c = user;
-  LB_TRY(lb_planner_launch(c->p, c->part, zone, c->slot, &c->last->next));
+  LB_TRY(lb_planner_prepare_zone(c->p, c->recipe, zone, c->spots, c->first,
+                                 &c->last->next));
   c->last = c->last->next;
   return LB_OK;
 }
 
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
-                                const lb_binding *b, lb_slot *slot) {
+                                lb_binding *b, const lb_recipe *r) {
+  chain c;
   lb_step *step;
+  c.p = p;
+  c.recipe = r;
+  LB_TRY(lb_planner_spots(p, part, b, c.spots));
   LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
-  LB_TRY(lb_planner_launch(p, part, b, slot, &step->launch));
-  chain c = {p, part, slot, step->launch};
-  return lb_partition_bind_zones(part, b, tensor_of, add_zone, &c);
+  LB_TRY(lb_planner_prepare(p, r, b, c.spots, &step->launch));
+  c.first = c.last = step->launch;
+  return lb_partition_bind_zones(part, b, add_zone, &c);
 }
 
 // The buffer that a node's value was given in the arena, or NULL.
@@ -90,22 +91,21 @@ typedef struct attempt {
 // Makes the calls of the nodes one launch and its cover. A kernel of the pack
 // stays, and needs none.
 static lb_status make_launch(lb_planner *p, const lb_partition *part,
-                             const lb_binding *b, const attempt *a) {
+                             lb_binding *b, const attempt *a) {
   const lb_value *result = lb_partition_result(part);
   lb_pvalue dense = *p->states[result->id];
   uint32_t first = a->first;
-  lb_slots *slots = p->prog->slots;
   lb_plan *plan = p->plan;
   lb_step calls[LB_SPEC_MAX_NODES];
-  lb_slot *slot;
-  lb_facts facts =
-      lb_facts_prefer(&b->spec, slots->lanes, b->dims, p->prog->reusable);
-  LB_TRY(lb_slots_intern(slots, &b->spec, &facts, &slot));
+  const lb_recipe *recipe;
+  lb_recipe made;
+  LB_TRY(lb_planner_recipe(p, b, &recipe, &made));
+  lb_slot *slot = recipe->slot;
   memcpy(calls, plan->steps + first, part->n_nodes * sizeof *calls);
   plan->n_steps = first;
   if (slot->in_pack) LB_TRY(drop_temporaries(p, part, a->roomy, a->peak));
   if (a->roomy) LB_TRY(lb_planner_enter_room(p, result, dense.tensor));
-  LB_TRY(lb_planner_add_launch(p, part, b, slot));
+  LB_TRY(lb_planner_add_launch(p, part, b, recipe));
   if (!slot->in_pack) LB_TRY(lb_planner_cover(p, part, slot, calls));
   if (a->roomy && !slot->in_pack) lb_planner_leave(p, dense.buffer);
   plan->steps[first].skip = plan->n_steps - first - 1;

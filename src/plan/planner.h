@@ -106,26 +106,51 @@ lb_status lb_planner_direct(lb_planner *p, const lb_partition *part,
 // Plans the members of a partition, whose last node has been reached.
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part);
 
-// The call of a kernel of `slot` on what `b` binds, whose values all have
-// states.
-lb_status lb_planner_launch(lb_planner *p, const lb_partition *part,
-                            const lb_binding *b, lb_slot *slot,
-                            lb_launch **out);
+// All of a launch that spec and facts decide.
+typedef struct lb_recipe_operand {
+  uint8_t size;     // bytes of an element
+  bool panels;      // that the kernel walks by itself
+  bool rows, cols;  // it is walked along
+} lb_recipe_operand;
 
-// The same where it is known where the operands lie.
-lb_status lb_planner_prepare(lb_planner *p, const lb_binding *b, lb_slot *slot,
-                             const lb_spot *at, lb_launch **out);
+typedef struct lb_recipe {
+  lb_slot *slot;
+  lb_split_basis basis;
+  lb_sargs cells;
+  uint8_t n_operands, n_dims, n_scalars;
+  bool taps;
+  lb_recipe_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+} lb_recipe;
+void lb_recipe_init(lb_recipe *r, const lb_spec *s, lb_slot *slot);
+
+// The recipe of a binding, whose slot is interned: the one that the memo keeps,
+// or else *made, which the memo keeps from now on.
+lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
+                            const lb_recipe **known, lb_recipe *made);
+
+// Where the values of operands begin; all of them have states.
+lb_status lb_planner_spots(lb_planner *p, const lb_partition *part,
+                           const lb_binding *b, lb_spot *out);
 // `offset` bytes behind the first of an operand.
 lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at,
                         int64_t offset);
+
+// The call of a kernel on what `b` binds, whose values begin `at`.
+lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
+                             const lb_binding *b, const lb_spot *at,
+                             lb_launch **out);
+// The same of another zone; `first` is that of the first one.
+lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
+                                  const lb_binding *b, const lb_spot *at,
+                                  const lb_launch *first, lb_launch **out);
 
 // Binds a partition whose result is to lie like `result`.
 lb_status lb_planner_bind_as(lb_planner *p, const lb_partition *part,
                              const lb_tensor *result, lb_binding *b, bool *ok);
 
-// Adds a step for it.
+// Adds a step for all zones of what `b` binds, which is used up.
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
-                                const lb_binding *b, lb_slot *slot);
+                                lb_binding *b, const lb_recipe *r);
 
 // A lb_tensor_fn: what the planner, `user`, knows of a value.
 lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out);

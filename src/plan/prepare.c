@@ -4,52 +4,84 @@
 
 #include "plan/planner.h"
 
-static const lb_soperand *operand_of(const lb_spec *s, uint32_t i) {
-  return i < s->n_out ? &s->out[i] : &s->in[i - s->n_out];
-}
-
-static int64_t size_of(const lb_spec *s, uint32_t i) {
-  return (int64_t)lb_dtype_size((lb_dtype)operand_of(s, i)->dtype);
-}
-
-// Panels that the kernel walks by itself.
-static bool is_panels(const lb_spec *s, uint32_t i) {
-  return operand_of(s, i)->layout == LB_LAYOUT_PACKED && !lb_spec_has_taps(s);
-}
-
-// Cells of the arguments that shapes decide.
-static void fill_args(uint64_t *args, const lb_binding *b) {
-  const lb_spec *s = &b->spec;
-  lb_sargs cells = lb_spec_args(s);
-  for (int i = 0; i < lb_spec_dims(s); i++)
-    args[cells.dims + i] = (uint64_t)b->dims[i];
-  for (uint32_t i = 0; i < b->n_operands; i++) {
-    uint64_t *cell = &args[cells.out_strides + 2 * i];
-    cell[0] = (uint64_t)(is_panels(s, i) ? b->dims[LB_DIM_K] * LB_PACK_COLS
-                                         : b->operands[i].row);
-    cell[1] = (uint64_t)b->operands[i].col;
-  }
-  for (int i = 0; lb_spec_has_taps(s) && i < 4; i++)
-    args[cells.taps + i] = (uint64_t)b->taps[i];
-  for (int i = 0; i < s->n_scalars; i++)
-    args[cells.scalars + i] = b->scalars[i];
-}
+// -- recipes -----------------------------------------------------------------
 
 // Factors are not walked along both: a has no columns of the result, b no rows,
 // and of attention's inputs q alone has its rows. Windows have both.
-static void fill_strides(int64_t *to, const lb_binding *b, uint32_t i) {
-  const lb_spec *s = &b->spec;
-  const lb_bind_operand *o = &b->operands[i];
+static lb_recipe_operand describe(const lb_spec *s, uint32_t i) {
+  bool input = i >= s->n_out;
   uint32_t k = i - s->n_out;
-  int64_t size = size_of(s, i);
-  bool factor = i >= s->n_out && k < (uint32_t)lb_spec_factors(s);
-  bool window = s->form == LB_FORM_WINDOW;
-  // Panels are 16 columns wide: a step over one column counts on average.
-  int64_t col = is_panels(s, i) ? b->dims[LB_DIM_K] : o->col;
-  to[0] = factor && k > 0 ? 0 : o->row * size;
-  to[1] = factor && k == 0 && !window ? 0 : col * size;
+  const lb_soperand *o = input ? &s->in[k] : &s->out[i];
+  bool factor = input && k < (uint32_t)lb_spec_factors(s);
+  return (lb_recipe_operand){
+      .size = (uint8_t)lb_dtype_size((lb_dtype)o->dtype),
+      .panels = o->layout == LB_LAYOUT_PACKED && !lb_spec_has_taps(s),
+      .rows = !(factor && k > 0),
+      .cols = !(factor && k == 0 && s->form != LB_FORM_WINDOW)};
+}
+
+void lb_recipe_init(lb_recipe *r, const lb_spec *s, lb_slot *slot) {
+  *r = (lb_recipe){.slot = slot,
+                   .basis = lb_split_basis_of(s, &slot->key.facts),
+                   .cells = lb_spec_args(s),
+                   .n_operands = (uint8_t)(s->n_out + s->n_in),
+                   .n_dims = (uint8_t)lb_spec_dims(s),
+                   .n_scalars = s->n_scalars,
+                   .taps = lb_spec_has_taps(s)};
+  for (uint32_t i = 0; i < r->n_operands; i++) r->operands[i] = describe(s, i);
+}
+
+lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
+                            const lb_recipe **known, lb_recipe *made) {
+  lb_slots *slots = p->prog->slots;
+  lb_facts facts =
+      lb_facts_prefer(&b->spec, slots->lanes, b->dims, p->prog->reusable);
+  lb_slot *slot;
+  *known = lb_memo_note(b->made, &facts);
+  if (*known) {
+    lb_slots_count_use(slots, (*known)->slot);
+    return LB_OK;
+  }
+  LB_TRY(lb_slots_intern(slots, &b->spec, &facts, &slot));
+  lb_recipe_init(made, &b->spec, slot);
+  lb_memo_add_note(b->made, &facts, made, sizeof *made);
+  *known = made;
+  return LB_OK;
+}
+
+// -- arguments and strides ---------------------------------------------------
+
+static void fill_dims(uint64_t *args, const lb_recipe *r, const lb_binding *b) {
+  for (int i = 0; i < r->n_dims; i++)
+    args[r->cells.dims + i] = (uint64_t)b->dims[i];
+  for (int i = 0; i < r->n_scalars; i++)
+    args[r->cells.scalars + i] = b->scalars[i];
+}
+
+// Cells of the arguments that shapes decide.
+static void fill_args(uint64_t *args, const lb_recipe *r, const lb_binding *b) {
+  memset(args, 0, r->n_operands * sizeof *args);
+  fill_dims(args, r, b);
+  for (uint32_t i = 0; i < r->n_operands; i++) {
+    uint64_t *cell = &args[r->cells.out_strides + 2 * i];
+    int64_t panel = b->dims[LB_DIM_K] * LB_PACK_COLS;
+    cell[0] = (uint64_t)(r->operands[i].panels ? panel : b->operands[i].row);
+    cell[1] = (uint64_t)b->operands[i].col;
+  }
+  for (int i = 0; r->taps && i < 4; i++)
+    args[r->cells.taps + i] = (uint64_t)b->taps[i];
+}
+
+// Panels are 16 columns wide: a step over one column counts on average.
+static void fill_strides(int64_t *to, const lb_recipe_operand *r,
+                         const lb_bind_operand *o, const lb_binding *b) {
+  int64_t col = r->panels ? b->dims[LB_DIM_K] : o->col, size = r->size;
+  to[0] = r->rows ? o->row * size : 0;
+  to[1] = r->cols ? col * size : 0;
   for (int l = 0; l < b->n_outer; l++) to[2 + l] = o->outer[l] * size;
 }
+
+// -- where operands lie ------------------------------------------------------
 
 static uint32_t base_of(const lb_planner *p, const lb_operand *o) {
   const lb_region *r = p->region;
@@ -73,57 +105,90 @@ lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at,
   return out;
 }
 
-static lb_status spot_of(lb_planner *p, const lb_partition *part,
-                         const lb_binding *b, uint32_t i, lb_spot *out) {
-  const lb_bind_operand *o = &b->operands[i];
-  int64_t offset = o->offset * size_of(&b->spec, i);
-  const lb_pvalue *s;
-  if (!o->value) {
-    *out = (lb_spot){.offset = (int64_t)(intptr_t)part->packed + offset};
-    return LB_OK;
+lb_status lb_planner_spots(lb_planner *p, const lb_partition *part,
+                           const lb_binding *b, lb_spot *out) {
+  for (uint32_t i = 0; i < b->n_operands; i++) {
+    const lb_pvalue *s;
+    out[i] = (lb_spot){.offset = (int64_t)(intptr_t)part->packed};
+    if (!b->operands[i].value) continue;
+    LB_TRY(lb_planner_state(p, b->operands[i].value, &s));
+    lb_operand at = lb_planner_operand(p, s);
+    out[i] = lb_planner_spot(p, &at, 0);
   }
-  LB_TRY(lb_planner_state(p, o->value, &s));
-  lb_operand at = lb_planner_operand(p, s);
-  *out = lb_planner_spot(p, &at, offset);
   return LB_OK;
 }
 
-lb_status lb_planner_launch(lb_planner *p, const lb_partition *part,
-                            const lb_binding *b, lb_slot *slot,
-                            lb_launch **out) {
-  lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
-  for (uint32_t i = 0; i < b->n_operands; i++)
-    LB_TRY(spot_of(p, part, b, i, &spots[i]));
-  return lb_planner_prepare(p, b, slot, spots, out);
+// -- launches ----------------------------------------------------------------
+
+typedef struct parts {  // of a launch, which lie behind it
+  lb_spot *spots;
+  uint64_t *args;
+  int64_t *loops, *strides;
+} parts;
+
+_Static_assert(sizeof(lb_launch) % 8 == 0 && sizeof(lb_spot) % 8 == 0,
+               "words follow");
+
+// `n_strides` for each operand.
+static lb_launch *new_launch(lb_planner *p, const lb_recipe *r,
+                             const lb_binding *b, size_t n_strides,
+                             parts *out) {
+  size_t n = r->n_operands;
+  size_t words = r->cells.count + (size_t)b->n_outer + n_strides * n;
+  char *at = lb_arena_alloc(
+      p->arena, sizeof(lb_launch) + n * sizeof(lb_spot) + words * 8, 8);
+  if (!at) return NULL;
+  out->spots = (lb_spot *)(void *)(at + sizeof(lb_launch));
+  out->args = (uint64_t *)(void *)(out->spots + n);
+  out->loops = (int64_t *)(void *)(out->args + r->cells.count);
+  out->strides = out->loops + b->n_outer;
+  return (lb_launch *)(void *)at;
 }
 
-lb_status lb_planner_prepare(lb_planner *p, const lb_binding *b, lb_slot *slot,
-                             const lb_spot *at, lb_launch **out) {
-  uint8_t n_args = lb_spec_args(&b->spec).count;
-  size_t each = 2 + (size_t)b->n_outer;
-  lb_launch *l = lb_arena_new(p->arena, lb_launch, 1);
-  lb_spot *spots = lb_arena_new(p->arena, lb_spot, b->n_operands);
-  uint64_t *args = lb_arena_new(p->arena, uint64_t, n_args);
-  int64_t *strides = lb_arena_new(p->arena, int64_t, each * b->n_operands);
-  int64_t *loops = lb_arena_new(p->arena, int64_t, (size_t)b->n_outer);
+// All that differs from zone to zone.
+static void fill_launch(lb_launch *l, const lb_recipe *r, const lb_binding *b,
+                        const lb_spot *at, const parts *to) {
   int64_t outer = 1;
-  if (!l || !spots || !args || !strides || !loops) return lb_oom();
-  for (int i = 0; i < b->n_outer; i++) outer *= loops[i] = b->outer[i];
-  fill_args(args, b);
-  for (uint32_t i = 0; i < b->n_operands; i++) {
-    spots[i] = at[i];
-    fill_strides(strides + each * i, b, i);
+  for (int i = 0; i < b->n_outer; i++) outer *= to->loops[i] = b->outer[i];
+  for (uint32_t i = 0; i < r->n_operands; i++) {
+    to->spots[i] = at[i];
+    to->spots[i].offset += b->operands[i].offset * r->operands[i].size;
   }
-  *l = (lb_launch){
-      .slot = slot,
-      .split = lb_split_of(&b->spec, &slot->key.facts, b->dims, outer),
-      .n_operands = (uint8_t)b->n_operands,
-      .n_args = n_args,
-      .n_loops = (uint8_t)b->n_outer,
-      .spots = spots,
-      .args = args,
-      .strides = strides,
-      .loops = loops};
-  *out = l;
+  *l = (lb_launch){.slot = r->slot,
+                   .split = lb_split_at(&r->basis, b->dims, outer),
+                   .n_operands = r->n_operands,
+                   .n_args = r->cells.count,
+                   .n_loops = (uint8_t)b->n_outer,
+                   .spots = to->spots,
+                   .args = to->args,
+                   .strides = to->strides,
+                   .loops = to->loops};
+}
+
+lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
+                             const lb_binding *b, const lb_spot *at,
+                             lb_launch **out) {
+  parts to;
+  size_t each = 2 + (size_t)b->n_outer;
+  lb_launch *l = *out = new_launch(p, r, b, each, &to);
+  if (!l) return lb_oom();
+  fill_args(to.args, r, b);
+  for (uint32_t i = 0; i < r->n_operands; i++)
+    fill_strides(to.strides + each * i, &r->operands[i], &b->operands[i], b);
+  fill_launch(l, r, b, at, &to);
+  return LB_OK;
+}
+
+lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
+                                  const lb_binding *b, const lb_spot *at,
+                                  const lb_launch *first, lb_launch **out) {
+  if (!b->moved) return lb_planner_prepare(p, r, b, at, out);
+  parts to;
+  lb_launch *l = *out = new_launch(p, r, b, 0, &to);
+  if (!l) return lb_oom();
+  memcpy(to.args, first->args, r->cells.count * sizeof *to.args);
+  fill_dims(to.args, r, b);
+  fill_launch(l, r, b, at, &to);
+  l->strides = first->strides;
   return LB_OK;
 }

@@ -23,9 +23,9 @@ typedef struct series {
   lb_operand at[LB_RMEMS];
   size_t temps[LB_RMEMS];  // offsets of those in the arena
   int n_temps;
-  lb_turn turns[LB_TURN_KERNELS];
   lb_slot *slots[LB_TURN_KERNELS];
   int n;
+  lb_turn turns[LB_TURN_KERNELS];  // n of them
 } series;
 
 // -- memory ------------------------------------------------------------------
@@ -168,17 +168,17 @@ static lb_status make_launch(series *s, int number, lb_launch **out) {
   lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   int64_t *steps = lb_arena_new(s->p->arena, int64_t, t->b.n_operands);
   int64_t size = (int64_t)lb_dtype_size(s->call.in[0].tensor->dtype);
+  lb_recipe recipe;
   if (!steps) return lb_oom();
   for (uint32_t i = 0; i < t->b.n_operands; i++) {
-    int64_t offset = t->b.operands[i].offset * size;
     steps[i] = t->step[i] * size;
     if (t->mem[i] == LB_RMEM_PACKED)
-      spots[i] =
-          (lb_spot){.offset = (int64_t)(intptr_t)s->part->packed + offset};
+      spots[i] = (lb_spot){.offset = (int64_t)(intptr_t)s->part->packed};
     else
-      spots[i] = lb_planner_spot(s->p, &s->at[t->mem[i]], offset);
+      spots[i] = lb_planner_spot(s->p, &s->at[t->mem[i]], 0);
   }
-  LB_TRY(lb_planner_prepare(s->p, &t->b, s->slots[number], spots, out));
+  lb_recipe_init(&recipe, &t->b.spec, s->slots[number]);
+  LB_TRY(lb_planner_prepare(s->p, &recipe, &t->b, spots, out));
   (*out)->steps = steps;
   if (turn_ns(&t->b) < TURN_ALONE_NS) (*out)->split = alone(&t->b);
   return LB_OK;
@@ -223,8 +223,9 @@ static lb_status replace_call(series *s) {
 // Host kernels round in their own order: where bits must not change, launches
 // need kernels that are there from the start.
 lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part) {
-  series *s = lb_arena_new(&p->scratch, series, 1);
+  series *s = lb_arena_alloc(&p->scratch, sizeof *s, _Alignof(series));
   if (!s) return lb_oom();
+  memset(s, 0, offsetof(series, turns));
   s->p = p;
   s->part = part;
   s->call = p->plan->steps[p->plan->n_steps - 1];

@@ -38,24 +38,31 @@ static double traffic_ns(const lb_spec *s, int first_in) {
   return (double)bytes / BYTES_PER_NS;
 }
 
-double lb_split_ns(const lb_spec *s, const int64_t dims[LB_SDIMS]) {
+static double each_ns(const lb_spec *s) {
+  return nodes_ns(s) + traffic_ns(s, lb_spec_factors(s));
+}
+
+static double turn_ns(lb_form form, double each, const int64_t dims[LB_SDIMS]) {
   double rows = (double)dims[LB_DIM_ROWS], cols = (double)dims[LB_DIM_COLS];
-  double each = nodes_ns(s) + traffic_ns(s, lb_spec_factors(s));
   double taps = 1;
-  if (lb_spec_has_taps(s))
+  if (form == LB_FORM_CONV || form == LB_FORM_WINDOW)
     taps = (double)dims[LB_DIM_LEN] * (double)dims[LB_DIM_STEPS];
-  if (s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV) {
+  if (form == LB_FORM_MATMUL || form == LB_FORM_CONV) {
     double k = (double)dims[LB_DIM_K] * taps;
     double sums = 2 * rows * k * cols / FLOPS_PER_NS;
     double reads = k * cols * 4 / BYTES_PER_NS;
     return (sums > reads ? sums : reads) + rows * cols * each;
   }
-  if (s->form == LB_FORM_ATTENTION) {
+  if (form == LB_FORM_ATTENTION) {
     double k = (double)dims[LB_DIM_K], len = (double)dims[LB_DIM_LEN];
     return rows * len * (2 * (k + cols) / FLOPS_PER_NS + 0.5 + each);
   }
-  if (s->form == LB_FORM_WINDOW) each += taps * 2 / FLOPS_PER_NS;
+  if (form == LB_FORM_WINDOW) each += taps * 2 / FLOPS_PER_NS;
   return rows * cols * each;
+}
+
+double lb_split_ns(const lb_spec *s, const int64_t dims[LB_SDIMS]) {
+  return turn_ns(s->form, each_ns(s), dims);
 }
 
 // -- bands -------------------------------------------------------------------
@@ -74,11 +81,21 @@ static int64_t lcm(int64_t a, int64_t b) {
 
 // Bands of a dim are multiples of this: assumptions hold in each of them, and
 // tiles are whole but in the last.
-static int64_t unit_of(const lb_facts *f, lb_sdim dim, int64_t size,
-                       int64_t at_least) {
-  if (lb_facts_get(f, LB_ASSUME_EQUAL, dim, -1) >= 0) return size;
-  int64_t unit = lcm(lb_facts_get(f, LB_ASSUME_MULTIPLE, dim, 1),
-                     lb_facts_get(f, LB_CHOOSE_TILE, dim, 1));
+static int64_t basis_of(const lb_facts *f, lb_sdim dim) {
+  if (lb_facts_get(f, LB_ASSUME_EQUAL, dim, -1) >= 0) return 0;
+  return lcm(lb_facts_get(f, LB_ASSUME_MULTIPLE, dim, 1),
+             lb_facts_get(f, LB_CHOOSE_TILE, dim, 1));
+}
+
+lb_split_basis lb_split_basis_of(const lb_spec *s, const lb_facts *f) {
+  return (lb_split_basis){.form = s->form,
+                          .each = each_ns(s),
+                          .rows = basis_of(f, LB_DIM_ROWS),
+                          .cols = basis_of(f, LB_DIM_COLS)};
+}
+
+static int64_t unit_of(int64_t unit, int64_t size, int64_t at_least) {
+  if (unit == 0) return size;
   return unit < at_least ? ceil_div(at_least, unit) * unit : unit;
 }
 
@@ -92,38 +109,37 @@ static void cut(int64_t size, int64_t unit, int64_t want, int64_t *band,
 }
 
 // Columns first: a thread then reads its own share of b and no other.
-static void cut_product(const lb_facts *f, const int64_t *dims, int64_t want,
-                        lb_split *out) {
+static void cut_product(const lb_split_basis *b, const int64_t *dims,
+                        int64_t want, lb_split *out) {
   int64_t rows = dims[LB_DIM_ROWS], cols = dims[LB_DIM_COLS];
-  int64_t unit = lcm(unit_of(f, LB_DIM_COLS, cols, 1), LB_PACK_COLS);
+  int64_t unit = lcm(unit_of(b->cols, cols, 1), LB_PACK_COLS);
   cut(cols, unit, want, &out->col_band, &out->col_bands);
   if (out->col_bands >= ENOUGH_COLS) return;
-  cut(rows, unit_of(f, LB_DIM_ROWS, rows, MIN_ROWS),
-      ceil_div(want, out->col_bands), &out->row_band, &out->row_bands);
+  cut(rows, unit_of(b->rows, rows, MIN_ROWS), ceil_div(want, out->col_bands),
+      &out->row_band, &out->row_bands);
 }
 
 // Rows first; columns where rows are few, unless they are reduced.
-static void cut_rows(const lb_spec *s, const lb_facts *f, const int64_t *dims,
-                     int64_t want, lb_split *out) {
+static void cut_rows(const lb_split_basis *b, const int64_t *dims, int64_t want,
+                     lb_split *out) {
   int64_t rows = dims[LB_DIM_ROWS], cols = dims[LB_DIM_COLS];
-  cut(rows, unit_of(f, LB_DIM_ROWS, rows, 1), want, &out->row_band,
-      &out->row_bands);
-  if (s->form == LB_FORM_ROWS) return;
-  cut(cols, unit_of(f, LB_DIM_COLS, cols, LINE_COLS),
-      ceil_div(want, out->row_bands), &out->col_band, &out->col_bands);
+  cut(rows, unit_of(b->rows, rows, 1), want, &out->row_band, &out->row_bands);
+  if (b->form == LB_FORM_ROWS) return;
+  cut(cols, unit_of(b->cols, cols, LINE_COLS), ceil_div(want, out->row_bands),
+      &out->col_band, &out->col_bands);
 }
 
 // From further away an image comes in better row by row.
-static bool is_small_image(const lb_spec *s, const int64_t *dims,
-                           int64_t outer) {
-  return s->form == LB_FORM_WINDOW && outer > 1 && dims[LB_DIM_LEN] > 1 &&
+static bool is_small_image(lb_form form, const int64_t *dims, int64_t outer) {
+  return form == LB_FORM_WINDOW && outer > 1 && dims[LB_DIM_LEN] > 1 &&
          outer * dims[LB_DIM_ROWS] * dims[LB_DIM_COLS] <= SMALL_IMAGE;
 }
 
 // Windows of neighbouring turns overlap: columns are cut so that what a turn
 // reads is still near at the next one.
-static void cut_windows(const lb_facts *f, const int64_t *dims, lb_split *out) {
-  int64_t cols = dims[LB_DIM_COLS], unit = unit_of(f, LB_DIM_COLS, cols, 16);
+static void cut_windows(const lb_split_basis *b, const int64_t *dims,
+                        lb_split *out) {
+  int64_t cols = dims[LB_DIM_COLS], unit = unit_of(b->cols, cols, 16);
   int64_t high = dims[LB_DIM_LEN] * (dims[LB_DIM_ROWS] + dims[LB_DIM_STEPS]);
   int64_t units = NEAR_COLS / high / unit;
   cut(cols, unit, ceil_div(ceil_div(cols, unit), units < 1 ? 1 : units),
@@ -131,25 +147,25 @@ static void cut_windows(const lb_facts *f, const int64_t *dims, lb_split *out) {
   out->cols_first = true;
 }
 
-static void cut_queries(const lb_facts *f, const int64_t *dims, int64_t want,
-                        lb_split *out) {
+static void cut_queries(const lb_split_basis *b, const int64_t *dims,
+                        int64_t want, lb_split *out) {
   int64_t rows = dims[LB_DIM_ROWS];
   int64_t least = ceil_div(rows, MAX_QUERIES);
-  cut(rows, unit_of(f, LB_DIM_ROWS, rows, 1), want > least ? want : least,
+  cut(rows, unit_of(b->rows, rows, 1), want > least ? want : least,
       &out->row_band, &out->row_bands);
 }
 
-static void cut_bands(const lb_spec *s, const lb_facts *f, const int64_t *dims,
+static void cut_bands(const lb_split_basis *b, const int64_t *dims,
                       int64_t want, lb_split *out) {
-  if (s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV)
-    cut_product(f, dims, want, out);
+  if (b->form == LB_FORM_MATMUL || b->form == LB_FORM_CONV)
+    cut_product(b, dims, want, out);
   else
-    cut_rows(s, f, dims, want, out);
+    cut_rows(b, dims, want, out);
 }
 
-lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
-                     const int64_t dims[LB_SDIMS], int64_t outer) {
-  double ns = lb_split_ns(s, dims) * (double)outer;
+lb_split lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
+                     int64_t outer) {
+  double ns = turn_ns(b->form, b->each, dims) * (double)outer;
   int64_t want = ns < ALONE_NS              ? 1
                  : ns > PART_NS * MAX_PARTS ? MAX_PARTS
                                             : (int64_t)(ns / PART_NS);
@@ -159,13 +175,19 @@ lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
                   .row_bands = 1,
                   .col_bands = 1};
   int64_t bands = ceil_div(want, outer);
-  if (s->form == LB_FORM_ATTENTION)
-    cut_queries(f, dims, bands, &out);
-  else if (is_small_image(s, dims, outer))
-    cut_windows(f, dims, &out);
+  if (b->form == LB_FORM_ATTENTION)
+    cut_queries(b, dims, bands, &out);
+  else if (is_small_image(b->form, dims, outer))
+    cut_windows(b, dims, &out);
   else if (bands > 1)
-    cut_bands(s, f, dims, bands, &out);
+    cut_bands(b, dims, bands, &out);
   out.parts = outer * out.col_bands * out.row_bands;
   out.grain = ceil_div(out.parts, want);
   return out;
+}
+
+lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
+                     const int64_t dims[LB_SDIMS], int64_t outer) {
+  lb_split_basis b = lb_split_basis_of(s, f);
+  return lb_split_at(&b, dims, outer);
 }

@@ -22,7 +22,17 @@ typedef struct lb_split {
   int64_t grain;    // parts to be taken at once; parts: all of them
 } lb_split;
 
+// What spec and facts say about splits.
+typedef struct lb_split_basis {
+  lb_form form;
+  double each;  // ns for what is made of an element, sums of products apart
+  int64_t rows, cols;  // bands are multiples of these; 0: never cut
+} lb_split_basis;
+lb_split_basis lb_split_basis_of(const lb_spec *s, const lb_facts *f);
+
 // `dims` are all above 0, and `outer` is.
+lb_split lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
+                     int64_t outer);
 lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
                      const int64_t dims[LB_SDIMS], int64_t outer);
 
