@@ -88,8 +88,9 @@ typedef struct lb_binding {
   int64_t taps[4];  // strides of a run and of a step, of inputs 0 and 1
   int64_t outer[LB_BIND_LOOPS];
   int n_outer;
-  int zones;   // bindings that make all of it: 1, more at borders of images
-  bool moved;  // a zone: but for dims, loops and offsets as the first
+  int zones;  // bindings that make all of it: 1, more at borders of images
+  int axis;   // zones of one axis are walked in the same way: dims, loops and
+              // offsets differ
   uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits
   const lb_memo_spec *made;               // the spec in the memo, or NULL
   lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];

@@ -618,6 +618,7 @@ lb_status lb_window_bind(const lb_partition *p, lb_tensor_fn *tensor,
   out->zones = count_zones(&out->walk, p->window->space);
   out->walk.images = may_take_images(&r);
   choose_zone(&out->walk, p->window->space, 0);
+  out->axis = 1 + out->walk.rows;
   choose_axes(&r);
   set_dims(&r);
   put_operands(&r);
@@ -630,14 +631,12 @@ lb_status lb_window_bind_zones(const lb_partition *p, lb_binding *b,
                                lb_zone_fn *each, void *user) {
   binder r = {.part = p, .window = p->window, .out = b, .walk = &b->walk};
   bool average = p->nodes[p->anchor]->op == LB_OP_AveragePool;
-  int first = b->walk.rows;
   for (int i = 1; i < b->zones; i++) {
-    int before = b->walk.rows;
     if (!choose_zone(&b->walk, p->window->space, i))
       return lb_error(LB_INTERNAL, "a window has no zone %d", i);
-    b->moved = b->walk.rows == first;
     set_dims(&r);
-    if (b->walk.rows != before) put_operands(&r);
+    if (1 + b->walk.rows != b->axis) put_operands(&r);
+    b->axis = 1 + b->walk.rows;
     set_offsets(&r);
     if (average) b->scalars[0] = lb_emit_number(LB_F32, averaged(&r));
     LB_TRY(each(user, b));

@@ -52,6 +52,40 @@ bool lb_planner_expect(lb_planner *p, const lb_value *v, lb_tensor *out) {
   return true;
 }
 
+// -- contents ----------------------------------------------------------------
+
+static bool put_element(lb_dtype t, int64_t v, int i, void *out) {
+  switch (t) {
+    case LB_I64: ((int64_t *)out)[i] = v; return true;
+    case LB_I32: ((int32_t *)out)[i] = (int32_t)v; return v == (int32_t)v;
+    default: return false;
+  }
+}
+
+static bool try_elements(lb_planner *p, const lb_value *v, void *out) {
+  const lb_vinfo *info = &v->info;
+  const uint32_t *numbers = lb_sizes_of(&p->prog->sizes, v) + info->rank;
+  for (int i = 0; i < info->n_known; i++) {
+    int64_t x = info->known[i].k;
+    if (!lb_dim_is_const(info->known[i]) && (x = size_of(p, numbers[i])) < 0)
+      return false;
+    if (!put_element(info->dtype, x, i, out)) return false;
+  }
+  return true;
+}
+
+lb_status lb_planner_known(lb_planner *p, const lb_node *n, bool *done) {
+  const lb_value *v = n->n_out == 1 ? n->out[0] : NULL;
+  lb_tensor t;
+  *done = v && p->exact && v->info.known && v->info.rank >= 0 &&
+          lb_planner_expect(p, v, &t) && lb_tensor_count(&t) == v->info.n_known;
+  if (!*done) return LB_OK;
+  t.data = lb_arena_alloc(p->arena, lb_tensor_bytes(&t), sizeof(int64_t));
+  if (!t.data) return lb_oom();
+  *done = try_elements(p, v, t.data);
+  return *done ? lb_planner_set_const(p, v, &t) : LB_OK;
+}
+
 // -- what may go directly ----------------------------------------------------
 
 // Elements of which any dtype has bytes that are allowed; 0 of others.

@@ -16,16 +16,20 @@ lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
 typedef struct chain {  // of the zones of a partition
   lb_planner *p;
   const lb_recipe *recipe;
-  const lb_launch *first;
+  const lb_launch *like[LB_MAX_SPACE + 1];  // by axis; NULL: none yet
   lb_launch *last;
   lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
 } chain;
 
 static lb_status add_zone(void *user, const lb_binding *zone) {
   chain *c = user;
-  LB_TRY(lb_planner_prepare_zone(c->p, c->recipe, zone, c->spots, c->first,
-                                 &c->last->next));
-  c->last = c->last->next;
+  const lb_launch **like = &c->like[zone->axis];
+  lb_launch **next = &c->last->next;
+  LB_TRY(*like ? lb_planner_prepare_zone(c->p, c->recipe, zone, c->spots, *like,
+                                         next)
+               : lb_planner_prepare(c->p, c->recipe, zone, c->spots, next));
+  c->last = *next;
+  if (!*like) *like = c->last;
   return LB_OK;
 }
 
@@ -38,7 +42,8 @@ lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
   LB_TRY(lb_planner_spots(p, part, b, c.spots));
   LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
   LB_TRY(lb_planner_prepare(p, r, b, c.spots, &step->launch));
-  c.first = c.last = step->launch;
+  memset(c.like, 0, sizeof c.like);
+  c.like[b->axis] = c.last = step->launch;
   return lb_partition_bind_zones(part, b, add_zone, &c);
 }
 

@@ -388,6 +388,10 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
 // -- all ---------------------------------------------------------------------
 
 lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred) {
+  bool known;
+  *deferred = false;
+  LB_TRY(lb_planner_known(p, n, &known));
+  if (known) return LB_OK;
   const lb_pvalue **in = lb_arena_new(&p->scratch, const lb_pvalue *, n->n_in);
   bool ready;
   if (!in) return lb_oom();

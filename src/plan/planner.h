@@ -96,6 +96,10 @@ void lb_planner_learn(lb_planner *p, const lb_value *v, const lb_tensor *t);
 // The dims of v as expressions say, dense; false if some size is not known.
 bool lb_planner_expect(lb_planner *p, const lb_value *v, lb_tensor *out);
 
+// Computes what n makes, if it is shape arithmetic that is known as
+// expressions; else *done is false.
+lb_status lb_planner_known(lb_planner *p, const lb_node *n, bool *done);
+
 // Plans a partition whose kernel the pack has without planning its nodes; *done
 // is false if they have to be.
 lb_status lb_planner_direct(lb_planner *p, const lb_partition *part,
@@ -139,10 +143,10 @@ lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at,
 lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
                              const lb_binding *b, const lb_spot *at,
                              lb_launch **out);
-// The same of another zone; `first` is that of the first one.
+// The same of another zone; `like` is that of one with the same axis.
 lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
                                   const lb_binding *b, const lb_spot *at,
-                                  const lb_launch *first, lb_launch **out);
+                                  const lb_launch *like, lb_launch **out);
 
 // Binds a partition whose result is to lie like `result`.
 lb_status lb_planner_bind_as(lb_planner *p, const lb_partition *part,

@@ -181,14 +181,13 @@ lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
 
 lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
                                   const lb_binding *b, const lb_spot *at,
-                                  const lb_launch *first, lb_launch **out) {
-  if (!b->moved) return lb_planner_prepare(p, r, b, at, out);
+                                  const lb_launch *like, lb_launch **out) {
   parts to;
   lb_launch *l = *out = new_launch(p, r, b, 0, &to);
   if (!l) return lb_oom();
-  memcpy(to.args, first->args, r->cells.count * sizeof *to.args);
+  memcpy(to.args, like->args, r->cells.count * sizeof *to.args);
   fill_dims(to.args, r, b);
   fill_launch(l, r, b, at, &to);
-  l->strides = first->strides;
+  l->strides = like->strides;
   return LB_OK;
 }

@@ -7,8 +7,11 @@
 
 static size_t count_dims(const lb_graph *g) {
   size_t n = 0;
-  for (uint32_t i = 0; i < g->n_values; i++)
-    if (g->values[i]->info.rank > 0) n += (size_t)g->values[i]->info.rank;
+  for (uint32_t i = 0; i < g->n_values; i++) {
+    const lb_vinfo *info = &g->values[i]->info;
+    if (info->rank > 0) n += (size_t)info->rank;
+    if (info->known) n += (size_t)info->n_known;
+  }
   return n;
 }
 
@@ -34,6 +37,8 @@ static lb_status number_all(lb_sizes *s, lb_map *map, const lb_graph *g) {
     s->first[i] = at;
     for (int k = 0; k < info->rank; k++)
       LB_TRY(number_of(s, map, &info->dims[k], &s->numbers[at++]));
+    for (int k = 0; info->known && k < info->n_known; k++)
+      LB_TRY(number_of(s, map, &info->known[k], &s->numbers[at++]));
   }
   return LB_OK;
 }

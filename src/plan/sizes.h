@@ -3,7 +3,8 @@
 //
 // Found once at load, so that a plan has each expression evaluated once,
 // however many values have it. A *size* is the value of such an expression at a
-// signature; -1 while it is not known.
+// signature; -1 while it is not known. Elements of shape arithmetic are sizes,
+// too.
 #ifndef LB_PLAN_SIZES_H
 #define LB_PLAN_SIZES_H
 
@@ -13,7 +14,8 @@ typedef struct lb_sizes {
   lb_dim *dims;       // owned; distinct
   int64_t *known;     // owned; by number: the constant, or -1
   uint32_t n;         // of them
-  uint32_t *numbers;  // owned; of the dims of one value after the other
+  uint32_t *numbers;  // owned; of one value after the other: dims, then `known`
+                      // elements
   uint32_t *first;    // owned; by value id: in numbers
   int n_symbols;
 } lb_sizes;
