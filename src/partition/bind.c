@@ -22,12 +22,6 @@ typedef struct axes {  // of a tensor: which axis of the space each is
   int8_t to[LB_MAX_RANK];  // -1: none, its dim is 1
 } axes;
 
-typedef enum manner {  // in which an operand is walked
-  PLAIN,
-  LATE,   // as `after` says
-  SMALL,  // each element of a Resize's input stands for several
-} manner;
-
 typedef struct walker {
   const lb_partition *part;
   lb_tensor_fn *tensor;
@@ -40,7 +34,7 @@ typedef struct walker {
   int64_t dims[LB_MAX_RANK];
   int64_t strides[MAX_OPERANDS][LB_MAX_RANK];
   int64_t repeats[LB_MAX_RANK];  // MAP: elements for one of a SMALL operand
-  manner manners[MAX_OPERANDS];
+  lb_manner manners[MAX_OPERANDS];
   uint32_t n;  // operands so far; the first is the result
 } walker;
 
@@ -76,7 +70,7 @@ static bool add_strides(walker *w, const lb_value *v, const lb_tensor *t,
   int shift = a->n - t->rank;
   if (w->n == MAX_OPERANDS || shift < 0) return false;
   int64_t *strides = w->strides[w->n], inner = 1;
-  bool small = w->manners[w->n] == SMALL;
+  bool small = w->manners[w->n] == LB_MANNER_SMALL;
   memset(strides, 0, (size_t)w->rank * sizeof *strides);
   for (int i = t->rank - 1; i >= 0; inner *= t->dims[i--]) {
     int to = a->to[shift + i];
@@ -94,55 +88,42 @@ static bool add_strides(walker *w, const lb_value *v, const lb_tensor *t,
 }
 
 // How node `reader` reads: late what lies over the result of a reduction.
-static manner manner_of(const walker *w, uint32_t reader) {
-  if (w->part->nodes[reader]->op == LB_OP_Resize) return SMALL;
+static lb_manner manner_of(const walker *w, uint32_t reader) {
+  if (w->part->nodes[reader]->op == LB_OP_Resize) return LB_MANNER_SMALL;
   bool late = w->form == LB_FORM_ROWS && reader > w->part->anchor;
-  return late ? LATE : PLAIN;
+  return late ? LB_MANNER_LATE : LB_MANNER_PLAIN;
 }
 
 static uint32_t count_factors(const walker *w) {
   return w->form == LB_FORM_MATMUL ? 2 : w->form == LB_FORM_WINDOW ? 1 : 0;
 }
 
-static int find(const walker *w, const lb_value *v, manner how) {
+static int find(const walker *w, const lb_value *v, lb_manner how) {
   uint32_t first = RESULT + 1 + count_factors(w);
   for (uint32_t i = first; i < w->n; i++)
     if (w->out->operands[i].value == v && w->manners[i] == how) return (int)i;
   return -1;
 }
 
-static bool is_inner(const walker *w, uint32_t reader, const lb_value *v) {
-  for (uint32_t i = 0; i < reader; i++)
-    if (w->part->nodes[i]->out[0] == v) return true;
-  return false;
-}
-
-static lb_status add_value(walker *w, uint32_t reader, uint32_t k, bool *ok) {
-  const lb_node *n = w->part->nodes[reader];
-  const lb_value *v = n->in[k];
-  manner how = manner_of(w, reader);
+static lb_status add_value(walker *w, const lb_part_input *in, bool *ok) {
   lb_tensor t;
-  if (lb_emit_is_scalar(v) || is_inner(w, reader, v) || find(w, v, how) >= 0)
-    return LB_OK;
-  LB_TRY(w->tensor(w->user, v, &t));
-  if (n->op == LB_OP_Clip && k > 0) *ok = lb_tensor_count(&t) == 1;
+  LB_TRY(w->tensor(w->user, in->value, &t));
+  if (in->single) *ok = lb_tensor_count(&t) == 1;
   axes channel = {.n = 1, .to = {w->before.to[1]}};
-  const axes *a = how == LATE                ? &w->after
-                  : lb_emit_is_channel(n, k) ? &channel
-                                             : &w->before;
-  if (w->n < MAX_OPERANDS) w->manners[w->n] = how;
-  *ok = *ok && add_strides(w, v, &t, a, -1);
+  const axes *a = in->manner == LB_MANNER_LATE ? &w->after
+                  : in->channel                ? &channel
+                                               : &w->before;
+  if (w->n < MAX_OPERANDS) w->manners[w->n] = in->manner;
+  *ok = *ok && add_strides(w, in->value, &t, a, -1);
   return LB_OK;
 }
 
 static lb_status add_values(walker *w, bool *ok) {
   const lb_partition *p = w->part;
-  for (uint32_t i = 0; *ok && i < p->n_nodes; i++) {
-    const lb_node *n = p->nodes[i];
-    bool product = w->form == LB_FORM_MATMUL && i == p->anchor;
-    for (uint32_t k = product ? 2 : 0; *ok && k < n->n_in; k++)
-      if (lb_emit_reads(n, k)) LB_TRY(add_value(w, i, k, ok));
-  }
+  lb_part_input room[LB_PART_INPUTS];
+  const lb_part_input *in = p->inputs ? p->inputs : room;
+  uint32_t n = p->inputs ? p->n_inputs : lb_partition_inputs(p, room);
+  for (uint32_t i = 0; *ok && i < n; i++) LB_TRY(add_value(w, &in[i], ok));
   return LB_OK;
 }
 
@@ -339,7 +320,7 @@ static void split_axis(walker *w, int i, int64_t repeats) {
   w->dims[at] = repeats;
   w->dims[i] /= repeats;
   for (uint32_t k = 0; k < w->n; k++) {
-    if (w->manners[k] == SMALL) continue;
+    if (w->manners[k] == LB_MANNER_SMALL) continue;
     w->strides[k][at] = w->strides[k][i];
     w->strides[k][i] *= repeats;
   }

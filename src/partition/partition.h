@@ -17,6 +17,22 @@
 #include "partition/zones.h"
 #include "spec/spec.h"
 
+// In which way an operand is walked.
+typedef enum lb_manner {
+  LB_MANNER_PLAIN,
+  LB_MANNER_LATE,   // over the result of a reduction
+  LB_MANNER_SMALL,  // each element of a Resize's input stands for several
+} lb_manner;
+
+// What a node reads of others; factors of a product and scalars left out.
+typedef struct lb_part_input {
+  const lb_value *value;
+  lb_manner manner;
+  bool channel;  // one element a channel, axis 1
+  bool single;   // it has to be one element
+} lb_part_input;
+#define LB_PART_INPUTS 17  // more than a spec can have
+
 typedef struct lb_partition {
   lb_form form;
   bool recurrent;  // one node, made by several kernels: partition/recurrent.h
@@ -28,6 +44,9 @@ typedef struct lb_partition {
                        // [N/16][K][16]; NULL: it has none
   const struct lb_window *window;  // CONV, WINDOW: see partition/window.h
   lb_memo *memo;                   // of its specs
+  const lb_part_input *inputs;     // each value once for a manner; NULL: see
+                                   // lb_partition_inputs
+  uint32_t n_inputs;
   // What its nodes read of others, constants left out, each once.
   const lb_value **reads;
   uint32_t n_reads;
@@ -38,6 +57,10 @@ typedef struct lb_partition {
 static inline const lb_value *lb_partition_result(const lb_partition *p) {
   return p->nodes[p->n_nodes - 1]->out[0];
 }
+
+// Finds the inputs; returns how many, at most LB_PART_INPUTS.
+uint32_t lb_partition_inputs(const lb_partition *p,
+                             lb_part_input out[LB_PART_INPUTS]);
 
 typedef struct lb_partitioning {
   lb_arena arena;        // owns all of it but `packed`

@@ -342,7 +342,16 @@ static bool is_plain(const lb_partition *part) {
   return true;
 }
 
+static lb_status find_inputs(lb_partitioning *p, lb_partition *part) {
+  lb_part_input list[LB_PART_INPUTS];
+  part->n_inputs = lb_partition_inputs(part, list);
+  part->inputs = lb_arena_memdup(&p->arena, list, part->n_inputs * sizeof *list,
+                                 _Alignof(lb_part_input));
+  return part->inputs ? LB_OK : lb_oom();
+}
+
 static lb_status describe(lb_partitioning *p, lb_partition *part) {
+  LB_TRY(find_inputs(p, part));
   part->plain = is_plain(part);
   if (is_window(part)) {
     lb_window *w = lb_arena_new(&p->arena, lb_window, 1);

@@ -490,13 +490,6 @@ static int find(const binder *r, const lb_value *v) {
   return -1;
 }
 
-static bool is_inner(const lb_partition *p, uint32_t reader,
-                     const lb_value *v) {
-  for (uint32_t i = 0; i < reader; i++)
-    if (p->nodes[i]->out[0] == v) return true;
-  return false;
-}
-
 static lb_status add_value(binder *r, const lb_value *v, bool *ok) {
   uint32_t at = r->out->n_operands;
   lb_tensor t;
@@ -511,16 +504,10 @@ static lb_status add_value(binder *r, const lb_value *v, bool *ok) {
 // What the epilogue reads.
 static lb_status add_values(binder *r, bool *ok) {
   const lb_partition *p = r->part;
-  for (uint32_t i = 0; *ok && i < p->n_nodes; i++) {
-    const lb_node *n = p->nodes[i];
-    for (uint32_t k = i == p->anchor ? 2 : 0; *ok && k < n->n_in; k++) {
-      const lb_value *v = n->in[k];
-      if (!lb_emit_reads(n, k) || lb_emit_is_scalar(v) || is_inner(p, i, v) ||
-          find(r, v) >= 0)
-        continue;
-      LB_TRY(add_value(r, v, ok));
-    }
-  }
+  lb_part_input room[LB_PART_INPUTS];
+  const lb_part_input *in = p->inputs ? p->inputs : room;
+  uint32_t n = p->inputs ? p->n_inputs : lb_partition_inputs(p, room);
+  for (uint32_t i = 0; *ok && i < n; i++) LB_TRY(add_value(r, in[i].value, ok));
   return LB_OK;
 }
 

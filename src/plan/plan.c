@@ -113,6 +113,7 @@ static lb_status begin_sizes(lb_planner *p) {
 static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
   const lb_value *v = p->region->params[i];
   if (!p->uses[v->id]) return LB_OK;
+  lb_planner_learn(p, v, t);
   if (!lb_program_reads(p->prog, v, t))
     return lb_planner_set_dense(p, v, t, LB_PLACE_INPUT, i);
   lb_tensor copy = *t;
@@ -205,6 +206,7 @@ static lb_status learn(lb_planner *p, const lb_fact *fact, uint32_t value,
                        const lb_tensor *t) {
   const lb_value *v = p->prog->graph->values[value];
   if (!p->uses[value]) return LB_OK;
+  lb_planner_learn(p, v, fact->kind == LB_FACT_DIMS ? t : fact->source.tensor);
   if (fact->kind == LB_FACT_DIMS)
     return lb_planner_set_dense(p, v, t, LB_PLACE_OWN, fact->own);
   lb_tensor copy = *fact->source.tensor;

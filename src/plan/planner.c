@@ -399,8 +399,13 @@ lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred) {
   if (ready) LB_TRY(need_contents(p, n, in, &ready));
   *deferred = !ready;
   if (!ready) return lb_planner_defer(p, n);
-  return lb_op_infos[n->op].cls == LB_CLASS_CONTROL ? plan_loop(p, n, in)
-                                                    : plan_call(p, n, in);
+  LB_TRY(lb_op_infos[n->op].cls == LB_CLASS_CONTROL ? plan_loop(p, n, in)
+                                                    : plan_call(p, n, in));
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    const lb_value *v = n->out[i];
+    if (v && p->states[v->id]) lb_planner_learn(p, v, p->states[v->id]->tensor);
+  }
+  return LB_OK;
 }
 
 static lb_status plan_alone(lb_planner *p, const lb_node *n) {

@@ -1,7 +1,5 @@
 // plan/prepare.c -- a launch with everything decided but the addresses of a
 // run.
-#include <string.h>
-
 #include "plan/planner.h"
 
 // -- recipes -----------------------------------------------------------------
@@ -60,7 +58,7 @@ static void fill_dims(uint64_t *args, const lb_recipe *r, const lb_binding *b) {
 
 // Cells of the arguments that shapes decide.
 static void fill_args(uint64_t *args, const lb_recipe *r, const lb_binding *b) {
-  memset(args, 0, r->n_operands * sizeof *args);
+  for (int i = 0; i < r->n_operands; i++) args[i] = 0;
   fill_dims(args, r, b);
   for (uint32_t i = 0; i < r->n_operands; i++) {
     uint64_t *cell = &args[r->cells.out_strides + 2 * i];
@@ -154,15 +152,17 @@ static void fill_launch(lb_launch *l, const lb_recipe *r, const lb_binding *b,
     to->spots[i] = at[i];
     to->spots[i].offset += b->operands[i].offset * r->operands[i].size;
   }
-  *l = (lb_launch){.slot = r->slot,
-                   .split = lb_split_at(&r->basis, b->dims, outer),
-                   .n_operands = r->n_operands,
-                   .n_args = r->cells.count,
-                   .n_loops = (uint8_t)b->n_outer,
-                   .spots = to->spots,
-                   .args = to->args,
-                   .strides = to->strides,
-                   .loops = to->loops};
+  l->slot = r->slot;
+  l->next = NULL;
+  lb_split_at(&r->basis, b->dims, outer, &l->split);
+  l->n_operands = r->n_operands;
+  l->n_args = r->cells.count;
+  l->n_loops = (uint8_t)b->n_outer;
+  l->spots = to->spots;
+  l->args = to->args;
+  l->strides = to->strides;
+  l->loops = to->loops;
+  l->steps = NULL;
 }
 
 lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
@@ -185,7 +185,7 @@ lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
   parts to;
   lb_launch *l = *out = new_launch(p, r, b, 0, &to);
   if (!l) return lb_oom();
-  memcpy(to.args, like->args, r->cells.count * sizeof *to.args);
+  for (int i = 0; i < r->cells.count; i++) to.args[i] = like->args[i];
   fill_dims(to.args, r, b);
   fill_launch(l, r, b, at, &to);
   l->strides = like->strides;

@@ -94,17 +94,6 @@ lb_split_basis lb_split_basis_of(const lb_spec *s, const lb_facts *f) {
                           .cols = basis_of(f, LB_DIM_COLS)};
 }
 
-// One part for each turn, all taken at once.
-static lb_split whole(const int64_t dims[LB_SDIMS], int64_t outer) {
-  return (lb_split){.outer = outer,
-                    .row_band = dims[LB_DIM_ROWS],
-                    .col_band = dims[LB_DIM_COLS],
-                    .row_bands = 1,
-                    .col_bands = 1,
-                    .parts = outer,
-                    .grain = outer};
-}
-
 static int64_t unit_of(int64_t unit, int64_t size, int64_t at_least) {
   if (unit == 0) return size;
   return unit < at_least ? ceil_div(at_least, unit) * unit : unit;
@@ -174,29 +163,34 @@ static void cut_bands(const lb_split_basis *b, const int64_t *dims,
     cut_rows(b, dims, want, out);
 }
 
-lb_split lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
-                     int64_t outer) {
+void lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
+                 int64_t outer, lb_split *out) {
   double ns = turn_ns(b->form, b->each, dims) * (double)outer;
   int64_t want = ns < ALONE_NS              ? 1
                  : ns > PART_NS * MAX_PARTS ? MAX_PARTS
                                             : (int64_t)(ns / PART_NS);
-  lb_split out = whole(dims, outer);
   bool near = is_small_image(b->form, dims, outer);
-  if (want == 1 && b->form != LB_FORM_ATTENTION && !near) return out;
+  out->outer = out->parts = out->grain = outer;
+  out->row_band = dims[LB_DIM_ROWS];
+  out->col_band = dims[LB_DIM_COLS];
+  out->row_bands = out->col_bands = 1;
+  out->cols_first = false;
+  if (want == 1 && b->form != LB_FORM_ATTENTION && !near) return;
   int64_t bands = ceil_div(want, outer);
   if (b->form == LB_FORM_ATTENTION)
-    cut_queries(b, dims, bands, &out);
+    cut_queries(b, dims, bands, out);
   else if (near)
-    cut_windows(b, dims, &out);
+    cut_windows(b, dims, out);
   else if (bands > 1)
-    cut_bands(b, dims, bands, &out);
-  out.parts = outer * out.col_bands * out.row_bands;
-  out.grain = ceil_div(out.parts, want);
-  return out;
+    cut_bands(b, dims, bands, out);
+  out->parts = outer * out->col_bands * out->row_bands;
+  out->grain = ceil_div(out->parts, want);
 }
 
 lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
                      const int64_t dims[LB_SDIMS], int64_t outer) {
   lb_split_basis b = lb_split_basis_of(s, f);
-  return lb_split_at(&b, dims, outer);
+  lb_split out;
+  lb_split_at(&b, dims, outer, &out);
+  return out;
 }

@@ -31,8 +31,8 @@ typedef struct lb_split_basis {
 lb_split_basis lb_split_basis_of(const lb_spec *s, const lb_facts *f);
 
 // `dims` are all above 0, and `outer` is.
-lb_split lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
-                     int64_t outer);
+void lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
+                 int64_t outer, lb_split *out);
 lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
                      const int64_t dims[LB_SDIMS], int64_t outer);
 

@@ -46,7 +46,6 @@ lb_status lb_planner_set(lb_planner *p, const lb_value *v, lb_pvalue s) {
   *copy = s;
   if (s.buffer != LB_NO_BUFFER) p->bufs[s.buffer].refs++;
   p->states[v->id] = copy;
-  if (p->exact && !v->info.data) lb_planner_learn(p, v, s.tensor);
   return LB_OK;
 }
 
