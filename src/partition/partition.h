@@ -33,6 +33,12 @@ typedef struct lb_part_input {
 } lb_part_input;
 #define LB_PART_INPUTS 17  // more than a spec can have
 
+// A value of others, no constant, that nodes read for whatever purpose.
+typedef struct lb_part_read {
+  const lb_value *value;
+  uint32_t times;
+} lb_part_read;
+
 typedef struct lb_partition {
   lb_form form;
   bool recurrent;  // one node, made by several kernels: partition/recurrent.h
@@ -47,8 +53,7 @@ typedef struct lb_partition {
   const lb_part_input *inputs;     // each value once for a manner; NULL: see
                                    // lb_partition_inputs
   uint32_t n_inputs;
-  // What its nodes read of others, constants left out, each once.
-  const lb_value **reads;
+  const lb_part_read *reads;  // each value once
   uint32_t n_reads;
   bool plain;  // as far as binding finds its operands to fit, its nodes do what
                // expressions say: no rule has to run

@@ -299,21 +299,24 @@ static bool is_inside(const lb_partition *part, const lb_value *v) {
   return false;
 }
 
-static void add_read(lb_partition *part, const lb_value *v) {
+static void add_read(const lb_partition *part, lb_part_read *list, uint32_t *n,
+                     const lb_value *v) {
   if (!v || v->info.data || is_inside(part, v)) return;
-  for (uint32_t i = 0; i < part->n_reads; i++)
-    if (part->reads[i] == v) return;
-  part->reads[part->n_reads++] = v;
+  uint32_t i = 0;
+  while (i < *n && list[i].value != v) i++;
+  if (i == *n) list[(*n)++] = (lb_part_read){v, 0};
+  list[i].times++;
 }
 
 static lb_status find_reads(lb_partitioning *p, lb_partition *part) {
   uint32_t most = 0;
   for (uint32_t i = 0; i < part->n_nodes; i++) most += part->nodes[i]->n_in;
-  part->reads = lb_arena_new(&p->arena, const lb_value *, most);
-  if (!part->reads) return lb_oom();
+  lb_part_read *list = lb_arena_new(&p->arena, lb_part_read, most);
+  if (!list) return lb_oom();
   for (uint32_t i = 0; i < part->n_nodes; i++)
     for (uint32_t k = 0; k < part->nodes[i]->n_in; k++)
-      add_read(part, part->nodes[i]->in[k]);
+      add_read(part, list, &part->n_reads, part->nodes[i]->in[k]);
+  part->reads = list;
   return LB_OK;
 }
 

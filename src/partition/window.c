@@ -460,17 +460,23 @@ static void set_dims(binder *r) {
 // Where operands begin in the present zone.
 static void set_offsets(binder *r) {
   const lb_walk *b = r->walk;
+  const lb_zone *const *z = b->zones;
   lb_bind_operand *o = r->out->operands;
-  for (uint32_t i = 0; i < r->out->n_operands; i++) o[i].offset = 0;
-  for (int k = 0; k < r->window->space; k++) {
-    const lb_zone *z = b->zones[k];
-    uint32_t i = r->window->weighted ? W + 1 : X + 1;
-    o[0].offset += z->out * b->strides[0][1 + k];
-    o[X].offset += z->in * b->x.strides[1 + k];
-    if (r->window->weighted) o[W].offset += z->weight * b->weight_steps[k];
-    for (; i < r->out->n_operands; i++)
-      o[i].offset += z->out * b->strides[i][1 + k];
+  bool weighted = r->window->weighted;
+  int space = r->window->space;
+  int64_t image = 0, weight = 0;
+  for (int k = 0; k < space; k++) {
+    image += z[k]->in * b->x.strides[1 + k];
+    weight += z[k]->weight * b->weight_steps[k];
   }
+  for (uint32_t i = 0; i < r->out->n_operands; i++) {
+    const int64_t *by = &b->strides[i][1];
+    int64_t at = z[0]->out * by[0];
+    for (int k = 1; k < space; k++) at += z[k]->out * by[k];
+    o[i].offset = at;
+  }
+  o[X].offset = image;
+  if (weighted) o[W].offset = weight;
 }
 
 // How operands are walked where rows run along the present axis.
@@ -519,6 +525,7 @@ static lb_status add_operands(binder *r, bool *ok) {
   memcpy(b->strides[0], b->y.strides, (size_t)b->y.rank * sizeof(int64_t));
   o[X].value = p->nodes[p->anchor]->in[0];
   o[W].value = NULL;
+  memset(b->strides[X], 0, 2 * sizeof b->strides[X]);
   r->out->n_operands = r->window->weighted ? W + 1 : X + 1;
   return add_values(r, ok);
 }

@@ -120,7 +120,7 @@ static bool is_ready(lb_planner *p, const lb_partition *part) {
     if (p->planned[part->nodes[i]->id] || !p->needed[part->nodes[i]->id])
       return false;
   for (uint32_t i = 0; i < part->n_reads; i++) {
-    const lb_value *v = part->reads[i];
+    const lb_value *v = part->reads[i].value;
     uint32_t id = lb_planner_root(p, v->id);
     if (!p->states[id]) return false;
     if (id != v->id) lb_planner_learn(p, v, p->states[id]->tensor);
@@ -169,10 +169,10 @@ static lb_status put(lb_planner *p, const lb_partition *part, attempt *a) {
   LB_TRY(a->roomy ? lb_planner_enter_room(p, result, &a->dense)
                   : lb_planner_place(p, result, &a->dense));
   LB_TRY(lb_planner_add_launch(p, part, &a->b, a->recipe));
-  for (uint32_t i = 0; i < part->n_nodes; i++) {
+  for (uint32_t i = 0; i < part->n_nodes; i++)
     p->planned[part->nodes[i]->id] = true;
-    lb_planner_unuse_inputs(p, part->nodes[i]);
-  }
+  for (uint32_t i = 0; i < part->n_reads; i++)
+    lb_planner_unuse_times(p, part->reads[i].value, part->reads[i].times);
   return LB_OK;
 }
 

@@ -79,21 +79,82 @@ static lb_status finish(lb_planner *p) {
 
 // -- first stage -------------------------------------------------------------
 
+static bool all_wanted(const lb_planner *p, const lb_region *r) {
+  for (uint32_t i = 0; i < r->n_results; i++)
+    if (!p->wanted[i]) return false;
+  return r == p->prog->graph->main;
+}
+
+static void mark_results(lb_planner *p) {
+  const lb_region *r = p->region;
+  for (uint32_t i = 0; i < r->n_results; i++) {
+    if (!p->wanted[i]) continue;
+    p->uses[r->results[i]->id]++;
+    uint32_t *lands = &p->lands[r->results[i]->id];
+    if (r->results[i]->producer && !*lands) *lands = i + 1;
+  }
+}
+
+#define COPY(to, from, n)                                         \
+  ((to) = lb_arena_memdup(p->state, (from), (n) * sizeof *(from), \
+                          _Alignof(max_align_t)))
+
+// Counts readers, or takes what was counted at load.
+static lb_status begin_tally(lb_planner *p, const lb_region *r) {
+  size_t n = p->prog->graph->n_values, nodes = p->prog->graph->n_nodes;
+  const lb_tally *all = &p->prog->all;
+  if (all->uses && all_wanted(p, r)) {
+    bool ok = COPY(p->uses, all->uses, n) && COPY(p->lands, all->lands, n) &&
+              COPY(p->homes, all->homes, n) &&
+              COPY(p->needed, all->needed, nodes);
+    return ok ? LB_OK : lb_oom();
+  }
+  p->uses = lb_arena_new(p->state, uint32_t, n);
+  p->lands = lb_arena_new(p->state, uint32_t, n);
+  p->homes = lb_arena_new(p->state, lb_home, n);
+  p->needed = lb_arena_new(p->state, bool, nodes);
+  if (!p->uses || !p->lands || !p->homes || !p->needed) return lb_oom();
+  mark_results(p);
+  lb_planner_count(p, r);
+  return LB_OK;
+}
+
+lb_status lb_program_count(lb_program *prog) {
+  const lb_graph *g = prog->graph;
+  size_t n = g->n_values + (size_t)1;
+  bool *wanted = malloc(g->main->n_results + (size_t)1);
+  lb_tally t = {calloc(n, sizeof *t.uses), calloc(n, sizeof *t.lands),
+                calloc(n, sizeof *t.homes),
+                calloc(g->n_nodes + (size_t)1, sizeof *t.needed)};
+  bool ok = wanted && t.uses && t.lands && t.homes && t.needed;
+  prog->all = t;
+  if (ok) {
+    memset(wanted, true, g->main->n_results);
+    lb_planner p = {.prog = prog,
+                    .region = g->main,
+                    .wanted = wanted,
+                    .uses = t.uses,
+                    .lands = t.lands,
+                    .homes = t.homes,
+                    .needed = t.needed};
+    mark_results(&p);
+    lb_planner_count(&p, g->main);
+  }
+  free(wanted);
+  return ok ? LB_OK : lb_oom();
+}
+
 static lb_status allocate(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values;
   lb_arena *a = p->state;
   p->states = lb_arena_new(a, const lb_pvalue *, n);
   p->alias = lb_arena_new(a, uint32_t, n);
-  p->uses = lb_arena_new(a, uint32_t, n);
-  p->lands = lb_arena_new(a, uint32_t, n);
-  p->homes = lb_arena_new(a, lb_home, n);
   p->rooms = lb_arena_new(a, const lb_pvalue *, n);
-  p->needed = lb_arena_new(a, bool, p->prog->graph->n_nodes);
   p->planned = lb_arena_new(a, bool, p->prog->graph->n_nodes);
   p->claimed = lb_arena_new(a, bool, r->n_results);
   p->delivered = lb_arena_new(a, bool, r->n_results);
-  bool ok = p->states && p->alias && p->uses && p->lands && p->homes &&
-            p->rooms && p->needed && p->planned && p->claimed && p->delivered;
+  bool ok = p->states && p->alias && p->rooms && p->planned && p->claimed &&
+            p->delivered;
   return ok ? LB_OK : lb_oom();
 }
 
@@ -122,16 +183,6 @@ static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
   return lb_planner_set_const(p, v, &copy);
 }
 
-static void mark_results(lb_planner *p) {
-  const lb_region *r = p->region;
-  for (uint32_t i = 0; i < r->n_results; i++) {
-    if (!p->wanted[i]) continue;
-    p->uses[r->results[i]->id]++;
-    uint32_t *lands = &p->lands[r->results[i]->id];
-    if (r->results[i]->producer && !*lands) *lands = i + 1;
-  }
-}
-
 static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
                              const bool *wanted) {
   const lb_region *r = p->region;
@@ -140,8 +191,7 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
   p->wanted =
       lb_arena_memdup(p->state, wanted, r->n_results * sizeof *wanted, 1);
   if (!p->wanted) return lb_oom();
-  mark_results(p);
-  lb_planner_count(p, r);
+  LB_TRY(begin_tally(p, r));
   for (uint32_t i = 0; i < r->n_params; i++)
     LB_TRY(set_input(p, i, &inputs[i]));
   LB_TRY(lb_planner_nodes(p, (const lb_node *const *)r->nodes, r->n_nodes));
@@ -224,6 +274,7 @@ static lb_status build_next(lb_planner *p, const lb_plan *parent,
   LB_TRY(resume(p, from));
   for (uint32_t i = 0; i < parent->n_facts; i++)
     LB_TRY(learn(p, &parent->facts[i], from->fact_values[i], &facts[i]));
+  lb_planner_drop_unread(p, from->pending, from->n_pending);
   LB_TRY(lb_planner_nodes(p, from->pending, from->n_pending));
   return finish(p);
 }

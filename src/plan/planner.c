@@ -135,6 +135,7 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
     lb_planner_unuse(p, r->results[i]);  // the mark that made it needed
   }
   lb_planner_unuse_inputs(p, n);
+  lb_planner_drop_unread(p, (const lb_node *const *)r->nodes, r->n_nodes);
   return lb_planner_nodes(p, (const lb_node *const *)r->nodes, r->n_nodes);
 }
 
@@ -416,10 +417,9 @@ static lb_status plan_alone(lb_planner *p, const lb_node *n) {
   return LB_OK;
 }
 
-// Nodes that waited for this stage and that nobody reads any more: only the
-// branch that was not taken did. Last first, so that whole chains go.
-static void drop_unread(lb_planner *p, const lb_node *const *nodes,
-                        uint32_t n) {
+// Only the branch that was not taken did. Last first, so that whole chains go.
+void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
+                            uint32_t n) {
   for (uint32_t i = n; i-- > 0;) {
     const lb_node *x = nodes[i];
     bool wanted = false;
@@ -432,7 +432,6 @@ static void drop_unread(lb_planner *p, const lb_node *const *nodes,
 
 lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
                            uint32_t n) {
-  drop_unread(p, nodes, n);
   const lb_partitioning *parts = p->prog->parts;
   for (uint32_t i = 0; i < n; i++) {
     const lb_node *x = nodes[i];

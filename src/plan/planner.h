@@ -27,13 +27,6 @@ typedef struct lb_pbuf {
   uint32_t refs;   // values that live in it
 } lb_pbuf;
 
-// Where a value is joined to others (join.c).
-typedef struct lb_home {
-  const lb_node *join;  // a Concat, or NULL
-  uint32_t at;          // which of its inputs the value is, or begins with
-  bool barred;          // some reader would not have it in strides
-} lb_home;
-
 typedef struct lb_planner {
   const lb_program *prog;
   const lb_region *region;
@@ -73,6 +66,9 @@ typedef struct lb_planner {
 void lb_planner_count(lb_planner *p, const lb_region *r);
 lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
                            uint32_t n);
+// Forgets nodes that waited for this stage and that nobody reads any more.
+void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
+                            uint32_t n);
 // Copies results that are known but not in place yet, and names their dims.
 lb_status lb_planner_deliver(lb_planner *p);
 
@@ -211,6 +207,7 @@ lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_place place,
                                uint32_t index);
 void lb_planner_unuse(lb_planner *p, const lb_value *v);
+void lb_planner_unuse_times(lb_planner *p, const lb_value *v, uint32_t times);
 // A copy in the plan's arena, of the dims that there are.
 lb_status lb_planner_keep(lb_planner *p, const lb_tensor *t, lb_tensor **out);
 lb_operand lb_planner_operand(const lb_planner *p, const lb_pvalue *s);

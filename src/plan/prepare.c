@@ -1,5 +1,7 @@
 // plan/prepare.c -- a launch with everything decided but the addresses of a
 // run.
+#include <string.h>
+
 #include "plan/planner.h"
 
 // -- recipes -----------------------------------------------------------------
@@ -185,7 +187,7 @@ lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
   parts to;
   lb_launch *l = *out = new_launch(p, r, b, 0, &to);
   if (!l) return lb_oom();
-  for (int i = 0; i < r->cells.count; i++) to.args[i] = like->args[i];
+  memcpy(to.args, like->args, r->cells.count * sizeof *to.args);
   fill_dims(to.args, r, b);
   fill_launch(l, r, b, at, &to);
   l->strides = like->strides;

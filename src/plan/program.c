@@ -114,6 +114,10 @@ lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit) {
 void lb_program_fini(lb_program *p) {
   free(p->deciding);
   lb_sizes_fini(&p->sizes);
+  free(p->all.uses);
+  free(p->all.lands);
+  free(p->all.homes);
+  free(p->all.needed);
   *p = (lb_program){0};
 }
 

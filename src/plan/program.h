@@ -19,6 +19,20 @@ typedef enum lb_deciding {
   LB_DECIDES_DIRECTLY,
 } lb_deciding;
 
+// Where a value is joined to others (join.c).
+typedef struct lb_home {
+  const lb_node *join;  // a Concat, or NULL
+  uint32_t at;          // which of its inputs the value is, or begins with
+  bool barred;          // some reader would not have it in strides
+} lb_home;
+
+// What readers of values say before the first node is planned: see planner.h.
+typedef struct lb_tally {
+  uint32_t *uses, *lands;  // by value id
+  lb_home *homes;          // likewise
+  bool *needed;            // by node id
+} lb_tally;
+
 typedef struct lb_program {
   const lb_graph *graph;  // borrowed
   uint8_t *deciding;      // owned; by value id: lb_deciding
@@ -27,6 +41,7 @@ typedef struct lb_program {
   // Both borrowed; NULL: every node runs by its host kernel.
   const lb_partitioning *parts;
   lb_slots *slots;
+  lb_tally all;  // of the main region, all results wanted; owned. NULL: none
   // Launches only where what covers them gives the same bits.
   bool deterministic;
   bool reusable;  // no kernels with bounds where others serve
@@ -34,6 +49,8 @@ typedef struct lb_program {
 
 lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit);
 void lb_program_fini(lb_program *p);
+// Once all is set that is borrowed: counts what each plan would count again.
+lb_status lb_program_count(lb_program *p);
 
 // True if the contents of this region parameter belong into a signature when
 // the tensor has these dims: at most a vector, at most LB_MAX_KNOWN elements,

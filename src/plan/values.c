@@ -100,10 +100,15 @@ void lb_planner_leave(lb_planner *p, uint32_t buffer) {
 }
 
 void lb_planner_unuse(lb_planner *p, const lb_value *v) {
+  lb_planner_unuse_times(p, v, 1);
+}
+
+void lb_planner_unuse_times(lb_planner *p, const lb_value *v, uint32_t times) {
   uint32_t id = lb_planner_root(p, v->id);
   if (p->prog->graph->values[id]->info.data) return;
-  assert(p->uses[id] > 0);
-  if (--p->uses[id] || !p->states[id]) return;
+  assert(p->uses[id] >= times);
+  p->uses[id] -= times;
+  if (p->uses[id] || !p->states[id]) return;
   const lb_pvalue *s = p->states[id];
   if (s->buffer != LB_NO_BUFFER) lb_planner_leave(p, s->buffer);
 }

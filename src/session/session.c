@@ -31,7 +31,7 @@ static lb_status prepare(lb_session *s) {
   s->program.slots = s->options.slots;
   s->program.deterministic = s->options.deterministic;
   s->program.reusable = s->options.reusable;
-  return LB_OK;
+  return lb_program_count(&s->program);
 }
 
 lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
