@@ -66,11 +66,40 @@ static void no_memo_finds_nothing(void **state) {
   lb_memo_fini(NULL);
 }
 
+static void notes_are_found_by_spec_and_facts(void **state) {
+  (void)state;
+  lb_memo m = {NULL};
+  const lb_memo_spec *made[2];
+  for (uint8_t i = 0; i < 2; i++) {
+    lb_memo_key key = key_of(nodes, 0, i);
+    lb_memo_spec s = spec_of(i);
+    made[i] = lb_memo_add(&m, &key, &s);
+    assert_ptr_equal(made[i], lb_memo_find(&m, &key));
+  }
+  for (uint16_t i = 0; i < 20; i++) {
+    lb_facts f = {0};
+    lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, (uint16_t)(1 + i / 2));
+    assert_null(lb_memo_note(made[i % 2], &f));
+    lb_memo_add_note(made[i % 2], &f, &i, sizeof i);
+  }
+  for (uint16_t i = 0; i < 20; i++) {
+    lb_facts f = {0};
+    lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, (uint16_t)(1 + i / 2));
+    const uint16_t *note = lb_memo_note(made[i % 2], &f);
+    assert_non_null(note);
+    assert_int_equal(*note, i);
+  }
+  lb_memo_add_note(NULL, &(lb_facts){0}, &m, sizeof m);
+  assert_null(lb_memo_note(NULL, &(lb_facts){0}));
+  lb_memo_fini(&m);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_was_added_is_found_by_all_of_its_key),
       cmocka_unit_test(a_memo_does_not_grow_for_ever),
       cmocka_unit_test(no_memo_finds_nothing),
+      cmocka_unit_test(notes_are_found_by_spec_and_facts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

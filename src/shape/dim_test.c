@@ -339,6 +339,17 @@ static void eval_checks_everything(void **state) {
   assert_int_equal(v, 4);
 }
 
+static void values_of_all_symbols_are_asked_for(void **state) {
+  (void)state;
+  lb_dim w = S("w"), n = S("n"), deep = add(fdiv(add(w, K(3)), n), K(1));
+  assert_true(lb_dim_has_values(K(7), NULL, 0));
+  assert_true(lb_dim_has_values(deep, (int64_t[]){6, 0}, 2));
+  assert_false(lb_dim_has_values(deep, (int64_t[]){6, -1}, 2));
+  assert_false(lb_dim_has_values(deep, (int64_t[]){-1, 6}, 2));
+  assert_false(lb_dim_has_values(deep, (int64_t[]){6}, 1));
+  assert_true(lb_dim_has_values(w, (int64_t[]){6}, 1));
+}
+
 static void facts_say_multiples_and_bounds(void **state) {
   (void)state;
   lb_dim w = S("w"), h = S("h"), x = any_int();
@@ -400,6 +411,7 @@ int main(void) {
       TEST(min_and_max_use_what_is_known),
       TEST(min_and_max_forget_the_order),
       TEST(eval_checks_everything),
+      TEST(values_of_all_symbols_are_asked_for),
       TEST(facts_say_multiples_and_bounds),
       TEST(prints_as_people_write),
   };

@@ -1,0 +1,223 @@
+// plan/direct_test.c -- partitions that are planned without a look at their
+// nodes, and those that cannot be.
+#include <stdlib.h>
+
+#include "graph/infer.h"
+#include "plan/pack_test.h"
+
+typedef struct fixture {
+  lb_graph *g;
+  lb_program prog;
+  lb_partitioning parts;
+  lb_slots slots;
+} fixture;
+
+static void prepare(fixture *f, small_pack *pack) {
+  ok(lb_infer_graph(f->g));
+  ok(lb_program_init(&f->prog, f->g, 0));
+  ok(lb_partitioning_init(&f->parts, f->g));
+  ok(lb_slots_init(&f->slots, 8, &pack->head));
+  f->prog.parts = &f->parts;
+  f->prog.slots = &f->slots;
+}
+
+static void end(fixture *f) {
+  lb_slots_fini(&f->slots);
+  lb_partitioning_fini(&f->parts);
+  lb_program_fini(&f->prog);
+  lb_graph_free(f->g);
+}
+
+// The long way for all partitions.
+static void never_directly(fixture *f) {
+  for (uint32_t i = 0; i < f->parts.n_parts; i++)
+    f->parts.parts[i]->plain = false;
+}
+
+static void same_operand(const lb_operand *a, const lb_operand *b) {
+  assert_int_equal(a->place, b->place);
+  assert_int_equal(a->index, b->index);
+  assert_int_equal(a->offset, b->offset);
+  assert_int_equal(a->tensor->rank, b->tensor->rank);
+  for (int i = 0; i < a->tensor->rank; i++) {
+    assert_int_equal(a->tensor->dims[i], b->tensor->dims[i]);
+    assert_int_equal(a->tensor->strides[i], b->tensor->strides[i]);
+  }
+}
+
+static void same_launch(const lb_launch *a, const lb_launch *b) {
+  assert_ptr_equal(a->slot, b->slot);
+  assert_int_equal(a->n_args, b->n_args);
+  assert_int_equal(a->n_loops, b->n_loops);
+  assert_int_equal(a->split.parts, b->split.parts);
+  for (int i = a->n_operands; i < a->n_args; i++)
+    assert_int_equal(a->args[i], b->args[i]);
+  for (int i = 0; i < a->n_loops; i++)
+    assert_int_equal(a->loops[i], b->loops[i]);
+  for (int i = 0; i < a->n_operands; i++) {
+    assert_int_equal(a->spots[i].base, b->spots[i].base);
+    assert_int_equal(a->spots[i].offset, b->spots[i].offset);
+  }
+  for (int i = 0; i < a->n_operands * (2 + a->n_loops); i++)
+    assert_int_equal(a->strides[i], b->strides[i]);
+}
+
+static void same_plan(const lb_plan *a, const lb_plan *b) {
+  assert_int_equal(a->n_steps, b->n_steps);
+  assert_int_equal(a->arena_bytes, b->arena_bytes);
+  assert_int_equal(a->n_binds, b->n_binds);
+  for (uint32_t i = 0; i < a->n_steps; i++) {
+    const lb_step *x = &a->steps[i], *y = &b->steps[i];
+    assert_int_equal(x->kind, y->kind);
+    assert_int_equal(x->skip, y->skip);
+    assert_int_equal(x->n_in, y->n_in);
+    for (uint32_t k = 0; k < x->n_in; k++) same_operand(&x->in[k], &y->in[k]);
+    for (uint32_t k = 0; k < x->n_out; k++)
+      same_operand(&x->out[k], &y->out[k]);
+    if (x->launch) same_launch(x->launch, y->launch);
+  }
+}
+
+// Both ways at one shape of the only input.
+static void compare(fixture *f, const lb_tensor *in) {
+  lb_plan *direct, *slow;
+  bool *plain = calloc(f->parts.n_parts, sizeof *plain);
+  assert_non_null(plain);
+  ok(lb_plan_first(&f->prog, f->g->main, in, &(bool){true}, &direct));
+  for (uint32_t i = 0; i < f->parts.n_parts; i++)
+    plain[i] = f->parts.parts[i]->plain;
+  never_directly(f);
+  ok(lb_plan_first(&f->prog, f->g->main, in, &(bool){true}, &slow));
+  for (uint32_t i = 0; i < f->parts.n_parts; i++)
+    f->parts.parts[i]->plain = plain[i];
+  same_plan(direct, slow);
+  lb_plan_release(direct);
+  lb_plan_release(slow);
+  free(plain);
+}
+
+// abs(x[n, m]), joined with itself reversed in time by a Transpose, and so on:
+// launches, views, a Concat in place and shape arithmetic.
+static lb_value *some_nodes(lb_graph *g) {
+  lb_region *r = g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 6)), *to, *zero;
+  ok(lb_const_ints(g, "zero", (int64_t[]){0}, 1, &zero));
+  ok(lb_const_ints(g, "to", (int64_t[]){2, 3}, 2, &to));
+  lb_value *a = NODE1(r, Exp, "a", x), *b = NODE1(r, Neg, "b", a);
+  lb_value *n = NODE1(r, Gather, "n", NODE1(r, Shape, "s", x), zero);
+  lb_node *dims = node(r, LB_OP_Concat, "dims", 2, (lb_value *[]){n, to}, 1);
+  ok(lb_node_set_int(g, dims, "axis", 0));
+  lb_value *re = NODE1(r, Reshape, "re", b, dims->out[0]);
+  lb_value *c = NODE1(r, Abs, "c", re), *d = NODE1(r, Sqrt, "d", re);
+  lb_node *cat = node(r, LB_OP_Concat, "cat", 2, (lb_value *[]){c, d}, 1);
+  ok(lb_node_set_int(g, cat, "axis", 2));
+  return NODE1(r, Transpose, "t", cat->out[0]);
+}
+
+static void both_ways_give_one_plan(void **state) {
+  (void)state;
+  fixture f;
+  small_pack pack = empty_pack();
+  ADD_CHAIN(&pack, LB_S_EXP, LB_S_NEG);
+  ADD_CHAIN(&pack, LB_S_ABS);
+  ok(lb_graph_new(&f.g));
+  RESULTS(f.g->main, some_nodes(f.g));
+  prepare(&f, &pack);
+  for (uint32_t i = 0; i < f.parts.n_parts; i++)
+    assert_true(f.parts.parts[i]->plain);
+  for (int64_t n = 1; n < 100; n += 7) {
+    lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 6));
+    compare(&f, &in);
+  }
+  ok(lb_program_count(&f.prog));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(5, 6));
+  compare(&f, &in);
+  end(&f);
+}
+
+// x[a, 8] + y[b, 8]: nobody knows at load whether they fit.
+static void what_does_not_fit_is_an_error_all_the_same(void **state) {
+  (void)state;
+  fixture f;
+  lb_plan *plan;
+  small_pack pack = empty_pack();
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t src[] = {lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL),
+                   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL)};
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_ADD, LB_F32, src, 2),
+                 LB_LAYOUT_FULL);
+  ok(lb_spec_finish(&b, &s));
+  add_spec(&pack, &s);
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
+  lb_value *y = param(r, "y", LB_F32, DIMS(-1, 8));
+  RESULTS(r, NODE1(r, Add, "sum", x, y));
+  prepare(&f, &pack);
+  lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(30, 8)),
+                    tensor(LB_F32, NULL, DIMS(30, 8))};
+  ok(lb_plan_first(&f.prog, r, in, &(bool){true}, &plan));
+  assert_int_equal(plan->n_steps, 1);
+  lb_plan_release(plan);
+  for (int64_t n = 2; n < 40; n += 27) {
+    in[1] = tensor(LB_F32, NULL, DIMS(n, 8));
+    lb_status st = lb_plan_first(&f.prog, r, in, &(bool){true}, &plan);
+    assert_int_equal(lb_status_code(st), LB_INVALID);
+    lb_status_drop(st);
+  }
+  // One of them repeats.
+  in[1] = tensor(LB_F32, NULL, DIMS(1, 8));
+  ok(lb_plan_first(&f.prog, r, in, &(bool){true}, &plan));
+  assert_int_equal(plan->binds[0].tensor.dims[0], 30);
+  lb_plan_release(plan);
+  in[0] = tensor(LB_F32, NULL, DIMS(1, 8));
+  in[1] = tensor(LB_F32, NULL, DIMS(30, 8));
+  ok(lb_plan_first(&f.prog, r, in, &(bool){true}, &plan));
+  assert_int_equal(plan->binds[0].tensor.dims[0], 30);
+  lb_plan_release(plan);
+  end(&f);
+}
+
+// x[n, k] times a constant [4, 3]: k may be anything until it is there.
+static void rows_of_another_length_are_not_multiplied(void **state) {
+  (void)state;
+  fixture f;
+  lb_plan *plan;
+  static float weights[12];
+  small_pack pack = empty_pack();
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0),
+                 LB_LAYOUT_FULL);
+  ok(lb_spec_finish(&b, &s));
+  add_spec(&pack, &s);
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, -1)), *w;
+  lb_tensor t = tensor(LB_F32, weights, DIMS(4, 3));
+  ok(lb_const_new(f.g, "w", &t, &w));
+  RESULTS(r, NODE1(r, MatMul, "product", x, w));
+  prepare(&f, &pack);
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(50, 4));
+  ok(lb_plan_first(&f.prog, r, &in, &(bool){true}, &plan));
+  lb_plan_release(plan);
+  in = tensor(LB_F32, NULL, DIMS(50, 5));
+  lb_status st = lb_plan_first(&f.prog, r, &in, &(bool){true}, &plan);
+  assert_int_equal(lb_status_code(st), LB_INVALID);
+  lb_status_drop(st);
+  end(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(both_ways_give_one_plan),
+      cmocka_unit_test(what_does_not_fit_is_an_error_all_the_same),
+      cmocka_unit_test(rows_of_another_length_are_not_multiplied),
+  };
+  return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
+}
