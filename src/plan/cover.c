@@ -95,9 +95,10 @@ static lb_status put_piece(lb_planner *p, const lb_partition *part,
 static lb_status put_in_place(lb_planner *p, const lb_partition *part) {
   const lb_pvalue *result = p->states[lb_partition_result(part)->id];
   const lb_step *last = &p->plan->steps[p->plan->n_steps - 1];
-  lb_operand from = last->out[0];
   lb_step *copy;
-  if (last->kind != LB_STEP_CALL || from.tensor == result->tensor) return LB_OK;
+  if (last->kind != LB_STEP_CALL || last->out[0].tensor == result->tensor)
+    return LB_OK;
+  lb_operand from = last->out[0];
   LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
   copy->in[0] = from;
   copy->out[0] = lb_planner_operand(p, result);

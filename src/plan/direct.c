@@ -52,6 +52,88 @@ bool lb_planner_expect(lb_planner *p, const lb_value *v, lb_tensor *out) {
   return true;
 }
 
+// Elements of which any dtype has bytes that are allowed; 0 of others.
+static int64_t count_of(const lb_planner *p, const lb_tensor *t) {
+  int64_t most = (int64_t)1 << 40, count = 1;
+  if (p->prog->limit && p->prog->limit / 8 < (size_t)most)
+    most = (int64_t)(p->prog->limit / 8);
+  for (int i = 0; i < t->rank; i++)
+    if (__builtin_mul_overflow(count, t->dims[i], &count)) return 0;
+  return count <= most ? count : 0;
+}
+
+// -- movement ----------------------------------------------------------------
+
+static bool same_but(const lb_tensor *a, const lb_tensor *b, int axis) {
+  if (a->rank != b->rank || a->dtype != b->dtype) return false;
+  for (int i = 0; i < a->rank; i++)
+    if (i != axis && a->dims[i] != b->dims[i]) return false;
+  return true;
+}
+
+static int axis_of(const lb_node *n, int rank) {
+  int64_t axis = lb_attr_int(n, "axis", 0);
+  if (axis < 0) axis += rank;
+  return axis < 0 || axis >= rank ? -1 : (int)axis;
+}
+
+// Do the parts, beside each other along the axis, make up the whole?
+static bool joins(const lb_tensor *const *parts, uint32_t n,
+                  const lb_tensor *whole, int axis) {
+  int64_t length = 0;
+  if (axis < 0) return false;
+  for (uint32_t i = 0; i < n; i++) {
+    if (!parts[i] || !same_but(parts[i], whole, axis) ||
+        __builtin_add_overflow(length, parts[i]->dims[axis], &length))
+      return false;
+  }
+  return length == whole->dims[axis];
+}
+
+#define MAX_PARTS 16
+
+static bool concat_fits(const lb_node *n, const lb_pvalue *const *in,
+                        const lb_tensor *out) {
+  const lb_tensor *parts[MAX_PARTS];
+  if (n->n_in > MAX_PARTS) return false;
+  for (uint32_t i = 0; i < n->n_in; i++)
+    parts[i] = in[i] ? in[i]->tensor : NULL;
+  return joins(parts, n->n_in, out, axis_of(n, out->rank));
+}
+
+static bool split_fits(const lb_node *n, const lb_pvalue *const *in,
+                       const lb_tensor *out) {
+  const lb_tensor *parts[MAX_PARTS];
+  if (n->n_out > MAX_PARTS) return false;
+  for (uint32_t i = 0; i < n->n_out; i++) parts[i] = &out[i];
+  return joins(parts, n->n_out, in[0]->tensor, axis_of(n, in[0]->tensor->rank));
+}
+
+static bool moves_all(const lb_planner *p, const lb_node *n,
+                      const lb_pvalue *const *in, const lb_tensor *out) {
+  switch (n->op) {
+    case LB_OP_Concat: return concat_fits(n, in, out);
+    case LB_OP_Split: return split_fits(n, in, out);
+    default: return count_of(p, in[0]->tensor) == count_of(p, out);
+  }
+}
+
+static bool is_moving(lb_op op) {
+  return op == LB_OP_Concat || op == LB_OP_Split || op == LB_OP_Identity ||
+         op == LB_OP_Reshape || op == LB_OP_Flatten || op == LB_OP_Squeeze ||
+         op == LB_OP_Unsqueeze || op == LB_OP_Transpose;
+}
+
+bool lb_planner_expect_moved(lb_planner *p, const lb_node *n,
+                             const lb_pvalue *const *in, lb_tensor *out) {
+  if (!p->exact || !is_moving(n->op) || !in[0]) return false;
+  for (uint32_t i = 0; i < n->n_out; i++)
+    if (!n->out[i] || !lb_planner_expect(p, n->out[i], &out[i]) ||
+        count_of(p, &out[i]) == 0)
+      return false;
+  return moves_all(p, n, in, out);
+}
+
 // -- contents ----------------------------------------------------------------
 
 static bool put_element(lb_dtype t, int64_t v, int i, void *out) {
@@ -87,16 +169,6 @@ lb_status lb_planner_known(lb_planner *p, const lb_node *n, bool *done) {
 }
 
 // -- what may go directly ----------------------------------------------------
-
-// Elements of which any dtype has bytes that are allowed; 0 of others.
-static int64_t count_of(const lb_planner *p, const lb_tensor *t) {
-  int64_t most = (int64_t)1 << 40, count = 1;
-  if (p->prog->limit && p->prog->limit / 8 < (size_t)most)
-    most = (int64_t)(p->prog->limit / 8);
-  for (int i = 0; i < t->rank; i++)
-    if (__builtin_mul_overflow(count, t->dims[i], &count)) return 0;
-  return count <= most ? count : 0;
-}
 
 // Everything it reads is known.
 static bool is_known(const lb_planner *p, const lb_node *n) {

@@ -324,12 +324,29 @@ static lb_status emit_dynamic(lb_planner *p, lb_step *step,
 #define ROOM(p, T, n) \
   ((T *)lb_arena_alloc(&(p)->scratch, lb_mul_sat(sizeof(T), (n)), _Alignof(T)))
 
+// A node whose outputs have the dims of `out`; of what it reads, in_info need
+// not say more than contents.
+static lb_status plan_made(lb_planner *p, const lb_node *n,
+                           const lb_pvalue *const *in, const lb_vinfo *in_info,
+                           lb_tensor *out) {
+  if (is_computable(n, in, out)) return compute_now(p, n, in, out);
+  bool done;
+  LB_TRY(try_view(p, n, in, in_info, out, &done));
+  if (n->op == LB_OP_Concat) LB_TRY(lb_planner_join(p, n, in, out, &done));
+  return done ? LB_OK : emit_call(p, n, in, out);
+}
+
 static lb_status plan_call(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in) {
   lb_vinfo *in_info = ROOM(p, lb_vinfo, n->n_in);
   lb_vinfo *out_info = ROOM(p, lb_vinfo, n->n_out);
   lb_tensor *out = ROOM(p, lb_tensor, n->n_out);
   if (!in_info || !out_info || !out) return lb_oom();
+  if (lb_planner_expect_moved(p, n, in, out)) {
+    for (uint32_t i = 0; i < n->n_in; i++)
+      in_info[i].data = in[i] && is_known(in[i]) ? in[i]->tensor : NULL;
+    return plan_made(p, n, in, in_info, out);
+  }
   LB_TRY(infer(p, n, in, in_info, out_info));
   if (lb_op_infos[n->op].flags & LB_OPF_DYNAMIC) {
     lb_step *step;
@@ -343,11 +360,7 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
     out[i].rank = 0;
     if (n->out[i]) LB_TRY(tensor_of(p, n, &out_info[i], &out[i]));
   }
-  if (is_computable(n, in, out)) return compute_now(p, n, in, out);
-  bool done;
-  LB_TRY(try_view(p, n, in, in_info, out, &done));
-  if (n->op == LB_OP_Concat) LB_TRY(lb_planner_join(p, n, in, out, &done));
-  return done ? LB_OK : emit_call(p, n, in, out);
+  return plan_made(p, n, in, in_info, out);
 }
 
 // -- Loop and Scan -----------------------------------------------------------
@@ -393,7 +406,7 @@ lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred) {
   *deferred = false;
   LB_TRY(lb_planner_known(p, n, &known));
   if (known) return LB_OK;
-  const lb_pvalue **in = lb_arena_new(&p->scratch, const lb_pvalue *, n->n_in);
+  const lb_pvalue **in = ROOM(p, const lb_pvalue *, n->n_in);
   bool ready;
   if (!in) return lb_oom();
   LB_TRY(inputs_of(p, n, in, &ready));

@@ -92,6 +92,12 @@ void lb_planner_learn(lb_planner *p, const lb_value *v, const lb_tensor *t);
 // The dims of v as expressions say, dense; false if some size is not known.
 bool lb_planner_expect(lb_planner *p, const lb_value *v, lb_tensor *out);
 
+// The outputs of a node that moves elements, as expressions say: false if some
+// size is not known, or if inputs do not fit together, or if it is another kind
+// of node. What a shape rule would refuse is never expected.
+bool lb_planner_expect_moved(lb_planner *p, const lb_node *n,
+                             const lb_pvalue *const *in, lb_tensor *out);
+
 // Computes what n makes, if it is shape arithmetic that is known as
 // expressions; else *done is false.
 lb_status lb_planner_known(lb_planner *p, const lb_node *n, bool *done);
@@ -191,8 +197,13 @@ lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
 
 uint32_t lb_planner_root(const lb_planner *p, uint32_t id);
 // NULL if not known yet; constants always are.
-lb_status lb_planner_state(lb_planner *p, const lb_value *v,
-                           const lb_pvalue **out);
+lb_status lb_planner_find(lb_planner *p, const lb_value *v,
+                          const lb_pvalue **out);
+static inline lb_status lb_planner_state(lb_planner *p, const lb_value *v,
+                                         const lb_pvalue **out) {
+  *out = p->states[v->id];  // an alias has none
+  return *out ? LB_OK : lb_planner_find(p, v, out);
+}
 // The tensor lies in the plan's arena or outlives it.
 lb_status lb_planner_set(lb_planner *p, const lb_value *v, lb_pvalue s);
 // Contents known: t->data lies in the plan's arena or outlives it.

@@ -57,8 +57,8 @@ lb_status lb_planner_set_const(lb_planner *p, const lb_value *v,
                         (lb_pvalue){.tensor = kept, .buffer = LB_NO_BUFFER});
 }
 
-lb_status lb_planner_state(lb_planner *p, const lb_value *v,
-                           const lb_pvalue **out) {
+lb_status lb_planner_find(lb_planner *p, const lb_value *v,
+                          const lb_pvalue **out) {
   uint32_t id = lb_planner_root(p, v->id);
   v = p->prog->graph->values[id];
   if (!p->states[id] && v->info.data)
@@ -127,15 +127,17 @@ lb_status lb_planner_step(lb_planner *p, const lb_node *node, lb_step_kind kind,
                           uint32_t n_in, uint32_t n_out, lb_step **out) {
   lb_plan *plan = p->plan;
   GROW(p->arena, plan->steps, plan->n_steps, p->cap_steps);
-  lb_operand *ops = lb_arena_new(p->arena, lb_operand, (size_t)n_in + n_out);
-  if (!ops) return lb_oom();
+  bool some = n_in + n_out > 0;
+  lb_operand *ops =
+      some ? lb_arena_new(p->arena, lb_operand, (size_t)n_in + n_out) : NULL;
+  if (some && !ops) return lb_oom();
   for (uint32_t i = 0; i < n_in + n_out; i++) ops[i].tensor = &absent;
   if (n_in + n_out > plan->max_operands) plan->max_operands = n_in + n_out;
   *out = &plan->steps[plan->n_steps++];
   **out = (lb_step){.kind = kind,
                     .node = node,
                     .in = ops,
-                    .out = ops + n_in,
+                    .out = some ? ops + n_in : NULL,
                     .n_in = n_in,
                     .n_out = n_out};
   return LB_OK;
