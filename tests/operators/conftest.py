@@ -9,6 +9,7 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
+os.environ.setdefault("LIMBER_CACHE_DIR", "off")
 
 import suite
 from kernels import environment
