@@ -179,12 +179,14 @@ limber_status limber_explain_miss(limber_runtime *runtime, char **out) {
   *out = NULL;
   lb_status st = lb_runtime_of(runtime, &r);
   if (lb_failed(st)) return lb_report(st, NULL);
-  lb_strbuf text = {0};
+  lb_strbuf text = {0}, more = {0};
   if (r->kernels.slots)
     lb_status_drop(lb_slots_explain(r->kernels.slots, &text));
-  if (r->primitives.shelf) {
-    if (*lb_strbuf_str(&text)) lb_strbuf_puts(&text, "\n");
-    lb_status_drop(lb_cache_explain(&r->primitives, &text));
-  }
+  if (r->primitives.shelf)
+    lb_status_drop(lb_cache_explain(&r->primitives, &more));
+  if (*lb_strbuf_str(&text) && *lb_strbuf_str(&more))
+    lb_strbuf_puts(&text, "\n");
+  lb_strbuf_puts(&text, lb_strbuf_str(&more));
+  lb_strbuf_fini(&more);
   return lb_report(hand_out(&text, out), &r->log);
 }

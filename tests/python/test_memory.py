@@ -52,7 +52,8 @@ def run(code, options="{}", jit="process", **environment):
         [sys.executable, "-c", PROGRAM,
          str(ROOT / "build" / "models" / "minilm.onnx"), code, options],
         capture_output=True, text=True, timeout=300,
-        env=dict(os.environ, LIMBER_JIT=jit, **environment))
+        env=dict(os.environ, LIMBER_JIT=jit, LIMBER_COMPILE="settle",
+                 **environment))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
@@ -190,7 +191,7 @@ def narrow(path, preferred):
     done = subprocess.run(
         [sys.executable, "-c", NARROW, str(path), str(preferred)],
         capture_output=True, text=True, timeout=300,
-        env=dict(os.environ, LIMBER_JIT="process"))
+        env=dict(os.environ, LIMBER_JIT="process", LIMBER_COMPILE="settle"))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
