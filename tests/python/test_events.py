@@ -124,6 +124,8 @@ def test_a_trace_has_requests_steps_and_compile_jobs(model, tmp_path):
     published = [e for e in on("decisions") if e["name"] == "kernel_published"]
     assert len(jobs) == len(published) > 0
     assert all(e["ph"] == "X" for e in jobs)
+    assert {"kernel_wanted", "kernel_queued", "worker_started"} \
+        <= {e["name"] for e in on("decisions")}
     built = [e for e in on("decisions") if e["name"] == "plan_built"]
     assert [e["args"]["reason"] for e in built] == ["new_shapes"]
     assert set(e["args"]["reason"] for e in events if "cat" in e) <= reasons()
