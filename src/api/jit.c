@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "api/cache.h"
+#include "api/store.h"
 #include "device/cpu/isa.h"
 
 // -- what is asked for -------------------------------------------------------
@@ -158,10 +159,12 @@ static lb_status open_service(lb_kernels *k, const lb_service_options *service,
   lb_service_options o = *service;
   const char *given = secure_getenv("LIMBER_JIT_PATH");
   lb_kernels_worker(&path);
-  if (!given || !*given)
-    o.background = o.background && is_there(lb_strbuf_str(&path), log);
+  lb_status_drop(lb_store_of_environment(log, &k->store));
+  if (!given || !*given) o.find_only = !is_there(lb_strbuf_str(&path), log);
+  if (o.find_only && !k->store) o.background = false;
   o.maker = (lb_maker_options){.worker = lb_strbuf_str(&path),
                                .slots = k->slots,
+                               .store = k->store,
                                .isa = isa,
                                .log = log,
                                .events = k->slots->events,
@@ -202,6 +205,7 @@ void lb_kernels_open(lb_kernels *k, const limber_runtime_options *o,
 
 void lb_kernels_close(lb_kernels *k) {
   lb_service_free(k->service);
+  lb_store_free(k->store);
   if (k->slots) lb_slots_fini(k->slots);
   free(k->slots);
   *k = (lb_kernels){0};

@@ -25,6 +25,7 @@
 
 typedef struct lb_kernels {
   lb_slots *slots;      // owned; NULL: every node runs by its host kernel
+  lb_store *store;      // owned; NULL: nothing is kept on disk
   lb_service *service;  // owned; NULL: nothing is compiled
   bool critical;        // what sessions that do not say have compiled
 } lb_kernels;

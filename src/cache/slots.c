@@ -117,6 +117,15 @@ lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
   return st;
 }
 
+lb_status lb_slots_add(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
+                       lb_slot **out) {
+  lb_slot_key key = key_of(spec, facts);
+  lb_lock_take(&s->lock);
+  lb_status st = find(s, &key, true, out);
+  lb_lock_give(&s->lock);
+  return st;
+}
+
 size_t lb_slots_wanted(lb_slots *s) {
   size_t n = 0;
   lb_lock_take(&s->lock);

@@ -45,10 +45,11 @@ typedef struct lb_wish {
   atomic_uint session;             // whose run that was
   _Atomic uint64_t ns;             // that all of them spent in its step
   _Atomic uint64_t made;           // number of the job that made it last
-  // Of the one who compiles: how often it went wrong, and until when it is
-  // left alone for that.
+  _Atomic int64_t rest_until;      // it is left alone until then
+  // Of the one who compiles: how often it went wrong, and whether it was looked
+  // for on disk.
   int failures;
-  int64_t rest_until;
+  bool looked;
 } lb_wish;
 
 typedef struct lb_slot {
@@ -110,6 +111,11 @@ lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
 
 // Counts one more use of a slot that was interned before.
 void lb_slots_count_use(lb_slots *s, lb_slot *slot);
+
+// The same, made if new, with or without a kernel of the pack; not wanted for
+// that, nor counted.
+lb_status lb_slots_add(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
+                       lb_slot **out);
 
 // What the kernel of a slot computes and takes for granted, for people; cut
 // where `buf` is too small. Returns buf.

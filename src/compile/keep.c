@@ -107,3 +107,24 @@ lb_status lb_keep_put(lb_store *s, const lb_request *r,
   lb_strbuf_fini(&t.assume);
   return st;
 }
+
+// -- what there is
+// --------------------------------------------------------------
+
+static bool is_sound(const lb_request *r) {
+  lb_status st = lb_spec_verify(&r->spec);
+  if (!lb_failed(st)) st = lb_facts_verify(&r->facts);
+  bool sound = !lb_failed(st);
+  lb_status_drop(st);
+  return sound;
+}
+
+bool lb_keep_request(const lb_store_entry *e, uint64_t generator,
+                     const char *target, lb_request *out) {
+  full f;
+  if (e->request.size != sizeof f) return false;
+  memcpy(&f, e->request.data, sizeof f);
+  *out = f.request;
+  return f.generator == generator && ends(out->target, sizeof out->target) &&
+         strcmp(out->target, target) == 0 && is_sound(out);
+}

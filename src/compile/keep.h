@@ -32,4 +32,9 @@ bool lb_keep_get(lb_store *s, const lb_request *r, uint64_t generator,
 lb_status lb_keep_put(lb_store *s, const lb_request *r,
                       const lb_object_info *info, lb_span object);
 
+// What an entry was made for. False unless that is of this generator and
+// target, and sound: bytes on disk are no more trusted than a worker's.
+bool lb_keep_request(const lb_store_entry *e, uint64_t generator,
+                     const char *target, lb_request *out);
+
 #endif

@@ -2,17 +2,23 @@
 #include "compile/maker.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/blob.h"
 #include "base/caller.h"
 #include "base/lock.h"
+#include "compile/keep.h"
 #include "device/cpu/exec.h"
 #include "spec/generator.h"
 
 #define CODE_BYTES SIZE_MAX  // what is kept is bounded by the shelf
+#define LEASE_S 60.0  // another's: then it hangs
+#define PRELOAD_BYTES ((size_t)8 << 20)
+#define PRELOAD_MAX 1024
 
 struct lb_maker {
   lb_slots *slots;    // borrowed
+  lb_store *store;    // borrowed; may be NULL
   lb_worker *worker;  // owned
   lb_cpu_code *code;  // owned; NULL: nothing was loaded yet
   lb_strbuf target;   // "x86-64-v4+avx512vnni"
@@ -45,6 +51,7 @@ lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out) {
   m->log = o->log;
   m->events = o->events;
   m->slots = o->slots;
+  m->store = o->store;
   lb_isa_print(&o->isa, &m->target);
   st = lb_strbuf_status(&m->target);
   lb_worker_options w = o->limits;
@@ -98,9 +105,10 @@ static lb_status note(lb_maker *m, const lb_request *r,
 
 static void note_loaded(lb_maker *m, lb_built *built, size_t bytes) {
   lb_lock_take(&m->lock);
-  built->code_bytes = bytes;
+  if (built) built->code_bytes = bytes;
   m->stats.code_bytes += bytes;
-  m->stats.compiled++;
+  m->stats.compiled += built != NULL;
+  m->stats.found += built == NULL;
   lb_lock_give(&m->lock);
 }
 
@@ -135,10 +143,14 @@ static lb_tier tier_of(const lb_slot *slot) {
 
 static void release(void *exec) { lb_cpu_exec_release(exec); }
 
+// `built` is NULL for an object from disk, which has been told of before.
 static lb_status load(lb_maker *m, lb_slot *slot, lb_built *built,
                       lb_span object, bool *kept) {
   lb_cpu_exec *exec;
-  LB_TRY(lb_cpu_exec_create(m->code, m->perf, object, built->name, &exec));
+  const char *name = built ? built->name : "stored";
+  lb_cpu_way way = m->perf ? LB_CPU_SEALED : LB_CPU_SHARED;  // see perf.h
+  if (!m->code) LB_TRY(lb_cpu_code_create(CODE_BYTES, way, &m->code));
+  LB_TRY(lb_cpu_exec_create(m->code, m->perf, object, name, &exec));
   size_t bytes = exec->block->size;
   lb_slot_code code = {.kernel = (lb_kernel_fn *)exec->entry,
                        .tier = tier_of(slot),
@@ -146,9 +158,43 @@ static lb_status load(lb_maker *m, lb_slot *slot, lb_built *built,
                        .release = release,
                        .owner = exec};
   LB_TRY(lb_slots_publish(m->slots, slot, &code, kept));
-  lb_builts_dump(&m->builts, built, object);
+  if (built) lb_builts_dump(&m->builts, built, object);
   note_loaded(m, built, bytes);
   return LB_OK;
+}
+
+// -- on disk -----------------------------------------------------------------
+
+static lb_hash128 key_of(const lb_request *r) {
+  return lb_keep_key(r, LB_GENERATOR_VERSION);
+}
+
+// An object that does not load is dropped there.
+static lb_status find(lb_maker *m, lb_slot *slot, const lb_request *r,
+                      bool *found) {
+  lb_kept kept;
+  char text[LB_EVENT_TEXT];
+  int64_t start = lb_tell_start(m->events);
+  *found = false;
+  if (!lb_keep_get(m->store, r, LB_GENERATOR_VERSION, &kept)) return LB_OK;
+  lb_status st = load(m, slot, NULL, lb_blob_span(&kept.object), found);
+  lb_code code = lb_status_code(st);
+  if (code == LB_INVALID || code == LB_UNSUPPORTED) {
+    lb_status_drop(lb_store_drop(m->store, key_of(r)));
+    lb_status_drop(st);
+    st = LB_OK;
+  }
+  if (*found)
+    lb_tell_since(m->events, KERNEL_FOUND, ASKED, start, kept.object.size, "%s",
+                  lb_slot_text(slot, text, sizeof text));
+  lb_kept_fini(&kept);
+  return st;
+}
+
+static lb_status request_of(const lb_maker *m, const lb_slot *slot,
+                            lb_request *out) {
+  return lb_request_init(out, &slot->key.spec, &slot->key.facts,
+                         lb_strbuf_str(&m->target));
 }
 
 // `built` is NULL if there is no object.
@@ -167,44 +213,112 @@ static bool is_passing(lb_code code) {
   return code == LB_IO || code == LB_CANCELLED || code == LB_OOM;
 }
 
-static lb_status make(lb_maker *m, lb_slot *slot, int timeout_ms, bool *kept) {
-  lb_request request;
+static void tell_compiled(const lb_maker *m, lb_slot *slot, int64_t start,
+                          size_t bytes) {
+  char text[LB_EVENT_TEXT];
+  if (atomic_load(&slot->wish.urgent))
+    lb_tell_since(m->events, KERNEL_COMPILED, ASKED, start, bytes, "%s",
+                  lb_slot_text(slot, text, sizeof text));
+  else
+    lb_tell_since(m->events, KERNEL_COMPILED, SIGHTED, start, bytes, "%s",
+                  lb_slot_text(slot, text, sizeof text));
+}
+
+static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
+                         int timeout_ms, bool *kept) {
   lb_blob object = {0};
   lb_object_info info;
   lb_built *built = NULL;
-  lb_cpu_way way = m->perf ? LB_CPU_SEALED : LB_CPU_SHARED;  // see perf.h
-  if (!m->code) LB_TRY(lb_cpu_code_create(CODE_BYTES, way, &m->code));
-  LB_TRY(lb_request_init(&request, &slot->key.spec, &slot->key.facts,
-                         lb_strbuf_str(&m->target)));
   int64_t start = lb_tell_start(m->events);
-  char text[LB_EVENT_TEXT];
   pid_t before = lb_worker_pid(m->worker);
-  lb_status st =
-      lb_worker_compile(m->worker, &request, timeout_ms, &object, &info);
+  lb_status st = lb_worker_compile(m->worker, r, timeout_ms, &object, &info);
   pid_t after = lb_worker_pid(m->worker);
   if (after && after != before)
     lb_tell_since(m->events, WORKER_STARTED, NEEDED, 0, after, "%s", "");
-  if (!lb_failed(st) && atomic_load(&slot->wish.urgent))
-    lb_tell_since(m->events, KERNEL_COMPILED, ASKED, start, object.size, "%s",
-                  lb_slot_text(slot, text, sizeof text));
-  else if (!lb_failed(st))
-    lb_tell_since(m->events, KERNEL_COMPILED, SIGHTED, start, object.size, "%s",
-                  lb_slot_text(slot, text, sizeof text));
-  if (!lb_failed(st)) st = note(m, &request, &info, &built);
+  if (!lb_failed(st)) {
+    tell_compiled(m, slot, start, object.size);
+    st = note(m, r, &info, &built);
+  }
   if (!lb_failed(st)) st = load(m, slot, built, lb_blob_span(&object), kept);
+  if (!lb_failed(st))
+    lb_status_drop(lb_keep_put(m->store, r, &info, lb_blob_span(&object)));
   lb_blob_fini(&object);
   if (!lb_failed(st) || is_passing(lb_status_code(st))) return st;
-  refuse(m, slot, &request, built, lb_status_message(st));
+  refuse(m, slot, r, built, lb_status_message(st));
   lb_status_drop(st);
   return LB_OK;
 }
 
+// Where others use the same store, one of all makes a kernel.
+static lb_status make(lb_maker *m, lb_slot *slot, int timeout_ms,
+                      lb_made *out) {
+  lb_request r;
+  bool found = false, kept = true;
+  LB_TRY(request_of(m, slot, &r));
+  lb_hash128 key = key_of(&r);
+  if (m->store && lb_store_lease(m->store, key, LEASE_S) == LB_LEASE_HELD) {
+    *out = LB_MADE_LATER;
+    return LB_OK;
+  }
+  lb_status st = find(m, slot, &r, &found);  // put by who had the lease before
+  if (!lb_failed(st) && !found) st = compile(m, slot, &r, timeout_ms, &kept);
+  if (m->store) lb_store_release(m->store, key);
+  *out = kept ? LB_MADE : LB_MADE_LARGE;
+  return st;
+}
+
 lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms,
-                        bool *kept) {
+                        lb_made *out) {
   int64_t began = lb_detour_begin();
-  *kept = true;
-  lb_status st = make(m, slot, timeout_ms, kept);
+  *out = LB_MADE;
+  lb_status st = make(m, slot, timeout_ms, out);
   lb_detour_end(began);
+  return st;
+}
+
+lb_status lb_maker_find(lb_maker *m, lb_slot *slot, bool *found) {
+  lb_request r;
+  int64_t began = lb_detour_begin();
+  lb_status st = request_of(m, slot, &r);
+  *found = false;
+  if (!lb_failed(st)) st = find(m, slot, &r, found);
+  lb_detour_end(began);
+  return st;
+}
+
+// -- at the start ------------------------------------------------------------
+
+typedef struct wanted {  // of what is on disk
+  const lb_maker *m;
+  lb_request *list;  // owned
+  size_t n, bytes;
+} wanted;
+
+static bool want_entry(void *user, const lb_store_entry *e) {
+  wanted *w = user;
+  if (!lb_keep_request(e, LB_GENERATOR_VERSION, lb_strbuf_str(&w->m->target),
+                       &w->list[w->n]))
+    return true;
+  w->bytes += e->object.size;
+  w->n++;
+  return w->n < PRELOAD_MAX && w->bytes < PRELOAD_BYTES;
+}
+
+static lb_status preload_one(lb_maker *m, const lb_request *r) {
+  lb_slot *slot;
+  bool found;
+  LB_TRY(lb_slots_add(m->slots, &r->spec, &r->facts, &slot));
+  return lb_slot_tier(slot) > LB_TIER_PACK ? LB_OK : find(m, slot, r, &found);
+}
+
+lb_status lb_maker_preload(lb_maker *m) {
+  if (!m->store || !lb_slots_keep(m->slots)) return LB_OK;
+  wanted w = {.m = m, .list = calloc(PRELOAD_MAX, sizeof *w.list)};
+  if (!w.list) return lb_oom();
+  lb_status st = lb_store_each(m->store, want_entry, &w);
+  for (size_t i = 0; !lb_failed(st) && i < w.n; i++)
+    st = preload_one(m, &w.list[i]);
+  free(w.list);
   return st;
 }
 
@@ -212,8 +326,7 @@ bool lb_maker_blames(const lb_maker *m) { return lb_worker_had_it(m->worker); }
 
 void lb_maker_give_up(lb_maker *m, lb_slot *slot, const char *why) {
   lb_request r;
-  lb_status st = lb_request_init(&r, &slot->key.spec, &slot->key.facts,
-                                 lb_strbuf_str(&m->target));
+  lb_status st = request_of(m, slot, &r);
   if (!lb_failed(st)) refuse(m, slot, &r, NULL, why);
   lb_status_drop(st);
   atomic_store(&slot->failed, 1);

@@ -10,6 +10,7 @@
 #include "compile/built.h"
 #include "compile/worker.h"
 #include "device/cpu/isa.h"
+#include "store/store.h"
 
 typedef struct lb_maker lb_maker;
 
@@ -17,6 +18,7 @@ typedef struct lb_maker_options {
   const char *worker;        // path of limber-jit; copied
   lb_worker_options limits;  // of that process; the generator is ours
   lb_slots *slots;           // borrowed; outlives the maker
+  lb_store *store;           // borrowed; NULL: nothing is kept on disk
   lb_isa isa;                // what kernels may use
   const lb_log *log;         // borrowed
   lb_events *events;         // borrowed; may be NULL
@@ -27,13 +29,24 @@ typedef struct lb_maker_options {
 lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out);
 void lb_maker_free(lb_maker *m);  // NULL is fine
 
-// Gives the slot a kernel, within `timeout_ms`; *kept is false if the cache has
-// no room for it. A key that the worker refuses is no failure: the slot says
-// so, and is not to be asked for again. Else
+typedef enum lb_made {
+  LB_MADE,        // or refused: the slot says so, and is not to be asked again
+  LB_MADE_LARGE,  // the cache has no room for it
+  LB_MADE_LATER,  // another process is making it: look for it on disk later
+} lb_made;
+
+// Gives the slot a kernel, within `timeout_ms`. On failure
 //   LB_DEVICE            executable memory is refused, for good
 //   LB_IO, LB_CANCELLED  see lb_worker_compile
 //   LB_OOM
-lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms, bool *kept);
+lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms,
+                        lb_made *out);
+// Gives it the kernel that is on disk. *found is false if there is none that is
+// sound. Fails as the above does, but never for the worker.
+lb_status lb_maker_find(lb_maker *m, lb_slot *slot, bool *found);
+// Loads what is on disk for this target, to a limit, into slots that exist or
+// will.
+lb_status lb_maker_preload(lb_maker *m);
 // Did the worker fail with the last request in hand?
 bool lb_maker_blames(const lb_maker *m);
 
@@ -49,6 +62,7 @@ void lb_maker_rest(lb_maker *m);
 
 typedef struct lb_maker_stats {
   uint64_t compiled, refused;
+  uint64_t found;  // on disk
   uint64_t code_bytes;
 } lb_maker_stats;
 lb_maker_stats lb_maker_count(lb_maker *m);

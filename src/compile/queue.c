@@ -139,9 +139,9 @@ static bool is_ripe(const lb_slot *s, unsigned sightings) {
 static bool may_take(const lb_slot *slot, const lb_queue_time *t,
                      int64_t *wait_ns) {
   bool urgent = urgency(slot) > 0;
-  int64_t rest = slot->wish.rest_until - t->now_ns;
-  if (t->urgent) return urgent;
-  if (rest > 0 && !urgent) {
+  int64_t rest = atomic_load(&slot->wish.rest_until) - t->now_ns;
+  if (t->urgent && !urgent) return false;
+  if (rest > 0) {
     *wait_ns = sooner(*wait_ns, rest);
     return false;
   }
@@ -164,6 +164,13 @@ lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns) {
     i++;
   }
   return best == SIZE_MAX ? NULL : remove_at(q, best);
+}
+
+lb_slot *lb_queue_take_new(lb_queue *q) {
+  for (size_t i = 0; i < q->n; i++)
+    if (!q->slots[i]->wish.looked && lb_slot_lacks(q->slots[i]))
+      return remove_at(q, i);
+  return NULL;
 }
 
 void lb_queue_drop(lb_queue *q, unsigned session) {

@@ -42,6 +42,8 @@ void lb_queue_put(lb_queue *q, lb_slot *slot);
 // The one to make next, or NULL; what needs nothing any more is let go. If it
 // is NULL, *wait_ns is when to look again, should nothing happen before: or -1.
 lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns);
+// One that was not looked for on disk yet, or NULL.
+lb_slot *lb_queue_take_new(lb_queue *q);
 // Lets go what was asked for by that session alone, as far as can be seen, and
 // nobody waits for.
 void lb_queue_drop(lb_queue *q, unsigned session);

@@ -25,6 +25,7 @@
 #define REST (1000 * MS)     // after the first failure of the worker in a row
 #define REST_MAX (60000 * MS)
 #define IDLE (100 * MS)    // without a run: requests rest
+#define LATER (20 * MS)    // between looks at what another process makes
 #define KEEP (10000 * MS)  // the worker's process, with nothing to do
 #define MAX_WAIT 1e9       // seconds
 
@@ -41,7 +42,7 @@ struct lb_service {
   lb_pool *pool;      // borrowed; may be NULL
   const lb_log *log;  // borrowed
   lb_events *events;  // borrowed; may be NULL
-  bool background;
+  bool background, find_only, has_store;
   atomic_bool listens;
   unsigned sightings;
   char *worker;  // path; owned
@@ -96,6 +97,8 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
   s->pool = o->pool;
   s->log = o->maker.log;
   s->background = o->background;
+  s->find_only = o->find_only;
+  s->has_store = o->maker.store != NULL;
   s->listens = o->background;
   s->sightings = o->sightings ? o->sightings : SIGHTINGS;
   s->forks = s->renewed = lb_fork_count();
@@ -190,6 +193,7 @@ bool lb_service_listens(const lb_service *s) {
 
 unsigned lb_service_join(lb_service *s) {
   unsigned session = atomic_fetch_add(&s->sessions, 1) + 1;
+  if (s->has_store && s->background) (void)start(s);
   return session ? session : lb_service_join(s);
 }
 
@@ -236,13 +240,15 @@ static bool is_idle(lb_service *s, int64_t now) {
 static bool may_make(const lb_service *s, int64_t now, int64_t *wait_ns) {
   *wait_ns = -1;
   if (s->broken || (!s->background && !s->settlers)) return false;
+  if (s->find_only && !s->settlers) return false;
   if ((s->settlers && s->try_now) || now >= s->rest_until) return true;
   if (s->queue.n) *wait_ns = s->rest_until - now;
   return false;
 }
 
-// The slot to make next, or NULL and how long to sleep.
-static lb_slot *next_job(lb_service *s, int64_t *wait_ns) {
+// The slot to make next, or NULL and how long to sleep. *find: it is only to be
+// looked for on disk.
+static lb_slot *next_job(lb_service *s, bool *find, int64_t *wait_ns) {
   int64_t now = lb_clock_ns();
   lb_queue_time t = {
       .now_ns = now, .sightings = s->sightings, .idle = is_idle(s, now)};
@@ -251,9 +257,13 @@ static lb_slot *next_job(lb_service *s, int64_t *wait_ns) {
   lb_lock_take(&s->lock);
   collect(s);
   t.urgent = s->settlers > 0;
+  *wait_ns = -1;
+  if (keeps && s->has_store && !s->broken && (s->background || s->settlers))
+    slot = lb_queue_take_new(&s->queue);
+  *find = slot != NULL;
   if (!keeps)
     *wait_ns = s->queue.n ? REST : -1;
-  else if (may_make(s, now, wait_ns))
+  else if (!slot && may_make(s, now, wait_ns))
     slot = lb_queue_take(&s->queue, &t, wait_ns);
   lb_lock_give(&s->lock);
   return slot;
@@ -287,7 +297,7 @@ static void note_failure(lb_service *s, lb_status st) {
 static void rest_slot(lb_service *s, lb_slot *slot, lb_status st) {
   lb_wish *w = &slot->wish;
   if (s->failures_in_row == 0) w->failures++;
-  w->rest_until = lb_clock_ns() + (REST << (w->failures + 1));
+  atomic_store(&w->rest_until, lb_clock_ns() + (REST << (w->failures + 1)));
   if (w->failures == ATTEMPTS)
     lb_maker_give_up(s->maker, slot, lb_status_message(st));
 }
@@ -314,6 +324,7 @@ static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
     s->try_now = true;
     forget(slot);
     atomic_store(&slot->wish.made, job);
+    slot->wish.looked = false;
     atomic_store(&slot->wish.asked, false);
   }
   lb_lock_give(&s->lock);
@@ -335,12 +346,42 @@ static void tell_failure(lb_service *s, lb_status st) {
   if (s->events) lb_events_put(s->events, &e, "%s", lb_status_message(st));
 }
 
+static void put_back(lb_service *s, lb_slot *slot) {
+  lb_lock_take(&s->lock);
+  lb_queue_put(&s->queue, slot);
+  lb_lock_give(&s->lock);
+}
+
+static void look_for(lb_service *s, lb_slot *slot) {
+  int64_t began = lb_clock_ns();
+  bool found;
+  lb_status st = lb_maker_find(s->maker, slot, &found);
+  slot->wish.looked = true;
+  if (lb_failed(st)) warn(s, st);
+  if (found || lb_failed(st))
+    finish(s, slot, st, (double)(lb_clock_ns() - began) / 1000);
+  else
+    put_back(s, slot);
+  lb_status_drop(st);
+}
+
+// Another process makes it, or there is no room for it: not again at once.
+static bool is_put_off(lb_service *s, lb_slot *slot, lb_made made) {
+  int64_t now = lb_clock_ns();
+  if (made == LB_MADE_LARGE)
+    atomic_store(&slot->wish.rest_until, now + REST_MAX);
+  if (made != LB_MADE_LATER) return false;
+  atomic_store(&slot->wish.rest_until, now + LATER);
+  slot->wish.looked = false;
+  put_back(s, slot);
+  return true;
+}
+
 static void make(lb_service *s, lb_slot *slot) {
   int64_t began = lb_clock_ns();
-  bool kept;
+  lb_made made;
   lb_maker_set_idle(s->maker, !atomic_load(&slot->wish.urgent));
-  lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, &kept);
-  int64_t now = lb_clock_ns();
+  lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, &made);
   if (atomic_load(&s->stop)) {
     atomic_store(&slot->wish.asked, false);
     lb_status_drop(st);
@@ -348,13 +389,13 @@ static void make(lb_service *s, lb_slot *slot) {
   }
   if (!lb_failed(st)) {
     s->warned = false;
-    if (!kept) slot->wish.rest_until = now + REST_MAX;
+    if (is_put_off(s, slot, made)) return;
   } else {
     warn(s, st);
     tell_failure(s, st);
     if (lb_maker_blames(s->maker)) rest_slot(s, slot, st);
   }
-  finish(s, slot, st, (double)(now - began) / 1000);
+  finish(s, slot, st, (double)(lb_clock_ns() - began) / 1000);
   lb_status_drop(st);
 }
 
@@ -371,11 +412,15 @@ static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
 
 static void *serve(void *user) {
   lb_service *s = user;
+  if (s->background) lb_status_drop(lb_maker_preload(s->maker));
   while (!atomic_load(&s->stop)) {
     unsigned seen = atomic_load(&s->bell);
     int64_t wait_ns;
-    lb_slot *slot = next_job(s, &wait_ns);
-    if (slot)
+    bool find;
+    lb_slot *slot = next_job(s, &find, &wait_ns);
+    if (slot && find)
+      look_for(s, slot);
+    else if (slot)
       make(s, slot);
     else
       sleep_until_rung(s, seen, wait_ns);
@@ -410,10 +455,11 @@ static void ask_first(void *user, lb_slot *slot) {
 }
 
 // Asks for all that lacks, and counts it.
-static void ask_for_all(settler *t) {
+static void ask_for_all(settler *t, bool first) {
   lb_slot *slot;
   t->left = 0;
   for (size_t i = 0; (slot = lb_slots_at(t->s->slots, i)); i++) {
+    if (first) atomic_store(&slot->wish.rest_until, 0);
     t->left += counts(t, slot);
     ask_urgently(t, slot, 1);
   }
@@ -448,9 +494,9 @@ static lb_status wait_for_all(settler *t, uint64_t failures) {
   lb_service *s = t->s;
   double seconds = t->how->seconds < MAX_WAIT ? t->how->seconds : MAX_WAIT;
   int64_t end = lb_clock_ns() + (int64_t)(seconds * 1e9);
-  for (;;) {
+  for (bool first = true;; first = false) {
     unsigned seen = atomic_load(&s->news);
-    ask_for_all(t);
+    ask_for_all(t, first);
     if (is_done(t)) return LB_OK;
     LB_TRY(fault_since(s, failures));
     int64_t left = end - lb_clock_ns();

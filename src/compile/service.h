@@ -32,6 +32,7 @@ typedef struct lb_service lb_service;
 typedef struct lb_service_options {
   lb_maker_options maker;  // its slots are the service's
   lb_pool *pool;           // borrowed; whose runs are the requests. May be NULL
+  bool find_only;          // there is no worker: what is on disk is all
   bool background;         // false: nothing is made but what settle waits for
   unsigned sightings;      // 0: 2
 } lb_service_options;
@@ -46,7 +47,8 @@ void lb_service_free(lb_service *s);
 // False: nobody has to tell anything.
 bool lb_service_listens(const lb_service *s);
 
-// The name of a session in what it tells; never 0.
+// The name of a session in what it tells; never 0. With the first, what is on
+// disk is loaded.
 unsigned lb_service_join(lb_service *s);
 void lb_service_leave(lb_service *s, unsigned session);
 
