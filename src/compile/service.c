@@ -308,6 +308,11 @@ static void forget(lb_slot *slot) {
   atomic_store_explicit(&slot->wish.seen, 0, memory_order_relaxed);
 }
 
+static void tell_settlers(lb_service *s) {
+  atomic_fetch_add(&s->news, 1);
+  lb_word_wake(&s->news, INT_MAX);
+}
+
 // What failed stays in the queue.
 static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
   bool failed = lb_failed(st);
@@ -328,8 +333,7 @@ static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
     atomic_store(&slot->wish.asked, false);
   }
   lb_lock_give(&s->lock);
-  atomic_fetch_add(&s->news, 1);
-  lb_word_wake(&s->news, INT_MAX);
+  tell_settlers(s);
 }
 
 static void tell_failure(lb_service *s, lb_status st) {
@@ -412,7 +416,10 @@ static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
 
 static void *serve(void *user) {
   lb_service *s = user;
-  if (s->background) lb_status_drop(lb_maker_preload(s->maker));
+  if (s->background) {
+    lb_status_drop(lb_maker_preload(s->maker));
+    tell_settlers(s);  // some of what they asked for may be there
+  }
   while (!atomic_load(&s->stop)) {
     unsigned seen = atomic_load(&s->bell);
     int64_t wait_ns;
