@@ -12,7 +12,7 @@
 #include "spec/generator.h"
 
 #define CODE_BYTES SIZE_MAX  // what is kept is bounded by the shelf
-#define LEASE_S 60.0  // another's: then it hangs
+#define LEASE_S 60.0         // another's: then it hangs
 #define PRELOAD_BYTES ((size_t)8 << 20)
 #define PRELOAD_MAX 1024
 
