@@ -13,6 +13,9 @@
 #include "device/cpu/code.h"
 #include "graph/pass.h"
 
+// Of a session with its arenas and a context, about: what cannot be asked for.
+#define SESSION_BYTES ((size_t)48 << 10)
+
 // -- a primitive's life ------------------------------------------------------
 
 limber_primitive *lb_primitive_retain(limber_primitive *p) {
@@ -81,8 +84,8 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
   declared(p, in);
   if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, NULL, &counts));
   lb_session_stats_get(p->session, &stats);
-  p->bytes = sizeof *p + p->key_size + strlen(p->text) + stats.packed_bytes +
-             stats.plan_bytes + p->g.graph->arena.used;
+  p->bytes = sizeof *p + SESSION_BYTES + p->key_size + strlen(p->text) +
+             stats.packed_bytes + stats.plan_bytes + p->g.graph->arena.used;
   return LB_OK;
 }
 

@@ -598,7 +598,7 @@ static void *create_often(void *user) {
       v->wrong++;
       continue;
     }
-    if (i % 16 == 0) limber_set_cache_capacity((uint64_t)(i % 5) * 50000);
+    if (i % 16 == 0) limber_set_cache_capacity((uint64_t)(i % 5) * 300000);
     if (limber_primitive_execute(p, &in, 1, &out, 1, NULL)) v->wrong++;
     for (int64_t k = 0; k < n; k++) v->wrong += y[k] != (x[k] > 0 ? x[k] : 0);
     limber_primitive_destroy(p);
