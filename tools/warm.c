@@ -2,6 +2,7 @@
 // what those plans need, before the first request comes.
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ typedef struct job {
   const limber_signature *signatures;  // of the file
   uint64_t n_shapes;                   // to be planned
   progress progress;                   // of compiling
+  atomic_bool compiling;               // it has begun
   planned planned;
   double *plan_us, *step_us;  // by good signature: all of it, and of one step
   double *compile_ms, *check_ms;  // by kernel
@@ -132,6 +134,7 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
 // One kernel more is there, or will not be.
 static void count_kernel(void *user, const limber_event *e) {
   job *j = user;
+  if (!atomic_load(&j->compiling)) return;  // it was on disk
   if (!strcmp(e->name, "kernel_published") ||
       !strcmp(e->name, "kernel_refused"))
     progress_add(&j->progress);
@@ -282,6 +285,7 @@ static limber_status compile_all(job *j) {
   progress_begin(&j->progress, "kernels",
                  s.kernels_by_tier[LIMBER_TIER_HOST] +
                      s.kernels_by_tier[LIMBER_TIER_PACK]);
+  atomic_store(&j->compiling, true);
   limber_status st = limber_session_settle(j->session, j->o.timeout);
   limber_runtime_flush(j->runtime);
   progress_end(&j->progress);

@@ -63,6 +63,26 @@ def test_a_second_process_starts_no_compiler(machine):
     assert starts == 0 and second == first
 
 
+SHAPES = {
+    "minilm": ["--dims", "batch=2 seq=16"],
+    "ocr-det": ["--shapes", "x=1x3x320x320"],
+    "ocr-rec": ["--shapes", "x=1x3x48x320"],
+    "ocr-cls": ["--shapes", "x=1x3x48x192"],
+    "vad": ["--shapes", "input=1x576 state=2x1x128", "--input",
+            "sr=random:i64[]{16000..16000}"],
+    "vad-seq": ["--dims", "seq_len=64"],
+    "magika": ["--dims", "unk__214=2"],
+    "yolo": ["--dims", "batch=1 height=320 width=320"],
+}
+
+
+def test_no_public_model_starts_a_compiler_twice(machine):
+    first = {name: machine.warm(name, *words)[0]
+             for name, words in SHAPES.items()}
+    for name, words in SHAPES.items():
+        assert machine.warm(name, *words) == (first[name], 0), name
+
+
 def test_other_shapes_find_the_kernels_of_earlier_ones(machine):
     machine.warm(MODEL, "--shapes", "x={1,2}x3x48x{32..640}", "--count", "40")
     rows = machine.sql("SELECT count(*) FROM kernel")
