@@ -234,9 +234,7 @@ limber_status limber_primitive_create(limber_runtime *runtime,
 
 limber_status limber_primitive_wait(limber_primitive *primitive,
                                     double seconds) {
-  lb_service *service = primitive->runtime->kernels.service;
-  if (!service) return LIMBER_OK;
-  return lb_report(lb_service_settle(service, &(lb_settle){.seconds = seconds}),
+  return lb_report(lb_session_settle(primitive->session, seconds),
                    &primitive->runtime->log);
 }
 
