@@ -63,12 +63,27 @@ static void read_worker(const lb_kernels *k, limber_cache_stats *out) {
   }
 }
 
+static void read_store(lb_store *store, limber_layer_stats *out) {
+  lb_store_stats s;
+  lb_store_get_stats(store, &s);
+  out->hits = s.hits + s.hits_below;
+  out->misses = s.misses;
+  out->waits = s.refusals;
+  out->insertions = s.insertions;
+  out->evictions = s.evictions;
+  out->corrupt = s.corrupt;
+  out->entries = s.entries;
+  out->bytes = s.bytes;
+  out->load_us = s.get_ns / 1000;
+}
+
 static void read_all(limber_runtime *r, limber_cache_stats *out) {
   const lb_kernels *k = &r->kernels;
   *out = (limber_cache_stats){0};
   if (k->slots && k->slots->shelf) read_shelf(k->slots->shelf, out);
   if (k->slots) read_slots(k->slots, out);
   if (r->primitives.shelf) read_primitives(&r->primitives, out);
+  if (k->store) read_store(k->store, &out->store);
   read_worker(k, out);
 }
 
