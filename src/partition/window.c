@@ -56,7 +56,14 @@ static bool is_depthwise(const lb_node *n) {
   return w && w->dims[1] == 1 && groups_of(n) == w->dims[0];
 }
 
-// Does its image come with channels first, as far as the graph says?
+static int tapped_axes(const lb_node *n, int space) {
+  int count = 0;
+  for (int i = 0; i < space; i++) count += kernel_of(n, i) > 1;
+  return count;
+}
+
+// Does its image come with channels first, as far as the graph says? Its last
+// axis is walked as one with taps then: there is room for one more.
 static bool is_planar(const lb_node *n) {
   const lb_node *t = n->in[0]->producer;
   uint32_t rank;
@@ -64,13 +71,8 @@ static bool is_planar(const lb_node *n) {
       t && t->op == LB_OP_Transpose ? lb_attr_ints(t, "perm", &rank) : NULL;
   return perm && n->op == LB_OP_Conv && groups_of(n) == 1 &&
          !is_depthwise(n) &&  // one channel, and it is a window
-         perm[rank - 1] == 1 && perm[rank - 2] == (int64_t)rank - 1;
-}
-
-static int tapped_axes(const lb_node *n, int space) {
-  int count = 0;
-  for (int i = 0; i < space; i++) count += kernel_of(n, i) > 1;
-  return count;
+         tapped_axes(n, (int)rank - 3) < 2 && perm[rank - 1] == 1 &&
+         perm[rank - 2] == (int64_t)rank - 1;
 }
 
 bool lb_window_is(const lb_node *n, lb_form *form) {

@@ -15,6 +15,8 @@ MATMUL = "matmul in=f32:?5x33,f32:33x17:const post=relu,add:f32:17"
 CONV = ("convolution in=f32:1x3x?16x16:last,f32:8x3x3x3:const,f32:8:const "
         "strides=2x2 pads=1x1x1x1 post=relu,sum")
 SOFTMAX = "softmax in=f32:7x33 axis=-1"
+# Taps along two axes, and channels that come first: the last axis has none.
+VOLUME = "convolution in=f32:1x2x7x6x5,f32:4x2x3x5x1:const"
 
 
 def primitive(*arguments, code=OK, **environment):
@@ -56,9 +58,9 @@ def test_a_bad_case_fails_with_its_reason(case, message):
 
 
 def test_cases_pass_before_and_after_compiling():
-    text = primitive(MATMUL, CONV, SOFTMAX, "--verbose")
-    assert text.count("passed  ") == 3
-    assert closing(text) == "3 passed, 0 failed"
+    text = primitive(MATMUL, CONV, SOFTMAX, VOLUME, "--verbose")
+    assert text.count("passed  ") == 4
+    assert closing(text) == "4 passed, 0 failed"
     assert int(re.search(r"(\d+) kernels compiled", text)[1]) >= 3
 
 
