@@ -75,7 +75,7 @@ typedef struct limber_allocator {
 typedef struct limber_event {
   size_t size;               // sizeof this struct where Limber was built
   const char *name;          // what: "kernel_published"
-  const char *reason;        // why: "faster"
+  const char *reason;        // why: "sighted"
   const char *reason_text;   // the same in words
   const char *text;          // what it is about: a kernel, shapes; or ""
   int64_t value;             // bytes, or how many; 0: none

@@ -224,6 +224,21 @@ static void tell_compiled(const lb_maker *m, lb_slot *slot, int64_t start,
                   lb_slot_text(slot, text, sizeof text));
 }
 
+// What cannot be kept there is made again by the next process.
+static void keep(lb_maker *m, lb_slot *slot, const lb_request *r,
+                 const lb_object_info *info, lb_span object) {
+  char text[LB_EVENT_TEXT];
+  int64_t start = lb_tell_start(m->events);
+  if (!m->store) return;
+  lb_status st = lb_keep_put(m->store, r, info, object);
+  if (lb_failed(st))
+    lb_tell(m->events, STORE_FAILED, FAILED, "%s", lb_status_message(st));
+  else
+    lb_tell_since(m->events, KERNEL_STORED, DONE, start, object.size, "%s",
+                  lb_slot_text(slot, text, sizeof text));
+  lb_status_drop(st);
+}
+
 static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
                          int timeout_ms, bool *kept) {
   lb_blob object = {0};
@@ -240,8 +255,7 @@ static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
     st = note(m, r, &info, &built);
   }
   if (!lb_failed(st)) st = load(m, slot, built, lb_blob_span(&object), kept);
-  if (!lb_failed(st))
-    lb_status_drop(lb_keep_put(m->store, r, &info, lb_blob_span(&object)));
+  if (!lb_failed(st)) keep(m, slot, r, &info, lb_blob_span(&object));
   lb_blob_fini(&object);
   if (!lb_failed(st) || is_passing(lb_status_code(st))) return st;
   refuse(m, slot, r, built, lb_status_message(st));
