@@ -141,6 +141,12 @@ static lb_tier tier_of(const lb_slot *slot) {
                                              : LB_TIER_SPECIALISED;
 }
 
+// Memory for code: where that is refused, nothing need be found or compiled.
+static lb_status open_code(lb_maker *m) {
+  lb_cpu_way way = m->perf ? LB_CPU_SEALED : LB_CPU_SHARED;  // see perf.h
+  return m->code ? LB_OK : lb_cpu_code_create(CODE_BYTES, way, &m->code);
+}
+
 static void release(void *exec) { lb_cpu_exec_release(exec); }
 
 // `built` is NULL for an object from disk, which has been told of before.
@@ -148,8 +154,6 @@ static lb_status load(lb_maker *m, lb_slot *slot, lb_built *built,
                       lb_span object, bool *kept) {
   lb_cpu_exec *exec;
   const char *name = built ? built->name : "stored";
-  lb_cpu_way way = m->perf ? LB_CPU_SEALED : LB_CPU_SHARED;  // see perf.h
-  if (!m->code) LB_TRY(lb_cpu_code_create(CODE_BYTES, way, &m->code));
   LB_TRY(lb_cpu_exec_create(m->code, m->perf, object, name, &exec));
   size_t bytes = exec->block->size;
   lb_slot_code code = {.kernel = (lb_kernel_fn *)exec->entry,
@@ -176,6 +180,7 @@ static lb_status find(lb_maker *m, lb_slot *slot, const lb_request *r,
   char text[LB_EVENT_TEXT];
   int64_t start = lb_tell_start(m->events);
   *found = false;
+  LB_TRY(open_code(m));
   if (!lb_keep_get(m->store, r, LB_GENERATOR_VERSION, &kept)) return LB_OK;
   lb_status st = load(m, slot, NULL, lb_blob_span(&kept.object), found);
   lb_code code = lb_status_code(st);
@@ -269,6 +274,7 @@ static lb_status make(lb_maker *m, lb_slot *slot, int timeout_ms,
   lb_request r;
   bool found = false, kept = true;
   LB_TRY(request_of(m, slot, &r));
+  LB_TRY(open_code(m));
   lb_hash128 key = key_of(&r);
   if (m->store && lb_store_lease(m->store, key, LEASE_S) == LB_LEASE_HELD) {
     *out = LB_MADE_LATER;

@@ -291,6 +291,7 @@ static lb_status run_stage(frame *f, lb_plan *plan) {
   lb_slots *slots = f->s->options.slots;
   f->lacking = NULL;  // it was of another plan
   LB_TRY(bind_stage(f, plan));
+  if (plan->n_steps == 0) return LB_OK;                   // all of it is known
   if (slots) lb_shelf_refresh(slots->shelf, f->c->stay);  // no kernel is held
   if (f->c->watcher || lb_look_needed(f->s, plan)) return run_looking(f, plan);
   const lb_step *end = plan->steps + plan->n_steps, *next;

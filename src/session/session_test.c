@@ -52,6 +52,20 @@ static void shapes_may_change_from_run_to_run(void **state) {
   finish(s, g);
 }
 
+static void a_run_that_nobody_asks_anything_has_no_steps(void **state) {
+  (void)state;
+  lb_graph *g = new_graph();
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1));
+  RESULTS(g->main, NODE1(g->main, Neg, "neg", x));
+  lb_session *s = new_session(g);
+  float in[] = {1, 2};
+  lb_tensor t = tensor(LB_F32, in, DIMS(2));
+  lb_output out = {.wanted = false};
+  for (int i = 0; i < 2; i++) ok(lb_session_run(s, &t, &out));
+  assert_null(out.data);
+  finish(s, g);
+}
+
 static void results_go_into_the_memory_that_is_given(void **state) {
   (void)state;
   lb_graph *g = new_graph();
@@ -393,6 +407,7 @@ static void plans_stay_under_their_budget(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_may_change_from_run_to_run),
+      cmocka_unit_test(a_run_that_nobody_asks_anything_has_no_steps),
       cmocka_unit_test(results_go_into_the_memory_that_is_given),
       cmocka_unit_test(shapes_that_depend_on_data_start_a_stage),
       cmocka_unit_test(branches_decided_by_data_run_the_right_side),
