@@ -10,6 +10,7 @@
 #define MAX_QUERIES 128
 #define NEAR_COLS 8192      // elements that the first cache holds
 #define SMALL_IMAGE 100000  // ... and the second
+#define NEAR_BYTES 524288   // of weights that stay there, beside an image
 
 // -- estimates ---------------------------------------------------------------
 
@@ -147,6 +148,26 @@ static void cut_windows(const lb_split_basis *b, const int64_t *dims,
   out->cols_first = true;
 }
 
+static double weight_bytes(const int64_t *dims) {
+  return 4.0 * (double)dims[LB_DIM_COLS] * (double)dims[LB_DIM_K] *
+         (double)dims[LB_DIM_LEN] * (double)dims[LB_DIM_STEPS];
+}
+
+// Each turn of a convolution reads all weights: many do not stay near.
+static bool is_heavy(lb_form form, const int64_t *dims, int64_t outer) {
+  return form == LB_FORM_CONV && outer > 1 && weight_bytes(dims) > NEAR_BYTES;
+}
+
+// As many columns as have weights that stay, through all turns.
+static void cut_weights(const lb_split_basis *b, const int64_t *dims,
+                        lb_split *out) {
+  int64_t cols = dims[LB_DIM_COLS];
+  int64_t unit = lcm(unit_of(b->cols, cols, 1), LB_PACK_COLS);
+  int64_t bands = (int64_t)(weight_bytes(dims) / NEAR_BYTES) + 1;
+  cut(cols, unit, bands, &out->col_band, &out->col_bands);
+  out->cols_first = true;
+}
+
 static void cut_queries(const lb_split_basis *b, const int64_t *dims,
                         int64_t want, lb_split *out) {
   int64_t rows = dims[LB_DIM_ROWS];
@@ -181,6 +202,8 @@ void lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
     cut_queries(b, dims, bands, out);
   else if (near)
     cut_windows(b, dims, out);
+  else if (is_heavy(b->form, dims, outer))
+    cut_weights(b, dims, out);
   else if (bands > 1)
     cut_bands(b, dims, bands, out);
   out->parts = outer * out->col_bands * out->row_bands;

@@ -27,10 +27,10 @@ static lb_spec rows_spec(void) {
   return s;
 }
 
-static lb_spec product_spec(void) {
+static lb_spec sums_spec(lb_form form) {
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_begin(&b, form);
   (void)lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   (void)lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
   lb_spec_output(&b, lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0),
@@ -38,6 +38,9 @@ static lb_spec product_spec(void) {
   ok(lb_spec_finish(&b, &s));
   return s;
 }
+
+static lb_spec product_spec(void) { return sums_spec(LB_FORM_MATMUL); }
+static lb_spec conv_spec(void) { return sums_spec(LB_FORM_CONV); }
 
 static lb_spec window_spec(void) {
   lb_spec_builder b;
@@ -75,8 +78,9 @@ static void check_parts(const lb_spec *s, const lb_facts *f,
 static void parts_are_the_whole_and_keep_what_facts_assume(void **state) {
   (void)state;
   static const int64_t sizes[] = {1, 2, 5, 16, 63, 64, 128, 384, 1000, 4096};
-  lb_spec specs[] = {map_spec(), rows_spec(), product_spec(), window_spec()};
-  for (int k = 0; k < 4; k++)
+  lb_spec specs[] = {map_spec(), rows_spec(), product_spec(), window_spec(),
+                     conv_spec()};
+  for (int k = 0; k < 5; k++)
     for (int r = 0; r < 10; r++)
       for (int c = 0; c < 10; c++)
         for (int64_t outer = 1; outer < 100; outer *= 7) {
@@ -128,6 +132,18 @@ static void a_small_image_is_split_by_columns_first(void **state) {
   assert_false(lb_split_of(&s, &f, dims, 158).cols_first);
 }
 
+static void weights_that_do_not_stay_near_go_band_by_band(void **state) {
+  (void)state;
+  lb_spec s = conv_spec();
+  int64_t dims[LB_SDIMS] = {7, 512, 1536, 3, 1};
+  lb_facts f = lb_facts_of(&s, 16, dims);
+  lb_split p = lb_split_of(&s, &f, dims, 5);
+  assert_true(p.cols_first && p.col_bands > 1 && p.row_bands == 1);
+  assert_int_equal(lb_split_of(&s, &f, dims, 1).row_bands, 1);
+  dims[LB_DIM_K] = 48;
+  assert_false(lb_split_of(&s, &f, dims, 5).cols_first);
+}
+
 static void a_reduced_row_stays_whole(void **state) {
   (void)state;
   lb_spec s = rows_spec();
@@ -145,6 +161,7 @@ int main(void) {
       cmocka_unit_test(a_product_is_split_by_columns_first),
       cmocka_unit_test(a_narrow_product_is_split_by_rows_too),
       cmocka_unit_test(a_small_image_is_split_by_columns_first),
+      cmocka_unit_test(weights_that_do_not_stay_near_go_band_by_band),
       cmocka_unit_test(a_reduced_row_stays_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
