@@ -9,7 +9,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 typedef struct entry {
   lb_shelf_item base;  // first
@@ -116,12 +117,6 @@ static void note_miss(lb_cache *c, const void *key, size_t size) {
 
 // -- building -----------------------------------------------------------------
 
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static void keep_failure(entry *e, lb_status st) {
   e->code = lb_status_code(st);
   e->message = strdup(lb_status_message(st));
@@ -175,7 +170,7 @@ static void leave(lb_cache *c, entry *e) {
 
 static lb_status build_entry(lb_cache *c, entry *e, lb_cache_build *build,
                              void *user, void **out) {
-  uint64_t start = now_ns();
+  int64_t start = lb_clock_ns();
   void *value = NULL;
   lb_status st = build(user, &value);
   if (lb_failed(st)) {
@@ -185,7 +180,7 @@ static lb_status build_entry(lb_cache *c, entry *e, lb_cache_build *build,
     e->base.bytes = c->type->bytes(value) + sizeof *e + e->key_size;
     *out = value;
   }
-  uint64_t ns = now_ns() - start;
+  uint64_t ns = (uint64_t)(lb_clock_ns() - start);
   lock(c);
   settle(c, e, ns);
   leave(c, e);

@@ -9,15 +9,13 @@
 #define UNMEASURED_NS 20000.0           // what a step takes that nobody timed
 #define CRITICAL_BONUS 8.0
 #define FIRST_COST_US 20000.0
-#define LEARN 0.25  // weight of the last observation
+#define COVER_GAIN 0.5  // of the time, of one kernel in place of several
+#define PACK_GAIN 0.1   // ... and of one in place of the pack's
+#define LEARN 0.25      // weight of the last observation
 
 void lb_queue_init(lb_queue *q) {
   *q = (lb_queue){0};
-  for (int i = 0; i < LB_FORM_COUNT; i++) {
-    q->cost_us[i] = FIRST_COST_US;
-    q->gain[i][0] = 0.5;  // one kernel for several
-    q->gain[i][1] = 0.1;  // another for the pack's
-  }
+  for (int i = 0; i < LB_FORM_COUNT; i++) q->cost_us[i] = FIRST_COST_US;
 }
 
 // -- worth -------------------------------------------------------------------
@@ -43,8 +41,6 @@ static unsigned seen_of(const lb_slot *s) {
   return atomic_load_explicit(&s->wish.seen, memory_order_relaxed);
 }
 
-static int replaced(const lb_slot *s) { return s->in_pack ? 1 : 0; }
-
 double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
   int form = slot->key.spec.form;
   double ns =
@@ -54,19 +50,12 @@ double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
     ns = UNMEASURED_NS * (seen ? seen : 1);
     if (lb_spec_is_critical(&slot->key.spec)) ns *= CRITICAL_BONUS;
   }
-  return ns * q->gain[form][replaced(slot)] / q->cost_us[form];
+  return ns * (slot->in_pack ? PACK_GAIN : COVER_GAIN) / q->cost_us[form];
 }
-
-static void learn(double *x, double seen) { *x += LEARN * (seen - *x); }
 
 void lb_queue_learn_cost(lb_queue *q, const lb_slot *slot, double us) {
-  learn(&q->cost_us[slot->key.spec.form], us > 1 ? us : 1);
-}
-
-void lb_queue_learn_gain(lb_queue *q, const lb_slot *slot, double ratio) {
-  double gain = 1 - ratio;
-  learn(&q->gain[slot->key.spec.form][replaced(slot)],
-        gain > 0.01 ? gain : 0.01);
+  double *cost = &q->cost_us[slot->key.spec.form];
+  *cost += LEARN * ((us > 1 ? us : 1) - *cost);
 }
 
 // -- what is in it -----------------------------------------------------------

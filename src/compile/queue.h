@@ -21,7 +21,6 @@ typedef struct lb_queue {
   lb_slot *slots[LB_QUEUE_MAX];  // borrowed; asked for, in no order
   size_t n;
   double cost_us[LB_FORM_COUNT];  // of making one
-  double gain[LB_FORM_COUNT][2];  // by what it replaces: a cover, or a kernel
   lb_events *events;  // borrowed; may be NULL. Set after lb_queue_init
 } lb_queue;
 
@@ -50,7 +49,5 @@ void lb_queue_drop(lb_queue *q, unsigned session);
 void lb_queue_clear(lb_queue *q);
 
 void lb_queue_learn_cost(lb_queue *q, const lb_slot *slot, double us);
-// A kernel took `ratio` of the time of what it replaced.
-void lb_queue_learn_gain(lb_queue *q, const lb_slot *slot, double ratio);
 
 #endif

@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "compile/process.h"
 
 #define MS INT64_C(1000000)  // nanoseconds
@@ -49,12 +50,6 @@ struct lb_worker {
   int64_t rest_until;
   char why[512];  // the last
 };
-
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000 * MS + t.tv_nsec;
-}
 
 // -- life --------------------------------------------------------------------
 
@@ -136,7 +131,7 @@ static lb_status wait_until(lb_worker *w, short events, int64_t deadline) {
       {.fd = events ? w->process.socket : -1, .events = events},
   };
   for (;;) {
-    int64_t left = deadline - now();
+    int64_t left = deadline - lb_clock_ns();
     struct timespec t = {.tv_sec = left > 0 ? left / (1000 * MS) : 0,
                          .tv_nsec = left > 0 ? left % (1000 * MS) : 0};
     int n = ppoll(fds, 2, &t, NULL);
@@ -190,7 +185,7 @@ static lb_status recv_all(lb_worker *w, uint8_t *p, size_t n,
 // -- failures ----------------------------------------------------------------
 
 static lb_status wait_out_pause(lb_worker *w, int64_t deadline) {
-  int64_t left = w->rest_until - now();
+  int64_t left = w->rest_until - lb_clock_ns();
   if (w->failures == 0 || left <= 0) return LB_OK;
   if (left > PATIENCE || w->rest_until > deadline)
     return lb_error(LB_IO, "'%s' rests for %lld ms after %d failures: %s",
@@ -203,7 +198,7 @@ static void remember(lb_worker *w, lb_status st) {
   int doublings = w->failures < 20 ? w->failures : 20;
   pause <<= doublings;
   w->failures++;
-  w->rest_until = now() + (pause < PAUSE_MAX ? pause : PAUSE_MAX);
+  w->rest_until = lb_clock_ns() + (pause < PAUSE_MAX ? pause : PAUSE_MAX);
   snprintf(w->why, sizeof w->why, "%s", lb_status_message(st));
 }
 
@@ -335,7 +330,7 @@ static lb_status blame_worker(lb_status st) {
 lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
                             int timeout_ms, lb_blob *out,
                             lb_object_info *info) {
-  int64_t deadline = now() + timeout_ms * MS;
+  int64_t deadline = lb_clock_ns() + timeout_ms * MS;
   lb_status answer = LB_OK;
   *out = (lb_blob){0};
   *info = (lb_object_info){0};

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/strbuf.h"
 
 #define COLUMNS                                                           \
@@ -90,16 +91,10 @@ lb_fault lb_db_fault(int rc) {
 
 // -- opening ------------------------------------------------------------------
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 // Short naps of differing length: of many that wait none is left behind.
 static int wait_for_lock(void *user, int turn) {
   lb_db *db = user;
-  double t = now();
+  double t = lb_clock_seconds();
   if (turn == 0) db->waits_since = t;
   if (t - db->waits_since > db->patience) return 0;
   long nap = 300000 + (long)(t * 1e9) % 2000000;

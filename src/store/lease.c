@@ -12,13 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ALONE (INT64_C(1) << 62)  // keys have smaller places
+#include "base/clock.h"
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#define ALONE (INT64_C(1) << 62)  // keys have smaller places
 
 void lb_leases_init(lb_leases *l) { *l = (lb_leases){.fd = -1}; }
 
@@ -66,7 +62,7 @@ static void note_refused(lb_leases *l, lb_hash128 key, double t) {
 lb_lease lb_leases_take(lb_leases *l, lb_hash128 key, double seconds) {
   if (l->fd < 0) return LB_LEASE_TAKEN;
   struct lb_refused *r = find_refused(l, key);
-  double t = now();
+  double t = lb_clock_seconds();
   // Other errors mean that this file system has no such locks.
   bool taken = lock_byte(l->fd, F_WRLCK, place_of(key)) ||
                (errno != EAGAIN && errno != EACCES);
@@ -84,10 +80,10 @@ void lb_leases_give(lb_leases *l, lb_hash128 key) {
 
 bool lb_leases_alone(lb_leases *l, double seconds) {
   if (l->fd < 0) return false;
-  for (double end = now() + seconds;;) {
+  for (double end = lb_clock_seconds() + seconds;;) {
     if (lock_byte(l->fd, F_WRLCK, ALONE)) return true;
     if (errno != EAGAIN && errno != EACCES) return true;
-    if (now() > end) return false;
+    if (lb_clock_seconds() > end) return false;
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
   }
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "store/inside.h"
 #include "store/repair.h"
 #include "store/trust.h"
@@ -21,14 +22,8 @@
 #define RETRY 10.0      // seconds before a folder that failed is tried again
 #define ALONE_PATIENCE 10  // seconds to wait for who makes or rebuilds the file
 
-static double seconds_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static uint64_t ns_since(double start) {
-  return (uint64_t)((seconds_now() - start) * 1e9);
+  return (uint64_t)((lb_clock_seconds() - start) * 1e9);
 }
 
 // -- making one ---------------------------------------------------------------
@@ -282,13 +277,13 @@ static lb_status try_folder(lb_store *s) {
   lb_status st = reopen(s);
   lb_code code = lb_status_code(st);
   if (code == LB_INVALID || code == LB_UNSUPPORTED) s->off = true;
-  if (lb_failed(st)) s->rest_until = seconds_now() + RETRY;
+  if (lb_failed(st)) s->rest_until = lb_clock_seconds() + RETRY;
   return st;
 }
 
 bool lb_inside_ready(lb_store *s) {
-  if (s->db.handle && seconds_now() >= s->rest_until) return true;
-  if (!s->folder || s->off || seconds_now() < s->rest_until) return false;
+  if (s->db.handle && lb_clock_seconds() >= s->rest_until) return true;
+  if (!s->folder || s->off || lb_clock_seconds() < s->rest_until) return false;
   lb_status st = try_folder(s);
   bool ok = !lb_failed(st);
   if (!ok) {
@@ -314,7 +309,7 @@ bool lb_inside_trouble(lb_store *s, int rc, lb_status *out) {
   if (!s->sqlite.get_autocommit(s->db.handle)) lb_db_do(&s->db, LB_Q_ROLLBACK);
   *out = lb_inside_fault_error(&s->db, rc, s->path);
   s->stats.failures++;
-  if (fault == LB_FAULT_BUSY) s->rest_until = seconds_now() + REST;
+  if (fault == LB_FAULT_BUSY) s->rest_until = lb_clock_seconds() + REST;
   if (fault == LB_FAULT_DAMAGED && s->writable) {
     lb_status_drop(*out);
     *out = lb_inside_rebuild(s, true);
@@ -416,7 +411,7 @@ static void note_touch(lb_store *s, lb_hash128 key, int64_t used) {
   if (!s->writable || s->n_touches == LB_MAX_TOUCHES ||
       time(NULL) - used < TOUCH_EVERY)
     return;
-  if (!s->n_touches) s->touches_since = seconds_now();
+  if (!s->n_touches) s->touches_since = lb_clock_seconds();
   s->touches[s->n_touches++] = lb_db_id(key);
 }
 
@@ -436,7 +431,7 @@ static bool get_here(lb_store *s, lb_hash128 key, lb_span request,
   s->stats.hits++;
   note_touch(s, key, row.used);
   if (s->n_touches == LB_MAX_TOUCHES ||
-      (s->n_touches && seconds_now() - s->touches_since > TOUCH_EVERY))
+      (s->n_touches && lb_clock_seconds() - s->touches_since > TOUCH_EVERY))
     lb_status_drop(flush(s));
   return true;
 }
@@ -461,7 +456,7 @@ bool lb_store_get(lb_store *s, lb_hash128 key, lb_span request,
                   lb_store_found *out) {
   *out = (lb_store_found){0};
   lb_lock_take(&s->lock);
-  double start = seconds_now();
+  double start = lb_clock_seconds();
   bool hit = get_here(s, key, request, out);
   for (size_t i = 0; !hit && i < s->n_layers; i++)
     hit = get_below(s, &s->layers[i], key, request, out);
@@ -556,7 +551,7 @@ static lb_status put(lb_store *s, const lb_store_entry *given) {
 
 lb_status lb_store_put(lb_store *s, const lb_store_entry *e) {
   lb_lock_take(&s->lock);
-  double start = seconds_now();
+  double start = lb_clock_seconds();
   lb_status st = put(s, e);
   s->stats.put_ns += ns_since(start);
   lb_lock_give(&s->lock);

@@ -5,7 +5,6 @@
 // had. For TSan, and for scripts/soak.
 //
 // Usage: test_evict_threads MODEL SECONDS SHAPE...  (one float32 input)
-#include <limber/limber.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,13 +12,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "shapes.h"
+
 #define THREADS 16
 #define SETTLERS 2
 #define MAX_SHAPES 8
-
-typedef struct shape {
-  limber_tensor in, out;  // the input, and what a run alone makes of it
-} shape;
 
 typedef struct shared {
   limber_session *session;
@@ -42,29 +39,6 @@ static double now(void) {
 
 static void pause_ns(long ns) {
   nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
-}
-
-static int parse(const char *text, limber_tensor *t) {
-  size_t count = 1;
-  *t = (limber_tensor){.dtype = LIMBER_F32};
-  for (char *end; *text && t->rank < LIMBER_MAX_RANK; text = end) {
-    t->dims[t->rank++] = strtoll(text, &end, 10);
-    count *= (size_t)t->dims[t->rank - 1];
-    if (*end == 'x') end++;
-  }
-  float *x = malloc((count ? count : 1) * sizeof *x);
-  unsigned seed = (unsigned)count;
-  for (size_t i = 0; x && i < count; i++)
-    x[i] = (float)rand_r(&seed) / (float)RAND_MAX;
-  t->data = x;
-  return x != NULL;
-}
-
-static int run(limber_session *s, const limber_tensor *in, limber_tensor *out) {
-  *out = (limber_tensor){0};
-  if (limber_session_run(s, in, 1, out, 1, NULL) == LIMBER_OK) return 1;
-  fprintf(stderr, "%s\n", limber_last_error());
-  return 0;
 }
 
 static void *run_all(void *user) {

@@ -2,19 +2,16 @@
 // mixed shapes: every run gives the bits that a run alone gave. For TSan.
 //
 // Usage: test_model_threads MODEL SHAPE...   (one float32 input; 1x3x48x64)
-#include <limber/limber.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "shapes.h"
+
 #define THREADS 8
 #define RUNS 6
 #define MAX_SHAPES 8
-
-typedef struct shape {
-  limber_tensor in, out;  // the input, and what a run alone makes of it
-} shape;
 
 typedef struct job {
   limber_session *session;
@@ -23,29 +20,6 @@ typedef struct job {
   unsigned seed;
   int wrong;
 } job;
-
-static int parse(const char *text, limber_tensor *t) {
-  size_t count = 1;
-  *t = (limber_tensor){.dtype = LIMBER_F32};
-  for (char *end; *text && t->rank < LIMBER_MAX_RANK; text = end) {
-    t->dims[t->rank++] = strtoll(text, &end, 10);
-    count *= (size_t)t->dims[t->rank - 1];
-    if (*end == 'x') end++;
-  }
-  float *x = malloc((count ? count : 1) * sizeof *x);
-  unsigned seed = (unsigned)count;
-  for (size_t i = 0; x && i < count; i++)
-    x[i] = (float)rand_r(&seed) / (float)RAND_MAX;
-  t->data = x;
-  return x != NULL;
-}
-
-static int run(limber_session *s, const limber_tensor *in, limber_tensor *out) {
-  *out = (limber_tensor){0};
-  if (limber_session_run(s, in, 1, out, 1, NULL) == LIMBER_OK) return 1;
-  fprintf(stderr, "%s\n", limber_last_error());
-  return 0;
-}
 
 static void *work(void *user) {
   job *j = user;
