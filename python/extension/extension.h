@@ -21,6 +21,7 @@ typedef struct imports {
   PyObject *model_errors, *run_errors;  // exception classes by status
   PyObject *array_struct;               // "__array_struct__"
   PyObject *cancel;                     // the type limber.Cancel
+  PyObject *event;                      // the type limber.Event
 } imports;
 extern imports lb_python;
 
@@ -47,10 +48,19 @@ PyObject *lb_array_new(limber_tensor *tensor, PyObject *runtime);
 // exception set.
 bool lb_cancel_read(PyObject *value, const limber_cancel **out);
 
+// -- runtime.c ---------------------------------------------------------------
+
+// A capsule with a runtime that has these threads and tells `listener`, a
+// callable or None, its events; NULL where the default one serves. False with
+// an exception set.
+bool lb_runtime_new(int threads, int log_level, PyObject *listener,
+                    PyObject **out);
+
 extern PyMethodDef lb_cache_methods[];
 
 bool lb_array_init(PyObject *module);
 bool lb_cancel_init(PyObject *module);
+bool lb_runtime_init(PyObject *module);
 bool lb_session_init(PyObject *module);
 
 #endif

@@ -32,6 +32,7 @@ static bool import_all(void) {
   return i->array_struct && import("numpy", "asarray", &i->asarray) &&
          import("limber._arrays", "to_array", &i->to_array) &&
          import("limber._arrays", "as_brain", &i->as_brain) &&
+         import("limber._events", "Event", &i->event) &&
          import("limber._errors", "MODEL", &i->model_errors) &&
          import("limber._errors", "RUN", &i->run_errors);
 }
@@ -47,7 +48,7 @@ PyMODINIT_FUNC PyInit__limber(void) {
   if (!lb_python.array_struct && !import_all()) return NULL;
   PyObject *module = PyModule_Create(&definition);
   if (module && lb_array_init(module) && lb_cancel_init(module) &&
-      lb_session_init(module) &&
+      lb_runtime_init(module) && lb_session_init(module) &&
       !PyModule_AddStringConstant(module, "version", limber_version()))
     return module;
   Py_XDECREF(module);

@@ -23,27 +23,6 @@ static session *opened(PyObject *self) {
 
 // -- opening -----------------------------------------------------------------
 
-static void runtime_free(PyObject *capsule) {
-  limber_runtime *r = PyCapsule_GetPointer(capsule, NULL);
-  Py_BEGIN_ALLOW_THREADS;
-  limber_runtime_destroy(r);
-  Py_END_ALLOW_THREADS;
-}
-
-// A runtime of its own, if there is something that the default one is not.
-static bool make_runtime(session *s, int threads, int log_level) {
-  if (!threads && !log_level) return true;
-  limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
-  limber_runtime *r;
-  o.threads = threads;
-  o.log_level = log_level;
-  limber_status st = limber_runtime_create(&o, &r);
-  if (st) return lb_raise(lb_python.run_errors, st);
-  s->runtime = PyCapsule_New(r, NULL, runtime_free);
-  if (!s->runtime) limber_runtime_destroy(r);
-  return s->runtime != NULL;
-}
-
 static PyObject *index_of(const limber_value_info *infos, size_t n) {
   PyObject *index = PyDict_New();
   for (size_t i = 0; index && i < n; i++) {
@@ -113,10 +92,11 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
                           "prefer_reusable_kernels",
                           "compile",
                           "compile_ops",
+                          "event",
                           NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
-  PyObject *source;
+  PyObject *source, *listener = NULL;
   int in_memory, threads = 0, log_level = 0, optimize = 1;
   unsigned long long memory = 0;
   long long turns = 0;
@@ -125,18 +105,18 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
     PyErr_SetString(PyExc_RuntimeError, "the session is open already");
     return -1;
   }
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "Sp|iippKLzpizz", names,
-                                   &source, &in_memory, &threads, &log_level,
-                                   &optimize, &o.copy_weights, &memory, &turns,
-                                   &o.folder, &o.deterministic,
-                                   &o.prefer_reusable_kernels, &compile, &ops))
+  if (!PyArg_ParseTupleAndKeywords(
+          args, keywords, "Sp|iippKLzpizzO", names, &source, &in_memory,
+          &threads, &log_level, &optimize, &o.copy_weights, &memory, &turns,
+          &o.folder, &o.deterministic, &o.prefer_reusable_kernels, &compile,
+          &ops, &listener))
     return -1;
   if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;
   o.memory_limit = memory;
   o.loop_limit = turns;
   Py_CLEAR(s->runtime);  // of an __init__ that failed
-  if (!make_runtime(s, threads, log_level)) return -1;
+  if (!lb_runtime_new(threads, log_level, listener, &s->runtime)) return -1;
   if (!open_source(s, source, in_memory, &o)) return -1;
   s->n_inputs = limber_session_inputs(s->limber, &s->inputs);
   s->n_outputs = limber_session_outputs(s->limber, &s->outputs);
@@ -660,6 +640,18 @@ static PyObject *session_trim(PyObject *self, PyObject *unused) {
   return PyLong_FromUnsignedLongLong(bytes);
 }
 
+static PyObject *session_flush(PyObject *self, PyObject *unused) {
+  (void)unused;
+  const session *s = opened(self);
+  if (!s) return NULL;
+  limber_runtime *r =
+      s->runtime ? PyCapsule_GetPointer(s->runtime, NULL) : NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  limber_runtime_flush(r);
+  Py_END_ALLOW_THREADS;
+  Py_RETURN_NONE;
+}
+
 static PyObject *session_dump(PyObject *self, PyObject *unused) {
   (void)unused;
   const session *s = opened(self);
@@ -720,6 +712,9 @@ static PyMethodDef methods[] = {
      "file that warm and `limber warm --shapes-file` take. It is written "
      "every\n"
      "few seconds and when the model goes. None: no more."},
+    {"flush_events", session_flush, METH_NOARGS,
+     "flush_events()\n\n"
+     "Waits until `event` was called with all that was decided until now."},
     {"dump", session_dump, METH_NOARGS, "The graph as text, one line a node."},
     {"_input_rows", session_input_rows, METH_NOARGS, NULL},
     {"_output_rows", session_output_rows, METH_NOARGS, NULL},

@@ -7,11 +7,15 @@
 InferenceSession is the same model behind ONNX Runtime's interface.
 """
 
+import atexit
+
 from limber._errors import (Cancelled, DeviceError, Error, FileError,
                             InternalError, InvalidArgument, InvalidModel,
                             OutOfMemory, Unsupported)
+from limber._events import Event
 from limber._limber import (Cancel, cache_stats, explain_miss,
                             get_cache_capacity, metrics, set_cache_capacity)
+from limber._limber import _silence
 from limber._limber import version as __version__
 from limber._model import Model, Stats, ValueInfo, load
 from limber._session import (ExecutionMode, GraphOptimizationLevel,
@@ -19,8 +23,10 @@ from limber._session import (ExecutionMode, GraphOptimizationLevel,
                              SessionOptions, get_available_providers,
                              get_device)
 
+atexit.register(_silence)
+
 __all__ = [
-    "load", "Model", "Stats", "ValueInfo", "Cancel",
+    "load", "Model", "Stats", "ValueInfo", "Cancel", "Event",
     "InferenceSession", "SessionOptions", "RunOptions", "ModelMetadata",
     "GraphOptimizationLevel", "ExecutionMode",
     "get_available_providers", "get_device",

@@ -96,7 +96,7 @@ class Model(_limber.Session):
     def __init__(self, path_or_bytes, *, threads=0, optimize=True,
                  copy_weights=False, memory_limit=0, loop_limit=0, folder=None,
                  deterministic=False, prefer_reusable_kernels=None,
-                 compile=None, compile_ops=None):
+                 compile=None, compile_ops=None, event=None):
         source, in_memory = source_of(path_or_bytes)
         super().__init__(source, in_memory, threads=threads, optimize=optimize,
                          copy_weights=copy_weights, memory_limit=memory_limit,
@@ -104,7 +104,8 @@ class Model(_limber.Session):
                          deterministic=deterministic,
                          prefer_reusable_kernels=preference(
                              prefer_reusable_kernels),
-                         compile=compile, compile_ops=compile_ops)
+                         compile=compile, compile_ops=compile_ops,
+                         event=event)
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
 
@@ -143,6 +144,8 @@ def load(path_or_bytes, **options):
     run, beside them: the default) or "settle" (when settle asks for it).
     compile_ops: for what, "all" or "critical" (convolutions, products,
     softmax).
+    event: is called with a limber.Event for every decision, by a thread of its
+    own: no run waits for it. It must not use the model.
 
     A model is called with its inputs, by position or by name, and returns an
     array, or a list of arrays if it has several outputs. model.run(names,

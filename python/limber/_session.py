@@ -52,7 +52,7 @@ class SessionOptions(Options):
     """intra_op_num_threads: a pool of its own with that many threads; 0 shares
     one pool for the process. log_severity_level: 0 verbose to 4 fatal, -1 what
     LIMBER_LOG says. graph_optimization_level: ORT_DISABLE_ALL leaves the graph
-    as it is. memory_limit, loop_limit: as limber.load has them;
+    as it is. memory_limit, loop_limit, event: as limber.load has them;
     use_deterministic_compute is its deterministic, and
     prefer_reusable_kernels as it has that. The others are accepted and
     change nothing."""
@@ -72,6 +72,7 @@ class SessionOptions(Options):
         "prefer_reusable_kernels": None,
         "memory_limit": 0,
         "loop_limit": 0,
+        "event": None,
     }
 
 
@@ -130,6 +131,7 @@ def session_keywords(options):
         "loop_limit": options.loop_limit,
         "deterministic": bool(options.use_deterministic_compute),
         "prefer_reusable_kernels": preference(options.prefer_reusable_kernels),
+        "event": options.event,
     }
 
 

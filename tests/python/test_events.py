@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -152,3 +153,57 @@ def test_the_lists_are_documented(title, row):
     found = re.findall(rf'^{row}\(\w+, *"(\w+)", *"(.*)"\)', DEF, re.M)
     assert len(found) > 10
     assert rows(DOC, title) == found
+
+
+# -- listeners in Python -----------------------------------------------------
+
+def test_a_listener_is_told_what_was_decided(model):
+    heard = []
+    loaded = limber.load(model, event=heard.append)
+    loaded.run(None, {"x": np.ones((5, 5), np.float32)})
+    loaded.flush_events()
+    ended = [e for e in heard if e.name == "run_ended"]
+    assert isinstance(ended[0], limber.Event)
+    assert ended[0].reason == "done" and "x=5x5" in ended[0].text
+    assert ended[0].end_ns > ended[0].start_ns > 0
+    del loaded
+    assert all(e.name and e.reason and e.reason_text for e in heard)
+
+
+def test_options_of_a_session_have_a_listener(model):
+    heard = []
+    options = limber.SessionOptions()
+    options.event = heard.append
+    session = limber.InferenceSession(model, options)
+    session.run(None, {"x": np.ones((3, 3), np.float32)})
+    session.flush_events()
+    assert "run_ended" in {e.name for e in heard}
+    options.event = 3
+    with pytest.raises(TypeError, match="event must be callable"):
+        limber.InferenceSession(model, options)
+
+
+SCRIPT = """
+import os, sys, time
+import numpy, limber
+def listen(event):
+    {body}
+model = limber.load(sys.argv[1], event=listen)
+for n in range(1, 200):
+    model.run(None, {{"x": numpy.ones((n, n), numpy.float32)}})
+{end}
+"""
+
+
+@pytest.mark.parametrize("body, end, says", [
+    ("pass", "", ""),
+    ("time.sleep(0.0005)", "", ""),
+    ("raise ValueError('heard')", "model.flush_events()", "heard"),
+    ("pass", "pid = os.fork()\nif pid: assert os.waitpid(pid, 0)[1] == 0", ""),
+])
+def test_programs_with_a_listener_end(model, body, end, says):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(body=body, end=end), model],
+        capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 0 and says in done.stderr, done.stderr
