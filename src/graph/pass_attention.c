@@ -3,10 +3,12 @@
 //   softmax(scale * Q K^T + mask) V    with Q, K, V: [batch, head, seq, dim]
 //
 // The scale may be multiplied to the scores, to Q, to K or to several of them.
-// A float mask is added; a bool mask chooses between scores and -inf.
+// A float mask is added, or two are; a bool mask chooses between scores and
+// -inf, or a number so low that it swallows any score that is added to it.
 // Transposes that make Q, K and V stay outside; the one that makes K^T is
 // undone. A row whose mask is -inf everywhere gives 0 in Attention where
-// Softmax gives NaN; nothing else differs but rounding.
+// Softmax gives NaN, unless the exporter turned NaN into 0; nothing else
+// differs but rounding, and NaN among the scores.
 //
 // Then heads that were split from the rows of a tensor and go back into rows,
 //
@@ -18,8 +20,14 @@
 
 #include "graph/rewrite.h"
 
+// Adding it to a score that is no larger than 1e20 gives it again.
+static const double LOWEST = -1e30;
+
 typedef struct attention {
   lb_value *q, *v, *mask;  // mask may be NULL
+  lb_value *more;          // is added to the mask; or NULL
+  lb_value *low;           // replaces scores as the mask says; or NULL
+  bool low_where_set;      // the mask being true, not false
   lb_node *turn;           // the Transpose that gives K^T
   lb_value *k_source;      // what it turns, unscaled
   int64_t perm[4];         // would turn k_source into K
@@ -76,29 +84,59 @@ static bool fits(const lb_value *mask, lb_dtype dtype, const lb_value *scores,
   return true;
 }
 
-// Where(mask, scores, -inf)
+// Where(mask, scores, low), or Where(mask, low, scores)
 static bool is_chosen_scores(const lb_rewrite *rw, const lb_node *where,
                              attention *a) {
   double low;
+  a->low_where_set = !lb_match_scalar(where->in[2], where->in[1], &low);
+  lb_value *scores = where->in[a->low_where_set ? 2 : 1];
+  a->low = where->in[a->low_where_set ? 1 : 2];
   a->mask = where->in[0];
-  return lb_match_scalar(where->in[2], where->in[1], &low) &&
-         low == -INFINITY && is_scores(rw, where->in[1], a) &&
-         fits(a->mask, LB_BOOL, where->in[1], a);
+  if (!lb_match_scalar(a->low, scores, &low) || low > LOWEST) return false;
+  if (low == -INFINITY && !a->low_where_set) a->low = NULL;
+  return is_scores(rw, scores, a) && fits(a->mask, LB_BOOL, scores, a) &&
+         (!a->low || scores->info.dtype == LB_F32);
+}
+
+// Add(scores, mask); `more` is what was added to that.
+static bool is_added_scores(const lb_rewrite *rw, const lb_node *add,
+                            lb_value *more, attention *a) {
+  for (int i = 0; i < 2; i++) {
+    lb_value *scores = add->in[i];
+    lb_dtype dtype = scores->info.dtype;
+    a->mask = add->in[1 - i];
+    a->more = more;
+    if (is_scores(rw, scores, a) && fits(a->mask, dtype, scores, a) &&
+        (!more || fits(more, dtype, scores, a)))
+      return true;
+  }
+  return false;
 }
 
 static bool is_masked_scores(const lb_rewrite *rw, lb_value *s, attention *a) {
   const lb_node *where = lb_match_inner(rw, s, LB_OP_Where);
   if (where) return is_chosen_scores(rw, where, a);
   const lb_node *add = lb_match_inner(rw, s, LB_OP_Add);
-  for (int i = 0; add && i < 2; i++) {
-    lb_value *scores = add->in[i];
-    a->mask = add->in[1 - i];
-    if (is_scores(rw, scores, a) &&
-        fits(a->mask, scores->info.dtype, scores, a))
-      return true;
+  if (!add) return is_scores(rw, s, a);
+  if (is_added_scores(rw, add, NULL, a)) return true;
+  for (int i = 0; i < 2; i++) {
+    const lb_node *first = lb_match_inner(rw, add->in[i], LB_OP_Add);
+    if (first && is_added_scores(rw, first, add->in[1 - i], a)) return true;
   }
-  a->mask = NULL;
-  return !add && is_scores(rw, s, a);
+  return false;
+}
+
+// Softmax, or Where(IsNaN(softmax), 0, softmax).
+static const lb_node *softmax_of(const lb_rewrite *rw, const lb_value *v) {
+  const lb_node *where = lb_match_inner(rw, v, LB_OP_Where);
+  if (!where) return lb_match_inner(rw, v, LB_OP_Softmax);
+  const lb_node *nan = lb_match_inner(rw, where->in[0], LB_OP_IsNaN);
+  const lb_value *p = where->in[2];
+  double zero;
+  if (!nan || nan->in[0] != p || lb_rewrite_uses(rw, p) != 2 ||
+      !lb_match_scalar(where->in[1], p, &zero) || zero != 0)
+    return NULL;
+  return lb_match_op(p, LB_OP_Softmax);
 }
 
 // The older Softmax over all axes from the last one on is the same.
@@ -115,7 +153,7 @@ static bool same_heads(const lb_value *x, const lb_value *y) {
 static bool match(const lb_rewrite *rw, const lb_node *n, attention *a) {
   *a = (attention){.scale = 1};
   if (n->op != LB_OP_MatMul || n->n_out != 1 || !n->out[0]) return false;
-  const lb_node *softmax = lb_match_inner(rw, n->in[0], LB_OP_Softmax);
+  const lb_node *softmax = softmax_of(rw, n->in[0]);
   if (!softmax || softmax->out[0]->info.rank != 4 || !over_last_axis(softmax))
     return false;
   if (!is_masked_scores(rw, softmax->in[0], a)) return false;
@@ -151,11 +189,26 @@ static lb_status turn_back(lb_rewrite *rw, const attention *a, lb_value **key) {
       (lb_attr){.name = "perm", .kind = LB_ATTR_INTS, .n = 4, .ints = perm});
 }
 
+// The two masks as one, or flags as a mask that is added.
+static lb_status one_mask(lb_rewrite *rw, lb_node *n, attention *a) {
+  lb_value *zero, *in[3] = {a->mask, a->more};
+  lb_node *node;
+  if (a->low) {
+    LB_TRY(lb_const_f32(rw->graph, "zero", 0, &zero));
+    in[1] = a->low_where_set ? a->low : zero;
+    in[2] = a->low_where_set ? zero : a->low;
+  }
+  LB_TRY(lb_rewrite_insert(rw, n, a->low ? LB_OP_Where : LB_OP_Add, in,
+                           a->low ? 3 : 2, &node));
+  return lb_rewrite_inserted(rw, node, &a->mask);
+}
+
 static lb_status visit_product(lb_rewrite *rw, lb_node *n) {
   attention a;
   if (!match(rw, n, &a)) return LB_OK;
   lb_value *key = a.k_source;
   if (!is_identity(a.perm)) LB_TRY(turn_back(rw, &a, &key));
+  if (a.more || a.low) LB_TRY(one_mask(rw, n, &a));
   lb_value *in[] = {a.q, key, a.v, a.mask};
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Attention, in, a.mask ? 4 : 3));
   return lb_node_set_float(rw->graph, n, "scale", (float)a.scale);

@@ -335,7 +335,68 @@ static void attention_with_flags_is_found(void **state) {
           "in m: bool[b,1,s,t]\n"
           "y: float32[b,2,s,16] = Attention(q, k, v, m) {scale=1}\n"
           "out y\n");
+  becomes(FLAGS("-3.4028235e38"), NULL,
+          QKV_DUMP
+          "in m: bool[b,1,s,t]\n"
+          "y.Where: float32[b,1,s,t] = Where(m, 0, -3.40282347e+38)\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, y.Where) {scale=1}\n"
+          "out y\n");
+  becomes(QKV
+          "in m bool[b,1,s,t]\n"
+          "kt = Transpose(k) {perm=[0,1,3,2]}\n"
+          "a = MatMul(q, kt)\n"
+          "c = Where(m, -1.0e999, a)\n"
+          "p = Softmax(c)\n"
+          "y = MatMul(p, v)\n"
+          "out y\n",
+          NULL,
+          QKV_DUMP
+          "in m: bool[b,1,s,t]\n"
+          "y.Where: float32[b,1,s,t] = Where(m, -inf, 0)\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, y.Where) {scale=1}\n"
+          "out y\n");
   stays(FLAGS("-1000.0"));
+}
+
+static void attention_with_two_masks_is_found(void **state) {
+  (void)state;
+  becomes(QKV
+          "in m float32[b,1,1,t]\n"
+          "in o float32[1,2,s,t]\n"
+          "kt = Transpose(k) {perm=[0,1,3,2]}\n"
+          "a = MatMul(q, kt)\n"
+          "c = Add(a, o)\n"
+          "d = Add(m, c)\n"
+          "p = Softmax(d)\n"
+          "y = MatMul(p, v)\n"
+          "out y\n",
+          NULL,
+          QKV_DUMP
+          "in m: float32[b,1,1,t]\n"
+          "in o: float32[1,2,s,t]\n"
+          "y.Add: float32[b,2,s,t] = Add(o, m)\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, y.Add) {scale=1}\n"
+          "out y\n");
+}
+
+static void attention_without_nan_is_found(void **state) {
+  (void)state;
+#define NO_NAN(zero, of)                     \
+  QKV "kt = Transpose(k) {perm=[0,1,3,2]}\n" \
+      "a = MatMul(q, kt)\n"                  \
+      "p = Softmax(a)\n"                     \
+      "n = IsNaN(" of                        \
+      ")\n"                                  \
+      "w = Where(n, " zero                   \
+      ", p)\n"                               \
+      "y = MatMul(w, v)\n"                   \
+      "out y\n"
+  becomes(NO_NAN("0.0", "p"), NULL,
+          QKV_DUMP
+          "y: float32[b,2,s,16] = Attention(q, k, v) {scale=1}\n"
+          "out y\n");
+  stays(NO_NAN("1.0", "p"));
+  stays(NO_NAN("0.0", "a"));
 }
 
 static void the_transpose_of_keys_is_turned_back(void **state) {
@@ -458,6 +519,8 @@ int main(void) {
       cmocka_unit_test(attention_is_found),
       cmocka_unit_test(attention_with_mask_and_split_scale_is_found),
       cmocka_unit_test(attention_with_flags_is_found),
+      cmocka_unit_test(attention_with_two_masks_is_found),
+      cmocka_unit_test(attention_without_nan_is_found),
       cmocka_unit_test(the_transpose_of_keys_is_turned_back),
       cmocka_unit_test(heads_stay_in_rows),
       cmocka_unit_test(heads_that_go_elsewhere_stay),
