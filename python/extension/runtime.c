@@ -3,7 +3,7 @@
 //
 // Events come from a thread of the runtime's. It takes the GIL for each call,
 // which it must not wait for once the interpreter has begun to end: `calls`
-// counts those that may wait, and lb_runtime_silence, which Python calls when
+// counts those that may wait, and `_silence`, which Python calls when
 // it ends, lets no more begin and waits for these.
 #include <pthread.h>
 #include <sched.h>
