@@ -22,6 +22,7 @@ import shapes
 import smooth
 import start
 import stream
+import tune
 
 SUITES = {
     "models": (models.Models, "run times after settle, beside both peers"),
@@ -34,6 +35,7 @@ SUITES = {
                    "1,000 shapes of one primitive: kernels, reusable or not"),
     "cache": (cache.Cache, "a hit, an eviction, a run, by entries"),
     "kernels": (kernels.Kernels, "each kernel against what the core can do"),
+    "tune": (tune.Tune, "the tiles chosen against all others"),
 }
 PEERS = ["onnxruntime", "openvino"]
 
@@ -140,7 +142,7 @@ def context_of(options):
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}
-    if options.suite not in ("kernels", "cache", "primitives"):
+    if options.suite not in ("kernels", "tune", "cache", "primitives"):
         environments["limber"] = environment(options.build, options.suite)
     engines = ["limber", *chosen]
     if options.against:

@@ -37,11 +37,9 @@ class Kernels:
 
     def run_shape(self, model, dims):
         print(f"{model.name}, {report.dims_text(dims)}")
-        inputs = [f"{i.name}=" + "x".join(
-            str(dims.get(d, d)) for d in i.dims) for i in model.inputs]
         answer = subprocess.run(
-            [str(self.program), model.path, *inputs], capture_output=True,
-            text=True, env=self.environment)
+            [str(self.program), model.path, *report.inputs_text(model, dims)],
+            capture_output=True, text=True, env=self.environment)
         lines = [json.loads(line) for line in answer.stdout.splitlines()]
         kernels = [line for line in lines if "spec" in line]
         out = {"model": model.name, "dims": dims, "kernels": kernels,

@@ -45,6 +45,12 @@ def dims_text(dims):
     return " ".join(f"{symbol}={n}" for symbol, n in dims.items())
 
 
+def inputs_text(model, dims):
+    """As the programs of bench take them: one NAME=2x3 for each input."""
+    return [f"{i.name}=" + "x".join(str(dims.get(d, d)) for d in i.dims)
+            for i in model.inputs]
+
+
 def processor_name():
     with open("/proc/cpuinfo") as lines:
         for line in lines:

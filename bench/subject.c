@@ -1,0 +1,180 @@
+// bench/subject.c -- opening, planning, timing.
+#include "bench/subject.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/machine.h"
+
+#define SETTLE_SECONDS 600
+#define BATCH_SECONDS 30e-6  // worth reading the clock for
+#define MIN_BATCHES 15
+#define MAX_BATCHES 4000
+
+static lb_status of_limber(limber_status status) {
+  if (!status) return LB_OK;
+  return lb_error(LB_INVALID, "%s", limber_last_error());
+}
+
+// -- the plan ----------------------------------------------------------------
+
+// INPUT=2x77: dims of `t`.
+static lb_status parse_dims(const char *text, lb_tensor *t) {
+  t->rank = 0;
+  for (const char *p = text; *p;) {
+    char *end;
+    long n = strtol(p, &end, 10);
+    if (end == p || n < 1 || t->rank == LB_MAX_RANK)
+      return lb_error(LB_INVALID, "'%s' is not 2x3x4", text);
+    t->dims[t->rank++] = n;
+    p = *end == 'x' ? end + 1 : end;
+    if (*end && *end != 'x')
+      return lb_error(LB_INVALID, "'%s' is not 2x3x4", text);
+  }
+  return LB_OK;
+}
+
+// Zeros of the shapes given; the memory is the program's until it ends.
+static lb_status parse_inputs(const bench_subject *s, char **texts, int n,
+                              lb_tensor *out) {
+  const lb_ports *ports = &s->session->inputs;
+  for (size_t i = 0; i < ports->n; i++) {
+    const limber_value_info *info = &ports->infos[i];
+    size_t len = strlen(info->name);
+    const char *found = NULL;
+    for (int k = 0; k < n; k++)
+      if (strncmp(texts[k], info->name, len) == 0 && texts[k][len] == '=')
+        found = texts[k] + len + 1;
+    if (!found)
+      return lb_error(LB_INVALID, "no shape for input '%s'", info->name);
+    out[i] = (lb_tensor){.dtype = (lb_dtype)info->dtype};
+    LB_TRY(parse_dims(found, &out[i]));
+    lb_tensor_dense(&out[i]);
+    out[i].data = calloc(1, lb_tensor_bytes(&out[i]));
+    if (!out[i].data) return lb_oom();
+  }
+  return LB_OK;
+}
+
+static lb_status make_plan(bench_subject *s, char **texts, int n) {
+  const lb_region *main = s->session->model.graph->main;
+  lb_tensor *inputs = calloc(main->n_params + 1, sizeof *inputs);
+  bool *wanted = calloc(main->n_results + 1, sizeof *wanted);
+  lb_status st = inputs && wanted ? LB_OK : lb_oom();
+  if (!lb_failed(st)) {
+    memset(wanted, true, main->n_results);
+    st = parse_inputs(s, texts, n, inputs);
+  }
+  if (!lb_failed(st))
+    st = lb_plan_first(&s->session->session->program, main, inputs, wanted,
+                       &s->plan);
+  free(inputs);
+  free(wanted);
+  return st;
+}
+
+lb_status bench_subject_open(bench_subject *s, const char *model, char **texts,
+                             int n) {
+  limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
+  limber_runtime *runtime;
+  o.threads = 1;
+  LB_TRY(of_limber(limber_runtime_create(&o, &runtime)));
+  LB_TRY(of_limber(limber_session_open(runtime, model, NULL, &s->session)));
+  return make_plan(s, texts, n);
+}
+
+lb_status bench_subject_settle(const bench_subject *s) {
+  return of_limber(limber_session_settle(s->session, SETTLE_SECONDS));
+}
+
+// Two launches that do the same work on different memory.
+static bool same_work(const lb_launch *a, const lb_launch *b) {
+  size_t strides = (size_t)a->n_operands * (2 + (size_t)a->n_loops);
+  size_t dims = (size_t)(a->n_args - a->n_operands);
+  return a->slot == b->slot && a->n_loops == b->n_loops &&
+         !memcmp(a->args + a->n_operands, b->args + b->n_operands,
+                 dims * sizeof *a->args) &&
+         !memcmp(a->loops, b->loops, a->n_loops * sizeof *a->loops) &&
+         !memcmp(a->strides, b->strides, strides * sizeof *a->strides);
+}
+
+int bench_subject_count(const bench_subject *s, uint32_t i) {
+  const lb_plan *plan = s->plan;
+  int count = 0;
+  for (uint32_t k = 0; k < plan->n_steps; k++) {
+    const lb_step *step = &plan->steps[k];
+    if (step->kind != LB_STEP_LAUNCH ||
+        !same_work(step->launch, plan->steps[i].launch))
+      continue;
+    if (k < i) return 0;
+    count++;
+  }
+  return count;
+}
+
+lb_status bench_subject_rotation(const bench_subject *s, const lb_launch *l,
+                                 size_t l2, bench_rotation *out) {
+  bench_sets sets = {.weights = s->session->session->parts.packed_bytes,
+                     .others = 4 * l2};
+  if (sets.weights < sets.others) sets.weights = sets.others;
+  return bench_rotation_init(out, l, &sets);
+}
+
+// -- timing ------------------------------------------------------------------
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double timed(const bench_rotation *r, lb_kernel_fn *kernel, size_t *at,
+                    size_t n) {
+  double start = bench_now();
+  bench_rotation_run(r, kernel, *at, n);
+  *at += n;
+  return bench_now() - start;
+}
+
+bench_timing bench_time_kernel(const bench_rotation *r, lb_kernel_fn *kernel,
+                               double seconds) {
+  static double times[MAX_BATCHES];
+  size_t at = 0, batch = 1;
+  while (timed(r, kernel, &at, batch) < BATCH_SECONDS && batch < 4096)
+    batch *= 2;
+  double begin = bench_now();
+  int n = 0;
+  while (n < MAX_BATCHES && (n < MIN_BATCHES || at < 2 * r->copies ||
+                             bench_now() - begin < seconds))
+    times[n++] = timed(r, kernel, &at, batch) / (double)batch;
+  qsort(times, (size_t)n, sizeof *times, by_value);
+  return (bench_timing){.best = times[0], .median = times[n / 2]};
+}
+
+// -- lines of JSON -----------------------------------------------------------
+
+void bench_print_dims(const lb_launch *l) {
+  static const char *const names[LB_SDIMS] = {"rows", "cols", "k", "len",
+                                              "steps"};
+  printf("\"dims\": {");
+  for (int i = 0; i < lb_spec_dims(&l->slot->key.spec); i++)
+    printf("%s\"%s\": %lld", i ? ", " : "", names[i],
+           (long long)l->args[l->n_operands + i]);
+  printf("}, \"loops\": [");
+  for (int i = 0; i < l->n_loops; i++)
+    printf("%s%lld", i ? ", " : "", (long long)l->loops[i]);
+  printf("], ");
+}
+
+void bench_print_spec(const lb_slot *slot) {
+  static const char *const forms[LB_FORM_COUNT] = {
+      "map", "rows", "matmul", "attention", "conv", "window"};
+  lb_strbuf spec = {0}, facts = {0};
+  lb_spec_print(&slot->key.spec, &spec);
+  lb_facts_print(&slot->key.facts, &facts);
+  printf("\"form\": \"%s\", \"spec\": \"%s\", \"facts\": \"%s\", ",
+         forms[slot->key.spec.form], lb_strbuf_str(&spec),
+         lb_strbuf_str(&facts));
+  lb_strbuf_fini(&spec);
+  lb_strbuf_fini(&facts);
+}

@@ -1,0 +1,41 @@
+// bench/subject.h -- a model at one shape, whose kernels are measured one by
+// one.
+#ifndef LB_BENCH_SUBJECT_H
+#define LB_BENCH_SUBJECT_H
+
+#include "api/session.h"
+#include "bench/rotate.h"
+#include "session/run.h"
+
+typedef struct bench_subject {  // the program's until it ends
+  limber_session *session;
+  lb_plan *plan;
+} bench_subject;
+
+// Opens a model for one thread and plans it; `texts` are INPUT=DIMxDIM, one for
+// each input.
+lb_status bench_subject_open(bench_subject *s, const char *model, char **texts,
+                             int n);
+// Compiles all kernels that are wanted.
+lb_status bench_subject_settle(const bench_subject *s);
+
+// How often the plan does the work of step i, which is a launch; 0 if an
+// earlier step has counted it.
+int bench_subject_count(const bench_subject *s, uint32_t i);
+
+// Operands for a launch of the plan: weights go round as many bytes as the
+// model has, the rest round four times those of L2.
+lb_status bench_subject_rotation(const bench_subject *s, const lb_launch *l,
+                                 size_t l2, bench_rotation *out);
+
+typedef struct bench_timing {
+  double best, median;  // seconds of one launch
+} bench_timing;
+bench_timing bench_time_kernel(const bench_rotation *r, lb_kernel_fn *kernel,
+                               double seconds);
+
+// Members of a line of JSON, each with a comma behind it.
+void bench_print_spec(const lb_slot *slot);
+void bench_print_dims(const lb_launch *l);
+
+#endif
