@@ -17,6 +17,7 @@ typedef struct chain {  // of the zones of a partition
   lb_planner *p;
   const lb_recipe *recipe;
   const lb_launch *like[LB_MAX_SPACE + 1];  // by axis; NULL: none yet
+  const lb_launch *first;
   lb_launch *last;
   lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
 } chain;
@@ -29,6 +30,7 @@ static lb_status add_zone(void *user, const lb_binding *zone) {
                                          next)
                : lb_planner_prepare(c->p, c->recipe, zone, c->spots, next));
   c->last = *next;
+  lb_split_follow(&c->first->split, zone->dims[LB_DIM_ROWS], &c->last->split);
   if (!*like) *like = c->last;
   return LB_OK;
 }
@@ -43,7 +45,7 @@ lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
   LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
   LB_TRY(lb_planner_prepare(p, r, b, c.spots, &step->launch));
   memset(c.like, 0, sizeof c.like);
-  c.like[b->axis] = c.last = step->launch;
+  c.like[b->axis] = c.first = c.last = step->launch;
   return lb_partition_bind_zones(part, b, add_zone, &c);
 }
 

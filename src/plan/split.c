@@ -165,7 +165,7 @@ static void cut_weights(const lb_split_basis *b, const int64_t *dims,
   int64_t unit = lcm(unit_of(b->cols, cols, 1), LB_PACK_COLS);
   int64_t bands = (int64_t)(weight_bytes(dims) / NEAR_BYTES) + 1;
   cut(cols, unit, bands, &out->col_band, &out->col_bands);
-  out->cols_first = true;
+  out->cols_first = out->together = true;
 }
 
 static void cut_queries(const lb_split_basis *b, const int64_t *dims,
@@ -195,7 +195,7 @@ void lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
   out->row_band = dims[LB_DIM_ROWS];
   out->col_band = dims[LB_DIM_COLS];
   out->row_bands = out->col_bands = 1;
-  out->cols_first = false;
+  out->cols_first = out->together = false;
   if (want == 1 && b->form != LB_FORM_ATTENTION && !near) return;
   int64_t bands = ceil_div(want, outer);
   if (b->form == LB_FORM_ATTENTION)
@@ -208,6 +208,16 @@ void lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
     cut_bands(b, dims, bands, out);
   out->parts = outer * out->col_bands * out->row_bands;
   out->grain = ceil_div(out->parts, want);
+}
+
+void lb_split_follow(const lb_split *first, int64_t rows, lb_split *out) {
+  if (!first->together) return;
+  int64_t outer = out->outer;
+  *out = *first;
+  out->outer = outer;
+  out->row_band = rows;
+  out->parts = outer * out->col_bands;
+  out->grain = out->parts;
 }
 
 lb_split lb_split_of(const lb_spec *s, const lb_facts *f,

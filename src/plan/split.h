@@ -19,6 +19,7 @@ typedef struct lb_split {
   int64_t row_bands, col_bands;  // of one turn
   int64_t parts;                 // outer * col_bands * row_bands, in that order
   bool cols_first;  // col_bands * outer * row_bands: a band goes through all
+  bool together;    // ... turns of all zones, which have the same bands
   int64_t grain;    // parts to be taken at once; parts: all of them
 } lb_split;
 
@@ -35,6 +36,10 @@ void lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
                  int64_t outer, lb_split *out);
 lb_split lb_split_of(const lb_spec *s, const lb_facts *f,
                      const int64_t dims[LB_SDIMS], int64_t outer);
+
+// Cuts another zone of the image whose first zone is cut as `first`, if they go
+// together.
+void lb_split_follow(const lb_split *first, int64_t rows, lb_split *out);
 
 // What one turn takes on one core of a processor of these years.
 double lb_split_ns(const lb_spec *s, const int64_t dims[LB_SDIMS]);

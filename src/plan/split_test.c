@@ -144,6 +144,29 @@ static void weights_that_do_not_stay_near_go_band_by_band(void **state) {
   assert_false(lb_split_of(&s, &f, dims, 5).cols_first);
 }
 
+// Zones at the borders of an image have fewer taps, and the same bands.
+static void zones_of_an_image_have_the_bands_of_the_first(void **state) {
+  (void)state;
+  lb_spec s = conv_spec();
+  int64_t dims[LB_SDIMS] = {5, 512, 1536, 3, 1};
+  lb_facts f = lb_facts_of(&s, 16, dims);
+  lb_split first = lb_split_of(&s, &f, dims, 5);
+  dims[LB_DIM_K] = 512;
+  dims[LB_DIM_ROWS] = 1;
+  lb_split corner = lb_split_of(&s, &f, dims, 1);
+  assert_true(first.together && !corner.together);
+  lb_split_follow(&first, 1, &corner);
+  assert_true(corner.cols_first && corner.together);
+  assert_int_equal(corner.col_band, first.col_band);
+  assert_int_equal(corner.col_bands, first.col_bands);
+  assert_int_equal(corner.parts, first.col_bands);
+  assert_int_equal(corner.row_band, 1);
+  first.together = false;
+  lb_split alone = lb_split_of(&s, &f, dims, 1);
+  lb_split_follow(&first, 1, &alone);
+  assert_false(alone.cols_first);
+}
+
 static void a_reduced_row_stays_whole(void **state) {
   (void)state;
   lb_spec s = rows_spec();
@@ -162,6 +185,7 @@ int main(void) {
       cmocka_unit_test(a_narrow_product_is_split_by_rows_too),
       cmocka_unit_test(a_small_image_is_split_by_columns_first),
       cmocka_unit_test(weights_that_do_not_stay_near_go_band_by_band),
+      cmocka_unit_test(zones_of_an_image_have_the_bands_of_the_first),
       cmocka_unit_test(a_reduced_row_stays_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

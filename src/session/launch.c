@@ -1,7 +1,8 @@
 // session/launch.c -- a kernel's parts, on the threads of the pool.
 //
-// One job of the pool takes all parts of a launch, the loops around the kernel
-// included. Neighbouring parts that one thread takes at once are one call.
+// One job of the pool takes all parts of a launch, or of all zones of an image,
+// the loops around the kernel included. Neighbouring parts that one thread
+// takes at once are one call.
 #include "session/launch.h"
 
 #include <string.h>
@@ -90,12 +91,69 @@ static void run_call(call *c, lb_pool *pool) {
   }
 }
 
+// -- zones -------------------------------------------------------------------
+
+typedef struct zones {
+  const lb_launch *first;
+  lb_kernel_fn *kernel;
+  const uintptr_t *bases;
+  int64_t bands;  // of columns, each of which goes through all zones; or 1
+  int64_t each;   // parts of a band, or of all
+} zones;
+
+static void run_zone(const zones *z, const lb_launch *l, int64_t begin,
+                     int64_t end, int worker) {
+  call c;
+  prepare(&c, l, z->kernel, z->bases);
+  if (l->split.parts == 1)
+    z->kernel(c.args);
+  else
+    run_parts(&c, begin, end, worker);
+}
+
+// Parts are counted band by band, and in each of them zone by zone.
+static void run_zones(void *user, int64_t begin, int64_t end, int worker) {
+  const zones *z = user;
+  for (int64_t band = begin / z->each; band * z->each < end; band++) {
+    int64_t at = band * z->each;
+    for (const lb_launch *l = z->first; l && at < end; l = l->next) {
+      int64_t n = l->split.parts / z->bands, skip = band * n - at;
+      int64_t from = begin > at ? begin : at, to = least(end, at + n);
+      if (from < to) run_zone(z, l, from + skip, to + skip, worker);
+      at += n;
+    }
+  }
+}
+
+// Is any of them worth a thread?
+static bool are_wide(const lb_launch *l) {
+  for (; l; l = l->next)
+    if (l->split.grain < l->split.parts) return true;
+  return false;
+}
+
+static void run_all_zones(zones *z, lb_pool *pool) {
+  const lb_split *s = &z->first->split;
+  z->bands = s->together ? s->col_bands : 1;
+  z->each = 0;
+  for (const lb_launch *l = z->first; l; l = l->next)
+    z->each += l->split.parts / z->bands;
+  int64_t all = z->bands * z->each;
+  lb_pool_for(pool, all, are_wide(z->first) ? s->grain : all, run_zones, z);
+}
+
 void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
                    const uintptr_t *bases) {
+  if (l->next) {
+    run_all_zones(&(zones){.first = l, .kernel = kernel, .bases = bases}, pool);
+    return;
+  }
   call c;
   prepare(&c, l, kernel, bases);
   run_call(&c, pool);
 }
+
+// -- turns -------------------------------------------------------------------
 
 static void move_on(call *c) {
   const lb_launch *l = c->launch;

@@ -7,8 +7,8 @@
 #include "plan/plan.h"
 #include "session/bound.h"
 
-// Runs the kernel over the whole partition. `bases` are addresses, by number
-// of the base.
+// Runs the kernel over the whole partition: `l` and the zones that follow it.
+// `bases` are addresses, by number of the base.
 void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
                    const uintptr_t *bases);
 

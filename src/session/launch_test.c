@@ -82,6 +82,100 @@ static void every_element_is_computed_once(void **state) {
   lb_pool_free(pools[1]);
 }
 
+// -- zones -------------------------------------------------------------------
+
+enum { HIGH = 12, WIDE = 40, BAND = 16 };
+
+static float image[HIGH * WIDE];  // every element counts how often it is made
+
+static void count(const uint64_t *args) {
+  float *out = (float *)(uintptr_t)args[0];
+  for (int64_t r = 0; r < (int64_t)args[1]; r++)
+    for (int64_t c = 0; c < (int64_t)args[2]; c++) out[r * WIDE + c]++;
+}
+
+static int64_t last_col;
+static bool in_bands;
+
+// On one thread: whether calls go from left to right.
+static void watch(const uint64_t *args) {
+  int64_t col = ((float *)(uintptr_t)args[0] - image) % WIDE;
+  if (col < last_col) in_bands = false;
+  last_col = col;
+  count(args);
+}
+
+// `turns` times `rows` rows, from row `first` on.
+typedef struct zone {
+  int64_t first, turns, rows;
+  uint64_t args[3];
+  int64_t strides[3];
+  lb_spot spot;
+} zone;
+
+static void make_zone(zone *z, bool together, lb_launch *out) {
+  int64_t f = (int64_t)sizeof(float), bands = (WIDE + BAND - 1) / BAND;
+  z->args[1] = (uint64_t)z->rows;
+  z->args[2] = WIDE;
+  z->strides[0] = WIDE * f;
+  z->strides[1] = f;
+  z->strides[2] = z->rows * WIDE * f;
+  z->spot = (lb_spot){.base = LB_BASE_ARENA, .offset = z->first * WIDE * f};
+  *out = (lb_launch){.n_operands = 1,
+                     .n_args = 3,
+                     .n_loops = 1,
+                     .spots = &z->spot,
+                     .args = z->args,
+                     .strides = z->strides,
+                     .loops = &z->turns};
+  out->split = (lb_split){.outer = z->turns,
+                          .row_band = z->rows,
+                          .col_band = BAND,
+                          .row_bands = 1,
+                          .col_bands = bands,
+                          .parts = bands * z->turns,
+                          .grain = bands * z->turns,
+                          .cols_first = true,
+                          .together = together};
+}
+
+static void run_zones(lb_kernel_fn *kernel, lb_pool *pool, bool together,
+                      int64_t grain) {
+  zone zones[3] = {{.first = 1, .turns = 5, .rows = 2},
+                   {.first = 0, .turns = 1, .rows = 1},
+                   {.first = 11, .turns = 1, .rows = 1}};
+  lb_launch l[3];
+  for (int i = 0; i < 3; i++) make_zone(&zones[i], together, &l[i]);
+  l[0].next = &l[1];
+  l[1].next = &l[2];
+  if (grain) l[0].split.grain = grain;
+  memset(image, 0, sizeof image);
+  lb_launch_run(l, kernel, pool, (uintptr_t[]){0, (uintptr_t)image});
+  for (int i = 0; i < HIGH * WIDE; i++) assert_true(image[i] == 1);
+}
+
+static void zones_are_computed_once_whoever_takes_them(void **state) {
+  (void)state;
+  lb_pool *pool;
+  ok(lb_pool_new(3, &pool));
+  for (int together = 0; together < 2; together++)
+    for (int64_t grain = 0; grain < 22; grain++) {
+      run_zones(count, NULL, together, grain);
+      run_zones(count, pool, together, grain);
+    }
+  lb_pool_free(pool);
+}
+
+static void a_band_goes_through_all_zones_that_go_together(void **state) {
+  (void)state;
+  for (int together = 0; together < 2; together++) {
+    last_col = 0;
+    in_bands = true;
+    run_zones(watch, NULL, together, 0);
+    assert_int_equal(in_bands, together);
+  }
+}
+
 static lb_split whole(int64_t rows, int64_t cols) {
   return (lb_split){.outer = 1,
                     .row_band = rows,
@@ -137,6 +231,8 @@ static void launches_run_in_turns(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_element_is_computed_once),
+      cmocka_unit_test(zones_are_computed_once_whoever_takes_them),
+      cmocka_unit_test(a_band_goes_through_all_zones_that_go_together),
       cmocka_unit_test(launches_run_in_turns),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -225,8 +225,7 @@ static bool try_launch(const frame *f, const lb_step *step) {
     return lb_launch_try_turns(step, pool, f->c->bases, f->c->bound);
   lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
   if (!kernel) return false;
-  for (const lb_launch *l = step->launch; l; l = l->next)
-    lb_launch_run(l, kernel, pool, f->c->bases);
+  lb_launch_run(step->launch, kernel, pool, f->c->bases);
   return true;
 }
 
