@@ -277,6 +277,10 @@ static void reshape_fills_in_what_is_left_open(void **state) {
   gives("in x float32[b,4]\nin t int64[n]\ny = Reshape(x,t)\nout y\n",
         "float32[*]");
   gives("in x float32[*]\ny = Reshape(x,[2,-1])\nout y\n", "float32[2,?1]");
+  gives(
+      "in x float32[b,3,t]\nin w float32[8,3,3]\nc = Conv(x,w)\n"
+      "s = Shape(c)\nn = Neg(c)\ny = Reshape(n,s)\nout y\n",
+      "float32[b,8,t-2]");
   gives("in x float32[b,c,h]\ny = Flatten(x)\nout y\n", "float32[b,c*h]");
   gives("in x float32[2,3,4]\ny = Flatten(x) {axis=0}\nout y\n",
         "float32[1,24]");

@@ -22,13 +22,14 @@ static lb_status reshape_misfit(const lb_infer *c, const lb_dim *asked, int n) {
 }
 
 // Symbols that may be negative (read from an input) may also be -1 or 0, so
-// they say nothing about a dim.
+// they say nothing about a dim, unless they are the input's dim at this place.
 static lb_status reshape_dim(const lb_infer *c, int i, bool allow_zero,
                              target *t) {
   lb_dim *d = &t->dims[i];
   const lb_vinfo *x = &c->in[0];
   if (!lb_dim_is_const(*d)) {
-    if (lb_dim_known(*d).at_least >= 0) return LB_OK;
+    bool same = i < x->rank && lb_dim_equal(*d, x->dims[i]);
+    if (same || lb_dim_known(*d).at_least >= 0) return LB_OK;
     t->vague = true;
     return lb_rule_fresh(c, d);
   }
