@@ -7,7 +7,8 @@
 // fine. Any thread may use any handle, except that a handle must not be used
 // while it is being destroyed, and a runtime outlives its sessions and the
 // tensors it allocated. A forked child may use them as well: it starts threads
-// of its own.
+// of its own. A program may exit, or unload the library, at any time: its code
+// stays in memory, and loading it again finds what was there.
 //
 // Option structs start with their own size, so that a program built against an
 // older header keeps working: fill it with sizeof, or start from the
