@@ -127,8 +127,8 @@ static bool is_ours(const lb_service *s) {
 
 void lb_service_free(lb_service *s) {
   if (!s) return;
+  atomic_store(&s->stop, true);  // first: what is cancelled has not failed
   if (s->maker) lb_maker_cancel(s->maker);
-  atomic_store(&s->stop, true);
   ring(s);
   if (atomic_load(&s->started) && is_ours(s)) pthread_join(s->thread, NULL);
   collect(s);  // nobody asks any more
