@@ -40,6 +40,16 @@ static bool critical_alone(const limber_runtime_options *o, const lb_log *log) {
                 log);
 }
 
+// For measuring what the order is worth.
+static bool in_turn(const lb_log *log) {
+  return choice("LIMBER_COMPILE_ORDER", (const char *const[]){"worth", "fifo"},
+                log);
+}
+
+static bool judges(const lb_log *log) {
+  return !choice("LIMBER_JUDGE", (const char *const[]){"on", "off"}, log);
+}
+
 static unsigned sightings(const limber_runtime_options *o, const lb_log *log) {
   const char *text = getenv("LIMBER_SIGHTINGS");
   if (o->sightings) return (unsigned)o->sightings;
@@ -166,6 +176,7 @@ static lb_status open_service(lb_kernels *k, const lb_service_options *service,
                                .slots = k->slots,
                                .store = k->store,
                                .isa = isa,
+                               .judges = service->maker.judges,
                                .log = log,
                                .events = k->slots->events,
                                .dump = writes_to("LIMBER_DUMP_OBJECTS"),
@@ -181,6 +192,8 @@ void lb_kernels_open(lb_kernels *k, const limber_runtime_options *o,
   const lb_log *log = with->log;
   bool compiles = lb_kernels_may_compile(log);
   lb_service_options service = {.pool = with->pool,
+                                .maker = {.judges = judges(log)},
+                                .in_turn = in_turn(log),
                                 .background = in_background(o, log),
                                 .sightings = sightings(o, log)};
   lb_isa isa = lb_kernels_isa(log);

@@ -9,6 +9,10 @@
 //   LIMBER_COMPILE=settle      in limber_session_settle alone
 //   LIMBER_COMPILE_OPS=all|critical  everything, or what is most of the time
 //                        of most models: convolutions, products, softmax
+//   LIMBER_COMPILE_ORDER=worth|fifo  which first: what saves most, or what was
+//                        asked for first
+//   LIMBER_JUDGE=on|off  compiled kernels are timed against what they replace,
+//                        and go if they are slower: on
 //   LIMBER_SIGHTINGS=N   at how many runs that meet a kernel it is compiled: 2
 //   LIMBER_ISA           what kernels may use, "x86-64-v3"; default: all that
 //                        the machine has

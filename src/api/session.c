@@ -230,6 +230,14 @@ static uint64_t count_lacking(const lb_kernels *k, bool critical) {
   return n;
 }
 
+static uint64_t count_trials(const lb_kernels *k) {
+  const lb_slot *slot;
+  uint64_t n = 0;
+  for (size_t i = 0; k->service && (slot = lb_slots_at(k->slots, i)); i++)
+    n += lb_trial_at(&slot->trial) != LB_TRIAL_NONE;
+  return n;
+}
+
 static limber_stats runtime_stats(const limber_runtime *r, bool critical) {
   lb_service_stats k = {0};
   const lb_kernels *kernels = &r->kernels;
@@ -243,6 +251,9 @@ static limber_stats runtime_stats(const limber_runtime *r, bool critical) {
       .kernels_asked = k.waiting,
       .worker_failures = k.failures,
       .compile_us_on_callers = lb_detour_us(),
+      .kernels_on_trial = count_trials(kernels),
+      .kernels_kept = k.made.kept,
+      .kernels_demoted = k.made.demoted,
   };
   count_tiers(kernels->slots, &stats);
   stats.state = stats.kernels_lacking ? LIMBER_READY : LIMBER_SETTLED;

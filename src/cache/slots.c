@@ -155,6 +155,7 @@ typedef struct lb_slot_item {
 static void go_back(lb_slot *slot) {
   slot->item = NULL;
   slot->item_bytes = 0;
+  lb_trial_end(&slot->trial);
   lb_slot_publish(slot, slot->pack,
                   slot->in_pack ? LB_TIER_PACK : LB_TIER_HOST);
   atomic_fetch_add_explicit(slot->setbacks, 1, memory_order_relaxed);
@@ -200,6 +201,7 @@ static bool put(lb_shelf *shelf, lb_slot *slot, item *x,
   slot->item = x;
   slot->item_bytes = x->base.bytes;
   lb_slot_publish(slot, code->kernel, code->tier);
+  if (code->on_trial) lb_trial_open(&slot->trial);
   if (former) lb_shelf_take_off(shelf, &former->base);
   return lb_shelf_try_put(shelf, &x->base);
 }
@@ -212,6 +214,7 @@ lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
     code->release(code->owner);
     return lb_oom();
   }
+  if (code->on_trial) lb_trial_prepare(&slot->trial);
   lb_lock_take(&s->shelf->lock);
   *kept = put(s->shelf, slot, x, code);
   s->insertions += *kept;

@@ -18,6 +18,7 @@
 #include "base/events.h"
 #include "base/map.h"
 #include "cache/shelf.h"
+#include "cache/trial.h"
 #include "device/cpu/pack.h"
 
 typedef enum lb_tier {  // where code comes from, worst first
@@ -33,6 +34,12 @@ typedef struct lb_slot_key {
   lb_spec spec;
   lb_facts facts;
 } lb_slot_key;
+
+typedef enum lb_slot_fault {
+  LB_SLOT_WELL,
+  LB_SLOT_GIVEN_UP,  // it cannot be compiled
+  LB_SLOT_DEMOTED,   // its kernel is slower than what it replaced
+} lb_slot_fault;
 
 // What runs tell of a slot that lacks its best kernel, for whoever compiles:
 // see compile/service.h. All but `next` are counted with no order.
@@ -50,13 +57,14 @@ typedef struct lb_wish {
   // for on disk.
   int failures;
   bool looked;
+  uint64_t place;  // in the order of coming
 } lb_wish;
 
 typedef struct lb_slot {
   lb_slot_key key;                 // unused bytes zero
   _Atomic(lb_kernel_fn *) kernel;  // NULL: none yet
   atomic_int tier;                 // lb_tier of the kernel, set after it
-  atomic_int failed;               // 1: compiling it was given up
+  atomic_int failed;               // lb_slot_fault: no kernel is to come
   bool in_pack;                    // it will never be empty
   lb_kernel_fn *pack;              // the pack's kernel, or NULL
   _Atomic uint64_t used;           // the epoch of its last use
@@ -69,6 +77,8 @@ typedef struct lb_slot {
   // not decided yet. See plan/cover.c.
   _Atomic uint64_t cuts;
   lb_wish wish;
+  lb_trial trial;  // of the kernel against what was there before
+  bool judged;     // there was one, and the kernel was kept; of who compiles
 } lb_slot;
 
 typedef struct lb_slots_stats {
@@ -157,6 +167,7 @@ static inline void lb_slot_publish(lb_slot *s, lb_kernel_fn *kernel,
 typedef struct lb_slot_code {
   lb_kernel_fn *kernel;
   lb_tier tier;
+  bool on_trial;   // it is to be timed against what was there before
   uint64_t bytes;  // of code and what belongs to it
   void (*release)(void *owner);
   void *owner;

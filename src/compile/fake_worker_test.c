@@ -90,8 +90,11 @@ static void misbehave(uint64_t id) {
     for (int i = 0; i < 1000; i++) fprintf(stderr, "line %d of many\n", i);
 }
 
-// "kernel" answers with one that loads; "slowly" does too, after 20 ms.
-static bool is_kernel(void) { return is("kernel") || is("slowly"); }
+// "kernel" answers with one that loads; "slowly" does too, after 20 ms; that of
+// "sluggish" takes long to do nothing.
+static bool is_kernel(void) {
+  return is("kernel") || is("slowly") || is("sluggish");
+}
 
 static void serve(uint64_t id, const lb_request *r) {
   char text[4096];
@@ -108,7 +111,8 @@ static void serve(uint64_t id, const lb_request *r) {
   if (is("slowly")) usleep(20000);
   if (is_kernel()) {
     a.info.generator = LB_GENERATOR_VERSION;
-    a.bytes = read_file(FAKE_KERNEL, object, sizeof object);
+    a.bytes = read_file(is("sluggish") ? SLUGGISH_KERNEL : FAKE_KERNEL, object,
+                        sizeof object);
   }
   if (is("descriptors")) {
     size_t n = list_descriptors(text, sizeof text);

@@ -25,7 +25,8 @@ struct lb_maker {
   const lb_log *log;  // borrowed
   lb_events *events;  // borrowed; may be NULL
   lb_perf *perf;      // owned; NULL: nobody asked
-  lb_lock lock;       // of all below
+  bool judges;
+  lb_lock lock;  // of all below
   lb_builts builts;
   lb_maker_stats stats;
 };
@@ -52,6 +53,7 @@ lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out) {
   m->events = o->events;
   m->slots = o->slots;
   m->store = o->store;
+  m->judges = o->judges;
   lb_isa_print(&o->isa, &m->target);
   st = lb_strbuf_status(&m->target);
   lb_worker_options w = o->limits;
@@ -158,6 +160,7 @@ static lb_status load(lb_maker *m, lb_slot *slot, lb_built *built,
   size_t bytes = exec->block->size;
   lb_slot_code code = {.kernel = (lb_kernel_fn *)exec->entry,
                        .tier = tier_of(slot),
+                       .on_trial = m->judges && !slot->judged,
                        .bytes = bytes + sizeof *exec,
                        .release = release,
                        .owner = exec};
@@ -173,13 +176,27 @@ static lb_hash128 key_of(const lb_request *r) {
   return lb_keep_key(r, LB_GENERATOR_VERSION);
 }
 
+// What was measured before, by whichever process, on such a processor.
+static bool was_demoted(lb_maker *m, lb_slot *slot, lb_hash128 key) {
+  char text[LB_EVENT_TEXT];
+  if (!m->judges) return false;
+  lb_verdict v = lb_store_verdict(m->store, key, lb_isa_host_kind().text);
+  slot->judged |= v == LB_VERDICT_KEPT;
+  if (v != LB_VERDICT_DEMOTED) return false;
+  lb_tell(m->events, KERNEL_DEMOTED, REMEMBERED, "%s",
+          lb_slot_text(slot, text, sizeof text));
+  atomic_store(&slot->failed, LB_SLOT_DEMOTED);
+  return true;
+}
+
 // An object that does not load is dropped there.
 static lb_status find(lb_maker *m, lb_slot *slot, const lb_request *r,
                       bool *found) {
   lb_kept kept;
   char text[LB_EVENT_TEXT];
   int64_t start = lb_tell_start(m->events);
-  *found = false;
+  *found = m->store && was_demoted(m, slot, key_of(r));
+  if (*found) return LB_OK;
   LB_TRY(open_code(m));
   if (!lb_keep_get(m->store, r, LB_GENERATOR_VERSION, &kept)) return LB_OK;
   lb_status st = load(m, slot, NULL, lb_blob_span(&kept.object), found);
@@ -211,7 +228,7 @@ static void refuse(lb_maker *m, lb_slot *slot, const lb_request *r,
           lb_slot_text(slot, text, sizeof text));
   lb_log_line(m->log, LB_LOG_WARN, "a kernel is left out: %s", why);
   note_refused(m, built, why);
-  atomic_store(&slot->failed, 1);
+  atomic_store(&slot->failed, LB_SLOT_GIVEN_UP);
 }
 
 static bool is_passing(lb_code code) {
@@ -306,6 +323,58 @@ lb_status lb_maker_find(lb_maker *m, lb_slot *slot, bool *found) {
   return st;
 }
 
+// -- judging -----------------------------------------------------------------
+
+static void remember(lb_maker *m, const lb_slot *slot, lb_verdict verdict) {
+  lb_request r;
+  lb_status st = request_of(m, slot, &r);
+  if (!lb_failed(st))
+    st = lb_store_judge(m->store, key_of(&r), lb_isa_host_kind().text, verdict);
+  if (lb_failed(st))
+    lb_tell(m->events, STORE_FAILED, FAILED, "%s", lb_status_message(st));
+  lb_status_drop(st);
+}
+
+static void tell_judged(lb_maker *m, const lb_slot *slot,
+                        const lb_contest *found) {
+  char text[LB_EVENT_TEXT];
+  double ratio = lb_contest_ratio(found);
+  lb_event e = {.kind = LB_EVENT_KERNEL_KEPT, .value = (int64_t)(ratio * 1000)};
+  switch (lb_contest_outcome(found)) {
+    case LB_OUTCOME_SLOWER:
+      e.kind = LB_EVENT_KERNEL_DEMOTED;
+      e.reason = LB_REASON_SLOWER;
+      break;
+    case LB_OUTCOME_FASTER: e.reason = LB_REASON_FASTER; break;
+    default: e.reason = LB_REASON_EVEN;
+  }
+  const char *than = slot->in_pack ? "the pack's" : "its cover";
+  lb_slot_text(slot, text, sizeof text);
+  if (m->events)
+    lb_events_put(m->events, &e, "%.2f of the speed of %s, by %u pairs: %s",
+                  ratio, than, (unsigned)found->n, text);
+  lb_log_line(m->log, LB_LOG_INFO,
+              "%s: %.2f of the speed of %s, by %u pairs: "
+              "%s",
+              lb_event_name(e.kind), ratio, than, (unsigned)found->n, text);
+}
+
+void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found) {
+  bool lost = lb_contest_outcome(found) == LB_OUTCOME_SLOWER;
+  tell_judged(m, slot, found);
+  if (lost) {
+    atomic_store(&slot->failed, LB_SLOT_DEMOTED);  // before it lacks
+    lb_slots_withdraw(m->slots, slot);
+  } else {
+    slot->judged = true;
+    lb_trial_end(&slot->trial);
+  }
+  if (m->store) remember(m, slot, lost ? LB_VERDICT_DEMOTED : LB_VERDICT_KEPT);
+  lb_lock_take(&m->lock);
+  *(lost ? &m->stats.demoted : &m->stats.kept) += 1;
+  lb_lock_give(&m->lock);
+}
+
 // -- at the start ------------------------------------------------------------
 
 typedef struct wanted {  // of what is on disk
@@ -349,5 +418,5 @@ void lb_maker_give_up(lb_maker *m, lb_slot *slot, const char *why) {
   lb_status st = request_of(m, slot, &r);
   if (!lb_failed(st)) refuse(m, slot, &r, NULL, why);
   lb_status_drop(st);
-  atomic_store(&slot->failed, 1);
+  atomic_store(&slot->failed, LB_SLOT_GIVEN_UP);
 }

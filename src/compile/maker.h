@@ -24,6 +24,7 @@ typedef struct lb_maker_options {
   lb_events *events;         // borrowed; may be NULL
   const char *dump;  // folder for the objects that are loaded; copied, or NULL
   bool perf;         // tell perf their names
+  bool judges;       // kernels are tried against what they replace
 } lb_maker_options;
 
 lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out);
@@ -41,8 +42,9 @@ typedef enum lb_made {
 //   LB_OOM
 lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms,
                         lb_made *out);
-// Gives it the kernel that is on disk. *found is false if there is none that is
-// sound. Fails as the above does, but never for the worker.
+// Gives it the kernel that is on disk, or none for good if that is known to be
+// slower here than what it would replace. *found is false if there is none that
+// is sound. Fails as the above does, but never for the worker.
 lb_status lb_maker_find(lb_maker *m, lb_slot *slot, bool *found);
 // Loads what is on disk for this target, to a limit, into slots that exist or
 // will.
@@ -53,6 +55,10 @@ bool lb_maker_blames(const lb_maker *m);
 // The same for a key that failed too often.
 void lb_maker_give_up(lb_maker *m, lb_slot *slot, const char *why);
 
+// A kernel was tried against what it replaced, and is kept or taken away: that
+// is remembered, on disk too.
+void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found);
+
 // Any thread: the call under way, if any, and all later ones are cancelled.
 void lb_maker_cancel(lb_maker *m);
 // Whether the worker makes way for everything else; see worker.h.
@@ -62,7 +68,8 @@ void lb_maker_rest(lb_maker *m);
 
 typedef struct lb_maker_stats {
   uint64_t compiled, refused;
-  uint64_t found;  // on disk
+  uint64_t found;          // on disk
+  uint64_t kept, demoted;  // after trials
   uint64_t code_bytes;
 } lb_maker_stats;
 lb_maker_stats lb_maker_count(lb_maker *m);

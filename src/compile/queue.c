@@ -9,13 +9,18 @@
 #define UNMEASURED_NS 20000.0           // what a step takes that nobody timed
 #define CRITICAL_BONUS 8.0
 #define FIRST_COST_US 20000.0
-#define COVER_GAIN 0.5  // of the time, of one kernel in place of several
-#define PACK_GAIN 0.1   // ... and of one in place of the pack's
-#define LEARN 0.25      // weight of the last observation
+#define COVER_GAIN 0.5   // what is expected of one kernel in place of several
+#define PACK_GAIN 0.1    // ... and of one in place of the pack's
+#define LEAST_GAIN 0.01  // what was learned may be wrong of others
+#define LEARN 0.25       // weight of the last observation
 
 void lb_queue_init(lb_queue *q) {
   *q = (lb_queue){0};
-  for (int i = 0; i < LB_FORM_COUNT; i++) q->cost_us[i] = FIRST_COST_US;
+  for (int i = 0; i < LB_FORM_COUNT; i++) {
+    q->cost_us[i] = FIRST_COST_US;
+    q->gain[i][0] = COVER_GAIN;
+    q->gain[i][1] = PACK_GAIN;
+  }
 }
 
 // -- worth -------------------------------------------------------------------
@@ -50,12 +55,19 @@ double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
     ns = UNMEASURED_NS * (seen ? seen : 1);
     if (lb_spec_is_critical(&slot->key.spec)) ns *= CRITICAL_BONUS;
   }
-  return ns * (slot->in_pack ? PACK_GAIN : COVER_GAIN) / q->cost_us[form];
+  return ns * q->gain[form][slot->in_pack] / q->cost_us[form];
 }
 
+static void learn(double *x, double seen) { *x += LEARN * (seen - *x); }
+
 void lb_queue_learn_cost(lb_queue *q, const lb_slot *slot, double us) {
-  double *cost = &q->cost_us[slot->key.spec.form];
-  *cost += LEARN * ((us > 1 ? us : 1) - *cost);
+  learn(&q->cost_us[slot->key.spec.form], us > 1 ? us : 1);
+}
+
+void lb_queue_learn_gain(lb_queue *q, const lb_slot *slot, double ratio) {
+  double gain = 1 - 1 / ratio;
+  learn(&q->gain[slot->key.spec.form][slot->in_pack],
+        gain > LEAST_GAIN ? gain : LEAST_GAIN);
 }
 
 // -- what is in it -----------------------------------------------------------
@@ -75,7 +87,9 @@ static lb_slot *remove_at(lb_queue *q, size_t i) {
 // More urgent, or else worth more.
 static bool is_before(const lb_queue *q, const lb_slot *a, const lb_slot *b) {
   int x = urgency(a), y = urgency(b);
-  return x != y ? x > y : lb_queue_worth(q, a) > lb_queue_worth(q, b);
+  if (x != y) return x > y;
+  if (q->in_turn) return a->wish.place < b->wish.place;
+  return lb_queue_worth(q, a) > lb_queue_worth(q, b);
 }
 
 static void drop(const lb_queue *q, lb_slot *slot, lb_reason why) {
@@ -100,6 +114,7 @@ static void tell_queued(const lb_queue *q, const lb_slot *slot) {
 
 void lb_queue_put(lb_queue *q, lb_slot *slot) {
   tell_queued(q, slot);
+  slot->wish.place = ++q->places;
   if (q->n < LB_QUEUE_MAX) {
     q->slots[q->n++] = slot;
     return;

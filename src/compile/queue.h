@@ -21,6 +21,10 @@ typedef struct lb_queue {
   lb_slot *slots[LB_QUEUE_MAX];  // borrowed; asked for, in no order
   size_t n;
   double cost_us[LB_FORM_COUNT];  // of making one
+  // What making one saves, of the time: in place of a cover, of the pack's.
+  double gain[LB_FORM_COUNT][2];
+  bool in_turn;       // first come, first made, whatever it is worth
+  uint64_t places;    // given so far to what came
   lb_events *events;  // borrowed; may be NULL. Set after lb_queue_init
 } lb_queue;
 
@@ -49,5 +53,7 @@ void lb_queue_drop(lb_queue *q, unsigned session);
 void lb_queue_clear(lb_queue *q);
 
 void lb_queue_learn_cost(lb_queue *q, const lb_slot *slot, double us);
+// A kernel was found to be so many times as fast as what it replaced.
+void lb_queue_learn_gain(lb_queue *q, const lb_slot *slot, double ratio);
 
 #endif

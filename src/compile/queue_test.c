@@ -86,6 +86,41 @@ static void a_form_that_is_dear_to_make_is_worth_less(void **state) {
   free(q);
 }
 
+static void a_form_that_gained_little_is_worth_less(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot rows = slot_of(LB_FORM_ROWS, 2, 2000);
+  lb_slot map = slot_of(LB_FORM_MAP, 2, 1000), packed = map;
+  packed.in_pack = true;
+  assert_true(lb_queue_worth(q, &rows) > lb_queue_worth(q, &map));
+  assert_true(lb_queue_worth(q, &map) > lb_queue_worth(q, &packed));
+  for (int i = 0; i < 20; i++) {
+    lb_queue_learn_gain(q, &rows, 1.01);
+    lb_queue_learn_gain(q, &packed, 9);
+  }
+  assert_true(lb_queue_worth(q, &rows) < lb_queue_worth(q, &map));
+  assert_true(lb_queue_worth(q, &map) < lb_queue_worth(q, &packed));
+  for (int i = 0; i < 20; i++) lb_queue_learn_gain(q, &rows, 0.5);
+  assert_true(lb_queue_worth(q, &rows) > 0);
+  free(q);
+}
+
+static void in_turn_the_first_is_the_first(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot cold = slot_of(LB_FORM_MAP, 9, 1000), waited = cold;
+  lb_slot hot = slot_of(LB_FORM_MAP, 2, 900000);
+  waited.wish.urgent = 1;
+  q->in_turn = true;
+  lb_queue_put(q, &cold);
+  lb_queue_put(q, &hot);
+  lb_queue_put(q, &waited);
+  assert_ptr_equal(take(q, BUSY), &waited);
+  assert_ptr_equal(take(q, BUSY), &cold);
+  assert_ptr_equal(take(q, BUSY), &hot);
+  free(q);
+}
+
 static void a_slot_met_once_waits_until_requests_rest(void **state) {
   (void)state;
   lb_queue *q = new_queue();
@@ -204,6 +239,8 @@ int main(void) {
       cmocka_unit_test(the_four_kinds_come_first_while_nothing_is_measured),
       cmocka_unit_test(softmax_is_critical_and_a_norm_is_not),
       cmocka_unit_test(a_form_that_is_dear_to_make_is_worth_less),
+      cmocka_unit_test(a_form_that_gained_little_is_worth_less),
+      cmocka_unit_test(in_turn_the_first_is_the_first),
       cmocka_unit_test(a_slot_met_once_waits_until_requests_rest),
       cmocka_unit_test(what_was_evicted_must_be_met_more_often),
       cmocka_unit_test(what_somebody_waits_for_comes_first),

@@ -54,6 +54,7 @@ struct lb_service {
   atomic_bool stop;
   atomic_uint sessions;   // that joined
   _Atomic uint64_t jobs;  // done
+  atomic_bool decided;    // some trial may be
 
   // The thread, and the process it belongs to.
   atomic_bool started, told;   // told: that it cannot be
@@ -93,6 +94,7 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
   lb_maker_options m = o->maker;
   m.limits.idle = true;
   m.limits.memory_mb = MEMORY_MB;
+  m.judges &= o->background;  // else no run tells what steps take
   s->slots = o->maker.slots;
   s->pool = o->pool;
   s->log = o->maker.log;
@@ -103,6 +105,7 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
   s->sightings = o->sightings ? o->sightings : SIGHTINGS;
   s->forks = s->renewed = lb_fork_count();
   lb_queue_init(&s->queue);
+  s->queue.in_turn = o->in_turn;
   s->queue.events = s->events = o->maker.events;
   s->worker = strdup(m.worker);
   if (!s->worker) st = lb_oom();
@@ -149,6 +152,7 @@ static bool begin_anew(lb_service *s) {
   for (size_t i = 0; (slot = lb_slots_at(s->slots, i)); i++)
     atomic_store(&slot->wish.asked, false);
   atomic_store(&s->asked, NULL);
+  atomic_store(&s->decided, true);  // the other may have been about to act
   s->queue.n = 0;
   s->settlers = 0;
   atomic_store(&s->asleep, false);
@@ -208,6 +212,12 @@ void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen) {
     if (n + 1 == s->sightings) ring(s);
   }
   if (ask(s, slot)) ring(s);
+}
+
+void lb_service_decided(lb_service *s) {
+  if (start(s)) return;
+  atomic_store(&s->decided, true);
+  ring(s);
 }
 
 // The lock is held.
@@ -403,6 +413,20 @@ static void make(lb_service *s, lb_slot *slot) {
   lb_status_drop(st);
 }
 
+// Acts on trials that are decided. Kernels come and go by this thread, or go
+// for lack of room: then there is nothing to do.
+static void judge(lb_service *s) {
+  lb_slot *slot;
+  for (size_t i = 0; (slot = lb_slots_at(s->slots, i)); i++) {
+    if (lb_trial_at(&slot->trial) <= LB_TRIAL_OPEN) continue;
+    lb_contest found = lb_trial_found(&slot->trial);
+    lb_maker_judge(s->maker, slot, &found);
+    lb_lock_take(&s->lock);
+    lb_queue_learn_gain(&s->queue, slot, lb_contest_ratio(&found));
+    lb_lock_give(&s->lock);
+  }
+}
+
 static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
   bool long_wait = wait_ns < 0 || wait_ns > KEEP;
   atomic_store(&s->asleep, true);
@@ -424,6 +448,7 @@ static void *serve(void *user) {
     unsigned seen = atomic_load(&s->bell);
     int64_t wait_ns;
     bool find;
+    if (atomic_exchange(&s->decided, false)) judge(s);
     lb_slot *slot = next_job(s, &find, &wait_ns);
     if (slot && find)
       look_for(s, slot);

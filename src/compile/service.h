@@ -35,6 +35,7 @@ typedef struct lb_service_options {
   bool find_only;          // there is no worker: what is on disk is all
   bool background;         // false: nothing is made but what settle waits for
   unsigned sightings;      // 0: 2
+  bool in_turn;            // see queue.h
 } lb_service_options;
 
 lb_status lb_service_new(const lb_service_options *o, lb_service **out);
@@ -60,6 +61,9 @@ typedef struct lb_meeting {
 // A run met this slot, which lacks. One that meets it several times tells each
 // time, for the time; it is one sighting.
 void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen);
+
+// A trial was decided (cache/trial.h): it is acted upon soon. Takes no lock.
+void lb_service_decided(lb_service *s);
 
 // -- for those who wait
 

@@ -6,9 +6,9 @@
 // contents that shapes or branches depend on. The next stage is a plan of its
 // own, built from its parent and those facts.
 //
-// (1) A plan is immutable, `serial` and `complete` apart, and refcounted; any
-//     thread may run it. It retains its parent, whose arena holds what the
-//     child still refers to.
+// (1) A plan is immutable but for `serial`, `complete` and `turns`, and
+//     refcounted; any thread may run it. It retains its parent, whose arena
+//     holds what the child still refers to.
 // (2) What can be computed from the signature alone is computed while planning
 //     (by the host kernels, on at most LB_MAX_KNOWN elements) and is a constant
 //     of the plan: shape arithmetic never becomes a step.
@@ -127,6 +127,7 @@ typedef struct lb_plan {
   // The slots' setbacks when no step lacked its best kernel; 0: not yet. For
   // the one who runs it, as is `serial`.
   atomic_uint complete;
+  atomic_uint turns;  // runs that looked at steps; likewise
 } lb_plan;
 
 // The first stage. `inputs` has region->n_params tensors; data is read only of

@@ -169,12 +169,14 @@ static void run_turns(call *calls, uint32_t n, int64_t turns, lb_pool *pool,
     }
 }
 
-bool lb_launch_try_turns(const lb_step *step, lb_pool *pool,
-                         const uintptr_t *bases, lb_bound *bound) {
+bool lb_launch_try_turns(const lb_step *step, const lb_slot *without,
+                         lb_pool *pool, const uintptr_t *bases,
+                         lb_bound *bound) {
   call calls[LB_TURN_KERNELS];
   uint32_t n = 0;
   for (const lb_launch *l = step->launch; l; l = l->next, n++) {
-    lb_kernel_fn *kernel = lb_slot_kernel(l->slot);
+    lb_kernel_fn *kernel =
+        l->slot == without ? without->pack : lb_slot_kernel(l->slot);
     if (!kernel) return false;
     prepare(&calls[n], l, kernel, bases);
   }

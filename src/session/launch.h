@@ -13,9 +13,10 @@ void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
                    const uintptr_t *bases);
 
 // Runs a step that has turns; operands move on with each turn. False if a
-// kernel is missing: nothing is run. Turns that `bound` forbids are left out;
-// it may be NULL.
-bool lb_launch_try_turns(const lb_step *step, lb_pool *pool,
-                         const uintptr_t *bases, lb_bound *bound);
+// kernel is missing: nothing is run. The compiled one of `without` is not used;
+// NULL: all are. Turns that `bound` forbids are left out; it may be NULL.
+bool lb_launch_try_turns(const lb_step *step, const lb_slot *without,
+                         lb_pool *pool, const uintptr_t *bases,
+                         lb_bound *bound);
 
 #endif

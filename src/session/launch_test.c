@@ -212,18 +212,18 @@ static void launches_run_in_turns(void **state) {
   step.launch = l;
   uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)out, (uintptr_t)&sum};
   lb_slot_publish(&slots[0], add, LB_TIER_PACK);
-  assert_false(lb_launch_try_turns(&step, NULL, bases, NULL));
+  assert_false(lb_launch_try_turns(&step, NULL, NULL, bases, NULL));
   assert_true(sum == 10);  // a kernel was missing: none has run
   lb_slot_publish(&slots[1], add, LB_TIER_PACK);
-  assert_true(lb_launch_try_turns(&step, NULL, bases, NULL));
+  assert_true(lb_launch_try_turns(&step, NULL, NULL, bases, NULL));
   static const float want[] = {25, 20, 16, 13, 11};
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i]);
   step.each = 1;  // all sums first
-  assert_true(lb_launch_try_turns(&step, NULL, bases, NULL));
+  assert_true(lb_launch_try_turns(&step, NULL, NULL, bases, NULL));
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
   atomic_int cancel = 1;
   lb_bound bound = {.cancelled = &cancel};
-  assert_true(lb_launch_try_turns(&step, NULL, bases, &bound));
+  assert_true(lb_launch_try_turns(&step, NULL, NULL, bases, &bound));
   assert_int_equal(bound.found, LB_BOUND_CANCELLED);
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
 }

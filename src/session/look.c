@@ -1,6 +1,7 @@
 // session/look.c -- runs that look at their steps.
 #include "session/look.h"
 
+#include "base/hash.h"
 #include "compile/queue.h"
 
 static unsigned setbacks_of(const lb_session *s) {
@@ -18,9 +19,75 @@ bool lb_look_needed(const lb_session *s, const lb_plan *plan) {
              setbacks_of(s);
 }
 
-void lb_look_begin(lb_look *l, lb_session *s, const lb_context *c) {
+// -- trials ------------------------------------------------------------------
+
+// Of one bit. Runs of a plan are later, former, former, later, ...: of each two
+// in turn one is by each, and neither always comes first. Plans begin with
+// either, so that it comes to the same where none runs twice.
+static bool is_former(const lb_plan *plan, unsigned turn) {
+  uint64_t mixed = plan->serial * UINT64_C(0x9e3779b97f4a7c15);
+  return (__builtin_popcount(turn) & 1) ^ (int)(mixed >> 63);
+}
+
+// Where a step has several on trial, one comes after the other.
+static lb_slot *tried(const lb_step *step) {
+  for (const lb_launch *l = step->launch; l; l = step->turns ? l->next : NULL)
+    if (lb_trial_at(&l->slot->trial) != LB_TRIAL_NONE) return l->slot;
+  return NULL;
+}
+
+const lb_slot *lb_look_without(lb_look *l, const lb_step *step) {
+  lb_slot *slot = l->tries ? tried(step) : NULL;
+  if (!slot) return NULL;
+  lb_trial_state state = lb_trial_at(&slot->trial);
+  return state == LB_TRIAL_LOST || (state == LB_TRIAL_OPEN && l->former) ? slot
+                                                                         : NULL;
+}
+
+// All sizes, as one number.
+static uint64_t work_of(const lb_step *step) {
+  uint64_t h = (uint64_t)step->turns;
+  for (const lb_launch *l = step->launch; l; l = l->next) {
+    size_t n = (size_t)(l->n_args - l->n_operands);
+    h ^= (uint64_t)l->split.outer;
+    h = lb_hash_seeded(l->args + l->n_operands, n * sizeof *l->args, h);
+  }
+  return h | 1;
+}
+
+// What it should take: a core does about 50 operations and moves 10 bytes in a
+// nanosecond. Shapes of one slot are compared by this alone, if at all.
+static double cost_of(const lb_step *step) {
+  lb_step_event e;
+  lb_watch_step(step, &e);
+  return 500 + (double)e.flops / 50 + (double)e.bytes / 10;
+}
+
+static void try_step(lb_look *l, const lb_step *step, int64_t ns) {
+  lb_slot *slot = tried(step);
+  if (!slot) return;
+  l->lacks = true;
+  if (!l->tries || lb_trial_at(&slot->trial) != LB_TRIAL_OPEN) return;
+  lb_trial_time t = {.work = work_of(step),
+                     .cost = cost_of(step),
+                     .run = l->run,
+                     .former = l->former,
+                     .ns = ns};
+  if (lb_trial_tell(&slot->trial, &t))
+    lb_service_decided(l->s->options.service);
+}
+
+// -- runs --------------------------------------------------------------------
+
+void lb_look_begin(lb_look *l, lb_session *s, const lb_context *c,
+                   lb_plan *plan) {
   *l = (lb_look){.s = s};
   if (!tells(s)) return;
+  unsigned turn =
+      atomic_fetch_add_explicit(&plan->turns, 1, memory_order_relaxed);
+  l->tries = !c->watcher;
+  l->former = is_former(plan, turn);
+  l->run = plan->serial << 32 ^ (turn + 1);
   l->seen.session = s->number;
   l->seen.run = (uint64_t)s->number << 32 ^ ((c->seed >> 32) + 1);
   l->setbacks = setbacks_of(s);
@@ -42,6 +109,7 @@ static void tell(lb_look *l, const lb_launch *launch, int64_t ns) {
 // own slot, and its part of the time.
 static void tell_step(lb_look *l, const lb_step *step, int64_t ns) {
   int64_t n = 0;
+  try_step(l, step, ns);
   for (const lb_launch *k = step->launch; k; k = k->next) n++;
   if (!step->turns) {
     tell(l, step->launch, ns);

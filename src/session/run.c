@@ -198,7 +198,7 @@ static lb_status bind_stage(const frame *f, const lb_plan *plan) {
 static lb_reason why_lacking(const lb_step *launch) {
   for (const lb_launch *l = launch->launch; l; l = l->next)
     if (!lb_slot_kernel(l->slot) && atomic_load(&l->slot->failed))
-      return LB_REASON_GIVEN_UP;
+      return lb_watch_fault(l->slot);
   return LB_REASON_NOT_YET;
 }
 
@@ -216,14 +216,17 @@ static lb_status tell(const frame *f, const lb_step *step, int64_t start,
   return w->step(w->user, &e);
 }
 
-// False if a kernel is missing: the step's cover comes next.
-static bool try_launch(const frame *f, const lb_step *step) {
+// False if a kernel is missing: the step's cover comes next. That of `without`
+// is not used; NULL: all are.
+static bool try_launch(const frame *f, const lb_step *step,
+                       const lb_slot *without) {
   lb_pool *pool = f->s->options.pool;
   for (const lb_launch *l = step->launch; l; l = step->turns ? l->next : NULL)
     lb_slot_use(l->slot, f->c->stay);
   if (step->turns)
-    return lb_launch_try_turns(step, pool, f->c->bases, f->c->bound);
-  lb_kernel_fn *kernel = lb_slot_kernel(step->launch->slot);
+    return lb_launch_try_turns(step, without, pool, f->c->bases, f->c->bound);
+  const lb_slot *slot = step->launch->slot;
+  lb_kernel_fn *kernel = slot == without ? slot->pack : lb_slot_kernel(slot);
   if (!kernel) return false;
   lb_launch_run(step->launch, kernel, pool, f->c->bases);
   return true;
@@ -251,13 +254,14 @@ static lb_status cut_short(const frame *f, const lb_plan *plan,
 // What there is of a step: *next is the one to go on with, *covered is set if
 // that is its cover.
 static lb_status run_one(frame *f, const lb_plan *plan, const lb_step *step,
-                         const lb_step **next, bool *covered) {
+                         const lb_slot *without, const lb_step **next,
+                         bool *covered) {
   lb_bound *bound = f->c->bound;
   *next = step + 1;
   *covered = false;
   if (bound && lb_bound_over(bound)) return cut_short(f, plan, step);
   if (step->kind != LB_STEP_LAUNCH) return run_step(f, step);
-  *covered = !try_launch(f, step);
+  *covered = !try_launch(f, step, without);
   if (*covered) return LB_OK;
   *next += step->skip;
   return bound && bound->found ? cut_short(f, plan, step) : LB_OK;
@@ -268,10 +272,11 @@ static lb_status run_looking(frame *f, lb_plan *plan) {
   const lb_step *end = plan->steps + plan->n_steps, *next;
   lb_look look;
   bool covered;
-  lb_look_begin(&look, f->s, f->c);
+  lb_look_begin(&look, f->s, f->c, plan);
   for (const lb_step *step = plan->steps; step < end; step = next) {
     int64_t start = lb_clock_ns();
-    LB_TRY(run_one(f, plan, step, &next, &covered));
+    const lb_slot *without = lb_look_without(&look, step);
+    LB_TRY(run_one(f, plan, step, without, &next, &covered));
     if (covered) {
       f->lacking = step;
       f->cover_end = next + step->skip;
@@ -296,7 +301,7 @@ static lb_status run_stage(frame *f, lb_plan *plan) {
   const lb_step *end = plan->steps + plan->n_steps, *next;
   bool covered;
   for (const lb_step *step = plan->steps; step < end; step = next)
-    LB_TRY(run_one(f, plan, step, &next, &covered));
+    LB_TRY(run_one(f, plan, step, NULL, &next, &covered));
   return LB_OK;
 }
 

@@ -65,13 +65,18 @@ static void read_dims(const lb_launch *l, int64_t *dims) {
     dims[i] = (int64_t)l->args[l->n_operands + i];
 }
 
+lb_reason lb_watch_fault(const lb_slot *slot) {
+  return atomic_load(&slot->failed) == LB_SLOT_DEMOTED ? LB_REASON_SLOWER
+                                                       : LB_REASON_GIVEN_UP;
+}
+
 // Kernel and dims are those of the first launch.
 static void watch_launch(const lb_launch *l, int64_t turns,
                          lb_step_event *out) {
   out->slot = l->slot;
   out->tier = lb_slot_tier(l->slot);
   out->reason = out->tier > LB_TIER_PACK        ? LB_REASON_COMPILED
-                : atomic_load(&l->slot->failed) ? LB_REASON_GIVEN_UP
+                : atomic_load(&l->slot->failed) ? lb_watch_fault(l->slot)
                                                 : LB_REASON_IN_PACK;
   out->outer = l->split.outer * turns;
   read_dims(l, out->dims);

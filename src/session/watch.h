@@ -30,6 +30,9 @@ typedef struct lb_watcher {
                     const struct lb_output *outputs);
 } lb_watcher;
 
+// Why a slot gets no kernel that is not to get one.
+lb_reason lb_watch_fault(const lb_slot *slot);
+
 // Fills all of *out but the times.
 struct lb_step;
 void lb_watch_step(const struct lb_step *step, lb_step_event *out);

@@ -642,7 +642,7 @@ lb_verdict lb_store_verdict(lb_store *s, lb_hash128 key,
     TWICE(s, read_verdict(s, key, processor, &verdict), &st);
   lb_lock_give(&s->lock);
   lb_status_drop(st);
-  return verdict == LB_VERDICT_FASTER || verdict == LB_VERDICT_SLOWER
+  return verdict == LB_VERDICT_KEPT || verdict == LB_VERDICT_DEMOTED
              ? (lb_verdict)verdict
              : LB_VERDICT_NONE;
 }

@@ -94,9 +94,9 @@ void lb_store_release(lb_store *s, lb_hash128 key);  // after the put
 // -- verdicts: what was measured, which holds for one kind of processor
 
 typedef enum lb_verdict {
-  LB_VERDICT_NONE,    // not measured
-  LB_VERDICT_FASTER,  // than what it replaced
-  LB_VERDICT_SLOWER,
+  LB_VERDICT_NONE,  // not measured
+  LB_VERDICT_KEPT,  // not slower than what it replaced
+  LB_VERDICT_DEMOTED,
 } lb_verdict;
 
 lb_verdict lb_store_verdict(lb_store *s, lb_hash128 key, const char *processor);

@@ -149,10 +149,10 @@ static void verdicts_are_by_processor(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   assert_int_equal(lb_store_verdict(s, key_of(1), "a"), LB_VERDICT_NONE);
-  assert_ok(lb_store_judge(s, key_of(1), "a", LB_VERDICT_SLOWER));
-  assert_ok(lb_store_judge(s, key_of(1), "b", LB_VERDICT_FASTER));
-  assert_int_equal(lb_store_verdict(s, key_of(1), "a"), LB_VERDICT_SLOWER);
-  assert_int_equal(lb_store_verdict(s, key_of(1), "b"), LB_VERDICT_FASTER);
+  assert_ok(lb_store_judge(s, key_of(1), "a", LB_VERDICT_DEMOTED));
+  assert_ok(lb_store_judge(s, key_of(1), "b", LB_VERDICT_KEPT));
+  assert_int_equal(lb_store_verdict(s, key_of(1), "a"), LB_VERDICT_DEMOTED);
+  assert_int_equal(lb_store_verdict(s, key_of(1), "b"), LB_VERDICT_KEPT);
   assert_int_equal(lb_store_verdict(s, key_of(2), "a"), LB_VERDICT_NONE);
   lb_store_free(s);
 }

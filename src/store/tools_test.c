@@ -100,7 +100,7 @@ static void what_is_exported_can_be_imported(void **state) {
   snprintf(path, sizeof path, "%s/export.db", f->dir.path);
   snprintf(other, sizeof other, "%s/other", f->dir.path);
   lb_store *s = filled(f);
-  assert_ok(lb_store_judge(s, key_of(1), "here", LB_VERDICT_SLOWER));
+  assert_ok(lb_store_judge(s, key_of(1), "here", LB_VERDICT_DEMOTED));
   uint64_t written;
   assert_ok(lb_store_export(s, path, &written));
   assert_int_equal(written, ENTRIES);

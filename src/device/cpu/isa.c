@@ -1,6 +1,8 @@
 // device/cpu/isa.c -- which instructions kernels may use here.
 #include "device/cpu/isa.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -105,6 +107,19 @@ lb_isa_caches lb_isa_caches_of(const lb_cpuid *id) {
   return c;
 }
 
+lb_isa_kind lb_isa_kind_of(const lb_cpuid *id) {
+  lb_isa_kind kind;
+  uint32_t r[4];
+  char vendor[13] = "";
+  id->read(id, 0, 0, r);
+  memcpy(vendor, &r[EBX], 4);
+  memcpy(vendor + 4, &r[EDX], 4);
+  memcpy(vendor + 8, &r[ECX], 4);
+  read_leaf(id, 1, 0, r);
+  snprintf(kind.text, sizeof kind.text, "%s %08" PRIx32, vendor, r[EAX]);
+  return kind;
+}
+
 static void host_read(const lb_cpuid *self, uint32_t leaf, uint32_t sub,
                       uint32_t out[4]) {
   (void)self;
@@ -130,6 +145,8 @@ static const lb_cpuid host = {.read = host_read, .xcr0 = host_xcr0};
 lb_isa lb_isa_host(void) { return lb_isa_of(&host); }
 
 lb_isa_caches lb_isa_host_caches(void) { return lb_isa_caches_of(&host); }
+
+lb_isa_kind lb_isa_host_kind(void) { return lb_isa_kind_of(&host); }
 
 // -- text -------------------------------------------------------------------
 

@@ -41,6 +41,13 @@ typedef struct lb_isa_caches {
 lb_isa lb_isa_host(void);
 lb_isa_caches lb_isa_host_caches(void);
 
+// Which kind of processor this is, "AuthenticAMD 00a10f11": what was measured
+// on one holds for all of its kind. Never part of a key.
+typedef struct lb_isa_kind {
+  char text[32];
+} lb_isa_kind;
+lb_isa_kind lb_isa_host_kind(void);
+
 static inline bool lb_isa_has(const lb_isa *isa, lb_isa_extra extra) {
   return isa->extras >> extra & 1;
 }
@@ -67,5 +74,6 @@ typedef struct lb_cpuid {
 
 lb_isa lb_isa_of(const lb_cpuid *id);
 lb_isa_caches lb_isa_caches_of(const lb_cpuid *id);
+lb_isa_kind lb_isa_kind_of(const lb_cpuid *id);
 
 #endif

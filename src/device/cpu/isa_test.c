@@ -40,8 +40,8 @@ static uint64_t machine_xcr0(const lb_cpuid *self) {
 static const machine zen4 = {
     .id = MACHINE,
     .xcr0 = 0x2E7,
-    .rows = {{0, 0, {0x10, 0, 0, 0}},
-             {1, 0, {0, 0, 0x7EFA320B, 0}},
+    .rows = {{0, 0, {0x10, 0x68747541, 0x444D4163, 0x69746E65}},
+             {1, 0, {0xA10F11, 0, 0x7EFA320B, 0}},
              {7, 0, {1, 0xF1BF97A9, 0x405FCE, 0x10000010}},
              {7, 1, {0x20, 0, 0, 0}},
              {0x80000000, 0, {0x80000028, 0, 0, 0}},
@@ -144,6 +144,12 @@ static void caches_have_their_sizes(void **state) {
   assert_int_equal(c.l1d + c.l2 + c.l3, 0);
 }
 
+static void a_kind_is_vendor_and_model(void **state) {
+  (void)state;
+  assert_string_equal(lb_isa_kind_of(&zen4.id).text, "AuthenticAMD 00a10f11");
+  assert_string_equal(lb_isa_kind_of(&haswell.id).text, " 00000000");
+}
+
 static lb_isa restricted(const machine *m, const char *text) {
   lb_isa isa = isa_of(m);
   lb_status st = lb_isa_restrict(&isa, text);
@@ -216,6 +222,7 @@ int main(void) {
       cmocka_unit_test(one_missing_feature_lowers_the_level),
       cmocka_unit_test(leaves_past_the_last_are_not_believed),
       cmocka_unit_test(caches_have_their_sizes),
+      cmocka_unit_test(a_kind_is_vendor_and_model),
       cmocka_unit_test(a_restriction_takes_away_and_never_adds),
       cmocka_unit_test(unknown_names_are_errors_that_list_the_known),
       cmocka_unit_test(this_machine_agrees_with_the_compiler),
