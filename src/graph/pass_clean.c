@@ -102,8 +102,20 @@ static void forget_region(lb_rewrite *rw, const lb_region *r) {
     lb_rewrite_use(rw, r->results[i], -1);
 }
 
+// Outputs that a node may or may not give.
+static void trim_further(lb_rewrite *rw, lb_node *n) {
+  for (uint32_t i = 1; i < n->n_out; i++) {
+    lb_value *v = n->out[i];
+    if (!v || lb_rewrite_uses(rw, v) > 0) continue;
+    v->producer = NULL;
+    n->out[i] = NULL;
+    rw->changes++;
+  }
+}
+
 // What nobody reads of an If, its branches need not give.
 static void trim_outputs(lb_rewrite *rw, lb_node *n) {
+  if (lb_op_infos[n->op].cls != LB_CLASS_CONTROL) trim_further(rw, n);
   if (n->op != LB_OP_If) return;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < n->n_out; i++) {
