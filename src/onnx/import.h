@@ -6,6 +6,8 @@
 #include "onnx/onnx.h"
 #include "onnx/proto.h"
 
+enum { LB_NEWEST_OPSET = 28 };  // that Limber knows
+
 typedef struct lb_import {
   lb_graph *graph;  // == model->graph
   lb_model *model;  // being filled
@@ -140,7 +142,8 @@ typedef struct lb_op_table {
 } lb_op_table;
 
 // Finds operator, version and function of every node that can be reached, and
-// counts them. The table's rows lie in `keep`.
+// counts them. The table's rows lie in `keep`, and so do attributes of bodies
+// that are Limber's own.
 lb_status lb_pb_resolve(lb_pb_model *m, lb_arena *scratch, lb_arena *keep,
                         lb_op_table *out);
 void lb_op_table_fini(lb_op_table *t);

@@ -12,7 +12,6 @@ enum {
   MIN_IR = 3,
   NEWEST_IR = 14,
   MIN_OPSET = 7,
-  NEWEST_OPSET = 28,
 };
 
 static lb_status check_ir(const lb_import *im) {
@@ -50,19 +49,19 @@ static lb_status check_opset(const lb_op_use *row) {
 
 static lb_status check_operators(lb_import *im) {
   lb_op_table t;
-  lb_status st = lb_pb_resolve(&im->pb, &im->scratch, &im->scratch, &t);
+  lb_status st = lb_pb_resolve(&im->pb, &im->scratch, &im->graph->arena, &t);
   int64_t newest = 0;
   for (uint32_t i = 0; i < t.n && !lb_failed(st); i++) {
     st = check_opset(&t.rows[i]);
     if (!t.rows[i].domain[0] && t.rows[i].opset > newest)
       newest = t.rows[i].opset;
   }
-  if (!lb_failed(st) && newest > NEWEST_OPSET)
+  if (!lb_failed(st) && newest > LB_NEWEST_OPSET)
     lb_log_line(im->log, LB_LOG_WARN,
                 "opset %" PRId64
                 " is newer than %d, the newest known; operators are taken to "
                 "mean what they mean there",
-                newest, NEWEST_OPSET);
+                newest, LB_NEWEST_OPSET);
   if (!lb_failed(st)) st = lb_op_table_check(&t);
   lb_op_table_fini(&t);
   return st;

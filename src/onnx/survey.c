@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
-#include "onnx/import.h"
+#include "onnx/contrib.h"
 
 // Bodies that are waiting to be walked.
 typedef struct walker {
@@ -12,6 +12,7 @@ typedef struct walker {
   lb_arena *scratch, *keep;  // keys; rows
   lb_op_table *table;
   lb_map functions;       // key_of(...) -> lb_pb_function
+  lb_contrib *contribs;   // bodies of ONNX Runtime's operators
   lb_pb_function *queue;  // reached, not yet walked
   const lb_pb_opset *opsets;
   uint32_t n_opsets;
@@ -49,10 +50,13 @@ static lb_status index_functions(walker *w) {
 }
 
 static lb_status find_function(walker *w, lb_pb_node *n) {
-  if (!w->functions.count) return LB_OK;
+  lb_pb_function *fn = NULL;
   lb_pb_str key;
-  LB_TRY(key_of(w->scratch, n->domain, n->op_type, n->overload, &key));
-  lb_pb_function *fn = lb_map_get(&w->functions, key.p, key.n);
+  if (w->functions.count) {
+    LB_TRY(key_of(w->scratch, n->domain, n->op_type, n->overload, &key));
+    fn = lb_map_get(&w->functions, key.p, key.n);
+  }
+  if (!fn) LB_TRY(lb_contrib_find(&w->contribs, w->scratch, w->keep, n, &fn));
   n->fn = fn;
   if (!fn || fn->reached) return LB_OK;
   fn->reached = true;
