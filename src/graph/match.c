@@ -60,7 +60,20 @@ bool lb_match_with_scalar(const lb_node *n, lb_value **x, double *out) {
   return false;
 }
 
-bool lb_match_near(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b); }
+static bool is_near(double a, double b) {
+  return fabs(a - b) <= 1e-6 * fabs(b);
+}
+
+// Models of halves have constants that were rounded to these.
+static bool is_half_of(double a, double b) {
+  return is_near(a, (double)lb_f16_to_f32(lb_f64_to_f16(b))) ||
+         is_near(a, (double)lb_bf16_to_f32(lb_f32_to_bf16((float)b)));
+}
+
+bool lb_match_near(double a, double b) {
+  return is_near(a, b) || is_half_of(a, b) ||
+         (a != 0 && is_half_of(1 / a, 1 / b));
+}
 
 static bool add_factor(const lb_rewrite *rw, lb_value *v, int depth,
                        lb_product *p);

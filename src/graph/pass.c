@@ -21,6 +21,7 @@ typedef struct pass {
 } pass;
 
 static const pass passes[] = {
+    {LB_PASS_WIDEN, false, false, lb_pass_widen},
     {LB_PASS_FOLD, true, false, lb_pass_fold},
     {LB_PASS_INLINE, true, false, lb_pass_inline},
     {LB_PASS_NOOP, false, false, lb_pass_noop},

@@ -35,7 +35,8 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_RECURRENT = 1 << 12,  // products with inputs leave recurrences
   LB_PASS_WINDOW = 1 << 13,     // large windows, and their borders
   LB_PASS_GROUP = 1 << 14,      // group norms are norms of rows
-  LB_PASS_ALL = (1 << 15) - 1,
+  LB_PASS_WIDEN = 1 << 15,      // halves are computed in float32
+  LB_PASS_ALL = (1 << 16) - 1,
 };
 
 #define LB_FOLD_LIMIT ((size_t)1 << 20)
@@ -44,7 +45,8 @@ typedef struct lb_pass_options {
   lb_eval_fn *eval;   // NULL: nothing is evaluated
   void *user;         // for eval; borrowed
   size_t fold_limit;  // a node is evaluated if its outputs take at most this
-                      // many bytes, or no more than its inputs; 0: the default
+                      // many bytes, or no more than its inputs (a Cast:
+                      // twice those); 0: the default
   bool images;        // every convolution gets its channels last
   uint32_t off;       // LB_PASS_* bits not to run
 } lb_pass_options;

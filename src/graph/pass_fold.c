@@ -93,9 +93,12 @@ static size_t add_sat(size_t a, size_t b) {
   return __builtin_add_overflow(a, b, &r) ? SIZE_MAX : r;
 }
 
+// Halves may become float32.
 static bool within_limit(const lb_rewrite *rw, const folding *f, size_t bytes) {
   size_t limit = rw->options->fold_limit;
-  return bytes <= (limit ? limit : LB_FOLD_LIMIT) || bytes <= f->in_bytes;
+  size_t factor = f->node->op == LB_OP_Cast ? 2 : 1;
+  return bytes <= (limit ? limit : LB_FOLD_LIMIT) ||
+         bytes / factor <= f->in_bytes;
 }
 
 // Bytes of an output of these dims; SIZE_MAX if they are not known.

@@ -42,6 +42,14 @@ static void gelu_is_found_in_any_order(void **state) {
          "y = Mul(h, x)\n"
          "out y\n",
          gelu);
+  is_one(X  // a constant that was a float16
+         "d = Div(x, 1.4140625)\n"
+         "e = Erf(d)\n"
+         "a = Add(e, 1.0)\n"
+         "m = Mul(x, a)\n"
+         "y = Mul(m, 0.5)\n"
+         "out y\n",
+         gelu);
 }
 
 static void tanh_gelu_is_found(void **state) {

@@ -33,7 +33,7 @@ typedef lb_status lb_pass_fn(lb_rewrite *rw);
 lb_pass_fn lb_pass_fold, lb_pass_inline, lb_pass_noop, lb_pass_merge,
     lb_pass_dead, lb_pass_batch_norm, lb_pass_match, lb_pass_attention,
     lb_pass_table, lb_pass_conv, lb_pass_layout, lb_pass_recurrent,
-    lb_pass_sink, lb_pass_window, lb_pass_affine, lb_pass_group;
+    lb_pass_sink, lb_pass_window, lb_pass_affine, lb_pass_group, lb_pass_widen;
 
 void lb_rewrite_init(lb_rewrite *rw, lb_graph *g, const lb_pass_options *o);
 void lb_rewrite_fini(lb_rewrite *rw);
@@ -87,7 +87,8 @@ int64_t lb_match_int(const lb_tensor *t, int64_t i);
 bool lb_match_scalar(const lb_value *c, const lb_value *x, double *out);
 // The same for a commutative node; *x gets the other input.
 bool lb_match_with_scalar(const lb_node *n, lb_value **x, double *out);
-bool lb_match_near(double a, double b);  // equal but for float32 rounding
+// Equal but for rounding: of b or of its inverse, to float32 or to a half.
+bool lb_match_near(double a, double b);
 
 // v = coef * leaf[0] * leaf[1] * ..., seen through multiplications and
 // divisions by scalars whose results nobody else reads.

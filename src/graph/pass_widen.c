@@ -1,0 +1,151 @@
+// graph/pass_widen.c -- what is computed of halves is computed in float32.
+//
+// float16 and bfloat16 are for storage: processors that compute in them are
+// few, and an operator that does would widen each number, and round each
+// result, on its own. So an operator that computes takes float32 and makes it,
+// and a Cast behind it makes the half that the model speaks of. That Cast is
+// loose: nobody asked for its rounding, and who can take float32 reads what it
+// reads. What moves elements only moves those it gets; a Cast of the model's
+// own rounds as ever.
+#include "graph/infer.h"
+#include "graph/rewrite.h"
+
+enum { ONNX_FLOAT = 1, ONNX_FLOAT16 = 10, ONNX_BFLOAT16 = 16 };
+
+typedef struct widening {
+  lb_rewrite *rw;
+  lb_value **wide;  // by value id: its Cast to float32, where there is one
+  uint32_t n;
+} widening;
+
+static bool is_half(const lb_value *v) {
+  return v && (v->info.dtype == LB_F16 || v->info.dtype == LB_BF16);
+}
+
+// What v is a loosely rounded form of; NULL if it is none.
+static lb_value *exact(const lb_value *v) {
+  const lb_node *cast = lb_match_op(v, LB_OP_Cast);
+  return cast && lb_attr_int(cast, "loose", 0) ? cast->in[0] : NULL;
+}
+
+static bool any_exact(const lb_node *n) {
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (is_half(n->in[i]) && exact(n->in[i])) return true;
+  return false;
+}
+
+// Operators that say which dtype they make, or compute in integers.
+static bool has_own_dtype(lb_op op) {
+  switch (op) {
+    case LB_OP_Cast:
+    case LB_OP_CastLike:
+    case LB_OP_BitCast:
+    case LB_OP_QuantizeLinear:
+    case LB_OP_DequantizeLinear:
+    case LB_OP_DynamicQuantizeLinear:
+    case LB_OP_MatMulInteger:
+    case LB_OP_QLinearMatMul:
+    case LB_OP_ConvInteger:
+    case LB_OP_QLinearConv: return true;
+    default: return false;
+  }
+}
+
+static bool may_widen(const lb_node *n) {
+  if (has_own_dtype(n->op)) return false;
+  switch (lb_op_infos[n->op].cls) {
+    case LB_CLASS_ELEMENTWISE:
+    case LB_CLASS_CONTRACTION:
+    case LB_CLASS_REDUCTION:
+    case LB_CLASS_WINDOW:
+    case LB_CLASS_RECURRENT: return true;
+    case LB_CLASS_MOVEMENT:
+    case LB_CLASS_VIEW:
+    case LB_CLASS_SEARCH: return any_exact(n);
+    default: return false;
+  }
+}
+
+// v as float32 for n; the Cast that makes it serves the rest of the region.
+static lb_status widened(widening *w, lb_node *n, lb_value *v, lb_value **out) {
+  lb_node *cast;
+  *out = exact(v);
+  if (*out) return LB_OK;
+  lb_value *made = v->id < w->n ? w->wide[v->id] : NULL;
+  if (made && made->producer->region == n->region) {
+    *out = made;
+    return LB_OK;
+  }
+  LB_TRY(lb_rewrite_insert(w->rw, n, LB_OP_Cast, &v, 1, &cast));
+  LB_TRY(lb_node_set_int(w->rw->graph, cast, "to", ONNX_FLOAT));
+  LB_TRY(lb_rewrite_inserted(w->rw, cast, out));
+  if (v->id < w->n) w->wide[v->id] = *out;
+  return LB_OK;
+}
+
+static lb_status widen_inputs(widening *w, lb_node *n, bool *changed) {
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    lb_value *v = n->in[i];
+    if (!is_half(v)) continue;
+    LB_TRY(widened(w, n, v, &n->in[i]));
+    lb_rewrite_use(w->rw, n->in[i], 1);
+    lb_rewrite_use(w->rw, v, -1);
+    w->rw->changes++;
+    *changed = true;
+  }
+  return LB_OK;
+}
+
+static lb_status round_output(widening *w, lb_node *n, uint32_t i) {
+  lb_graph *g = w->rw->graph;
+  int64_t to = n->out[i]->info.dtype == LB_F16 ? ONNX_FLOAT16 : ONNX_BFLOAT16;
+  lb_node *cast;
+  LB_TRY(lb_rewrite_after(w->rw, n, i, LB_OP_Cast, &cast));
+  LB_TRY(lb_node_set_int(g, cast, "to", to));
+  return lb_node_set_int(g, cast, "loose", 1);
+}
+
+// A Cast makes the same of what its input was rounded from, or better.
+static void read_exact(widening *w, lb_node *cast) {
+  lb_value *v = cast->in[0], *from = is_half(v) ? exact(v) : NULL;
+  if (!from) return;
+  cast->in[0] = from;
+  lb_rewrite_use(w->rw, from, 1);
+  lb_rewrite_use(w->rw, v, -1);
+  w->rw->changes++;
+}
+
+static lb_status widen(widening *w, lb_node *n) {
+  bool changed = false;
+  if (n->op == LB_OP_Cast) read_exact(w, n);
+  if (!may_widen(n)) return LB_OK;
+  LB_TRY(widen_inputs(w, n, &changed));
+  if (!changed) return LB_OK;
+  for (uint32_t i = 0; i < n->n_out; i++)
+    if (is_half(n->out[i])) LB_TRY(round_output(w, n, i));
+  return lb_infer_outputs(w->rw->graph, &w->rw->scratch, n);
+}
+
+// Nodes put in front of n move it on; they are Casts, and stay as they are.
+static lb_status widen_region(widening *w, lb_region *r) {
+  for (uint32_t i = 0; i < r->n_nodes; i++) {
+    lb_node *n = r->nodes[i];
+    LB_TRY(widen(w, n));
+    for (uint32_t k = 0; k < n->n_regions; k++)
+      LB_TRY(widen_region(w, n->regions[k]));
+  }
+  return LB_OK;
+}
+
+static bool has_halves(const lb_graph *g) {
+  for (uint32_t i = 0; i < g->n_values; i++)
+    if (is_half(g->values[i])) return true;
+  return false;
+}
+
+lb_status lb_pass_widen(lb_rewrite *rw) {
+  widening w = {.rw = rw, .n = rw->n_state};
+  if (!has_halves(rw->graph)) return LB_OK;
+  w.wide = lb_arena_new(&rw->scratch, lb_value *, rw->n_state);
+  return w.wide ? widen_region(&w, rw->graph->main) : lb_oom();
+}
