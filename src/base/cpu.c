@@ -7,6 +7,7 @@
 #include "base/cpu.h"
 
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -116,65 +117,87 @@ static bool read_in(const char *folder, const char *file, char *buf,
   return found;
 }
 
-// Whole processors, rounded up; 0 for no quota.
-static int cpus_of(long long quota, long long period) {
-  if (quota <= 0 || period <= 0) return 0;
-  long long cpus = quota / period + (quota % period != 0);
-  return cpus < INT_MAX ? (int)cpus : INT_MAX;
+// Processors; 0 for no quota.
+static double quota_of(long long quota, long long period) {
+  return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
 }
 
 // "50000 100000", or "max 100000", which does not scan.
-static int quota_v2(const char *folder) {
+static double quota_v2(const char *folder) {
   char text[128];
   long long quota, period;
   if (!read_in(folder, "cpu.max", text, sizeof text)) return 0;
   if (sscanf(text, "%lld %lld", &quota, &period) != 2) return 0;
-  return cpus_of(quota, period);
+  return quota_of(quota, period);
 }
 
-static int quota_v1(const char *folder) {
+static double quota_v1(const char *folder) {
   char quota[64], period[64];
   if (!read_in(folder, "cpu.cfs_quota_us", quota, sizeof quota)) return 0;
   if (!read_in(folder, "cpu.cfs_period_us", period, sizeof period)) return 0;
-  return cpus_of(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
+  return quota_of(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
-static int smaller_quota(int a, int b) {
+// The same in both: "nr_periods 7\nnr_throttled 2\n..."
+static uint64_t throttled_at(const char *folder) {
+  char text[4096];
+  if (!read_in(folder, "cpu.stat", text, sizeof text)) return 0;
+  const char *found = strstr(text, "nr_throttled ");
+  return found ? strtoull(found + strlen("nr_throttled "), NULL, 10) : 0;
+}
+
+static double smaller_quota(double a, double b) {
   if (a == 0 || b == 0) return a + b;
   return a < b ? a : b;
 }
 
-// The smallest quota from the process's cgroup up to the mount.
-static int quota_of(const char *root, const hierarchy *h,
-                    int (*quota_at)(const char *folder)) {
-  char *folder = NULL;
-  if (!h->path[0]) return 0;
-  if (asprintf(&folder, "%s%s%s", root, h->mount, below_mount(h)) < 0) return 0;
-  size_t stop = strlen(root) + strlen(h->mount);
-  int quota = quota_at(folder);
-  while (strlen(folder) > stop) {
-    *strrchr(folder, '/') = '\0';
-    quota = smaller_quota(quota, quota_at(folder));
-  }
-  free(folder);
-  return quota;
+static void add_folder(const char *folder,
+                       double (*quota_at)(const char *folder),
+                       lb_cpu_limits *out) {
+  double quota = quota_at(folder);
+  if (quota == 0) return;
+  out->quota = smaller_quota(out->quota, quota);
+  out->throttled += throttled_at(folder);
 }
 
-int lb_cpu_quota(const char *root) {
+// All from the process's cgroup up to the mount.
+static void add_hierarchy(const char *root, const hierarchy *h,
+                          double (*quota_at)(const char *folder),
+                          lb_cpu_limits *out) {
+  char *folder = NULL;
+  if (!h->path[0]) return;
+  if (asprintf(&folder, "%s%s%s", root, h->mount, below_mount(h)) < 0) return;
+  size_t stop = strlen(root) + strlen(h->mount);
+  add_folder(folder, quota_at, out);
+  while (strlen(folder) > stop) {
+    *strrchr(folder, '/') = '\0';
+    add_folder(folder, quota_at, out);
+  }
+  free(folder);
+}
+
+lb_cpu_limits lb_cpu_read_limits(const char *root) {
+  lb_cpu_limits found = {0};
   if (!root) root = "";
   cgroups *c = calloc(1, sizeof *c);
-  if (!c) return 0;
+  if (!c) return found;
   // Where they are mounted by custom, should mountinfo be hidden.
   *c = (cgroups){.v1 = {.mount = "/sys/fs/cgroup/cpu", .top = "/"},
                  .v2 = {.mount = "/sys/fs/cgroup", .top = "/"}};
   each_line(root, "/proc/self/mountinfo", read_mount, c);
   each_line(root, "/proc/self/cgroup", read_membership, c);
-  int quota = smaller_quota(quota_of(root, &c->v2, quota_v2),
-                            quota_of(root, &c->v1, quota_v1));
+  add_hierarchy(root, &c->v2, quota_v2, &found);
+  add_hierarchy(root, &c->v1, quota_v1, &found);
   free(c);
-  return quota;
+  return found;
+}
+
+int lb_cpu_quota(const char *root) {
+  double quota = ceil(lb_cpu_read_limits(root).quota);
+  return quota < INT_MAX ? (int)quota : INT_MAX;
 }
 
 int lb_cpu_usable(void) {
-  return smaller_quota(lb_cpu_allowed(), lb_cpu_quota(NULL));
+  int allowed = lb_cpu_allowed(), quota = lb_cpu_quota(NULL);
+  return quota && quota < allowed ? quota : allowed;
 }

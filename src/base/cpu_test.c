@@ -107,6 +107,44 @@ static void nonsense_quotas_are_none(void **state) {
   assert_int_equal(lb_cpu_quota(d->path), INT_MAX);
 }
 
+static void quotas_are_read_in_parts_of_a_processor(void **state) {
+  testdir *d = *state;
+  put(d, "proc/self/mountinfo", V2_MOUNT);
+  put(d, "proc/self/cgroup", "0::/a/b\n");
+  put(d, "sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
+  put(d, "sys/fs/cgroup/a/cpu.max", "25000 100000\n");
+  assert_true(lb_cpu_read_limits(d->path).quota == 0.25);
+  assert_int_equal(lb_cpu_read_limits(d->path).throttled, 0);
+}
+
+static void v2_adds_up_throttling_where_there_is_a_quota(void **state) {
+  testdir *d = *state;
+  put(d, "proc/self/mountinfo", V2_MOUNT);
+  put(d, "proc/self/cgroup", "0::/a/b\n");
+  put(d, "sys/fs/cgroup/a/b/cpu.max", "100000 100000\n");
+  put(d, "sys/fs/cgroup/a/b/cpu.stat",
+      "usage_usec 9\nnr_periods 8\nnr_throttled 3\nthrottled_usec 77\n");
+  put(d, "sys/fs/cgroup/a/cpu.max", "200000 100000\n");
+  put(d, "sys/fs/cgroup/a/cpu.stat", "nr_throttled 40\n");
+  put(d, "sys/fs/cgroup/cpu.stat", "nr_throttled 500\n");
+  assert_int_equal(lb_cpu_read_limits(d->path).throttled, 43);
+}
+
+static void v1_tells_of_throttling_too(void **state) {
+  testdir *d = *state;
+  put(d, "proc/self/mountinfo",
+      "34 25 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n");
+  put(d, "proc/self/cgroup", "4:cpu:/x\n");
+  put(d, "cg/cpu/x/cpu.cfs_quota_us", "50000\n");
+  put(d, "cg/cpu/x/cpu.cfs_period_us", "100000\n");
+  put(d, "cg/cpu/x/cpu.stat",
+      "nr_periods 12\nnr_throttled 7\nthrottled_time 123456789\n");
+  assert_true(lb_cpu_read_limits(d->path).quota == 0.5);
+  assert_int_equal(lb_cpu_read_limits(d->path).throttled, 7);
+  put(d, "cg/cpu/x/cpu.stat", "nr_throttled\nxyz -");
+  assert_int_equal(lb_cpu_read_limits(d->path).throttled, 0);
+}
+
 static void affinity_limits_what_is_usable(void **state) {
   (void)state;
   cpu_set_t old, one;
@@ -134,6 +172,9 @@ int main(void) {
       IN_ROOT(v1_finds_the_cpu_controller),
       IN_ROOT(v1_subtree_mounts_are_understood),
       IN_ROOT(nonsense_quotas_are_none),
+      IN_ROOT(quotas_are_read_in_parts_of_a_processor),
+      IN_ROOT(v2_adds_up_throttling_where_there_is_a_quota),
+      IN_ROOT(v1_tells_of_throttling_too),
       cmocka_unit_test(affinity_limits_what_is_usable),
   };
   return cmocka_run_group_tests_name("cpu", tests, NULL, NULL);
