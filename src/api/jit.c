@@ -50,6 +50,10 @@ static bool judges(const lb_log *log) {
   return !choice("LIMBER_JUDGE", (const char *const[]){"on", "off"}, log);
 }
 
+static bool unpaced(const lb_log *log) {
+  return choice("LIMBER_COMPILE_PACE", (const char *const[]){"on", "off"}, log);
+}
+
 static unsigned sightings(const limber_runtime_options *o, const lb_log *log) {
   const char *text = getenv("LIMBER_SIGHTINGS");
   if (o->sightings) return (unsigned)o->sightings;
@@ -195,6 +199,7 @@ void lb_kernels_open(lb_kernels *k, const limber_runtime_options *o,
                                 .maker = {.judges = judges(log)},
                                 .in_turn = in_turn(log),
                                 .background = in_background(o, log),
+                                .unpaced = unpaced(log),
                                 .sightings = sightings(o, log)};
   lb_isa isa = lb_kernels_isa(log);
   const lb_pack *pack = pack_of(isa.level);

@@ -13,6 +13,7 @@
 //                        asked for first
 //   LIMBER_JUDGE=on|off  compiled kernels are timed against what they replace,
 //                        and go if they are slower: on
+//   LIMBER_COMPILE_PACE=on|off  off: requests and compiling compete
 //   LIMBER_SIGHTINGS=N   at how many runs that meet a kernel it is compiled: 2
 //   LIMBER_ISA           what kernels may use, "x86-64-v3"; default: all that
 //                        the machine has

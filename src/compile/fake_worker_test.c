@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "spec/generator.h"
@@ -96,6 +97,12 @@ static bool is_kernel(void) {
   return is("kernel") || is("slowly") || is("sluggish");
 }
 
+// So many seconds of processor time.
+static void burn(double seconds) {
+  clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC);
+  while (clock() < end) continue;
+}
+
 static void serve(uint64_t id, const lb_request *r) {
   char text[4096];
   static uint8_t object[4096];
@@ -109,6 +116,7 @@ static void serve(uint64_t id, const lb_request *r) {
     a = (lb_answer){.code = LB_UNSUPPORTED,
                     .bytes = {(const uint8_t *)"not\1this", 8}};
   if (is("slowly")) usleep(20000);
+  if (is("busy")) burn(0.02);
   if (is_kernel()) {
     a.info.generator = LB_GENERATOR_VERSION;
     a.bytes = read_file(is("sluggish") ? SLUGGISH_KERNEL : FAKE_KERNEL, object,

@@ -86,8 +86,8 @@ void lb_maker_rest(lb_maker *m) {
   lb_worker_rest(m->worker);
   if (pid) lb_tell_since(m->events, WORKER_ENDED, IDLE, 0, pid, "%s", "");
 }
-void lb_maker_set_idle(lb_maker *m, bool idle) {
-  lb_worker_set_idle(m->worker, idle);
+void lb_maker_set_yields(lb_maker *m, bool yields) {
+  lb_worker_set_yields(m->worker, yields);
 }
 
 // -- what was made -----------------------------------------------------------

@@ -61,8 +61,8 @@ void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found);
 
 // Any thread: the call under way, if any, and all later ones are cancelled.
 void lb_maker_cancel(lb_maker *m);
-// Whether the worker makes way for everything else; see worker.h.
-void lb_maker_set_idle(lb_maker *m, bool idle);
+// Whether the worker makes way for other programs; see worker.h.
+void lb_maker_set_yields(lb_maker *m, bool yields);
 // Ends the worker's process until it is needed again.
 void lb_maker_rest(lb_maker *m);
 

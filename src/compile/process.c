@@ -127,14 +127,30 @@ void lb_process_forget(lb_process *p) {
   *p = (lb_process){0};
 }
 
-// -- the end -----------------------------------------------------------------
+// -- holding -----------------------------------------------------------------
 
-static void kill_it(const lb_process *p) {
+static void signal_it(const lb_process *p, int signal) {
   if (p->handle >= 0)
-    syscall(SYS_pidfd_send_signal, p->handle, SIGKILL, NULL, 0);
+    syscall(SYS_pidfd_send_signal, p->handle, signal, NULL, 0);
   else
-    kill(p->pid, SIGKILL);
+    kill(p->pid, signal);
 }
+
+void lb_process_hold(lb_process *p, bool held) {
+  if (!p->pid || p->held == held) return;
+  signal_it(p, held ? SIGSTOP : SIGCONT);
+  p->held = held;
+}
+
+int64_t lb_process_spent(const lb_process *p) {
+  clockid_t clock;
+  struct timespec t;
+  if (!p->pid || clock_getcpuclockid(p->pid, &clock)) return 0;
+  if (clock_gettime(clock, &t)) return 0;
+  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+// -- the end -----------------------------------------------------------------
 
 // True once it has ended. Somebody else in this program may have waited for
 // it, or children may be reaped by themselves: then *status is -1.
@@ -185,12 +201,13 @@ void lb_process_stop(lb_process *p, int grace_ms, lb_strbuf *how) {
   if (p->pid == 0) return;
   bool killed = !reap(p, WNOHANG, &status);
   if (killed && grace_ms > 0) {
+    lb_process_hold(p, false);
     // A child of fork may hold this socket too: closing it is not enough.
     shutdown(p->socket, SHUT_RDWR);
     killed = !reap_within(p, grace_ms, &status);
   }
   if (killed) {
-    kill_it(p);
+    signal_it(p, SIGKILL);
     reap(p, 0, &status);
   }
   if (how) {

@@ -10,6 +10,8 @@
 #ifndef LB_COMPILE_PROCESS_H
 #define LB_COMPILE_PROCESS_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/status.h"
@@ -22,11 +24,19 @@ typedef struct lb_process {
   int handle;  // a pidfd, or -1: pids are used again, these are not
   int socket;  // ours; closes on exec
   int words;   // what the child wrote to 2, or -1
+  bool held;   // stopped by us
 } lb_process;
 
 // argv[0] is the path of the program; no search. LB_IO names it and says what
 // is wrong with it. The process is left empty on failure.
 lb_status lb_process_start(char *const argv[], lb_process *out);
+
+// Stops it (SIGSTOP), or lets it go on.
+void lb_process_hold(lb_process *p, bool held);
+
+// Processor time that it has used, in ns; of one that runs, a few milliseconds
+// ago.
+int64_t lb_process_spent(const lb_process *p);
 
 // Closes the socket, waits `grace_ms` for the child to end by itself, else
 // kills it; waits for it, so that no zombie stays. Appends to `how`, unless it

@@ -42,6 +42,7 @@ struct lb_service {
   lb_pool *pool;      // borrowed; may be NULL
   const lb_log *log;  // borrowed
   lb_events *events;  // borrowed; may be NULL
+  lb_brake brake;
   bool background, find_only, has_store;
   atomic_bool listens;
   unsigned sightings;
@@ -92,7 +93,9 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
     return st;
   }
   lb_maker_options m = o->maker;
-  m.limits.idle = true;
+  lb_brake_init(&s->brake, o->pool, o->maker.events, o->unpaced);
+  m.limits.brake = &s->brake;
+  m.limits.yields = !o->unpaced;
   m.limits.memory_mb = MEMORY_MB;
   m.judges &= o->background;  // else no run tells what steps take
   s->slots = o->maker.slots;
@@ -155,6 +158,7 @@ static bool begin_anew(lb_service *s) {
   atomic_store(&s->decided, true);  // the other may have been about to act
   s->queue.n = 0;
   s->settlers = 0;
+  lb_brake_init(&s->brake, s->pool, s->events, s->brake.off);
   atomic_store(&s->asleep, false);
   atomic_store(&s->started, false);
   atomic_store(&s->forks, forks);
@@ -394,7 +398,8 @@ static bool is_put_off(lb_service *s, lb_slot *slot, lb_made made) {
 static void make(lb_service *s, lb_slot *slot) {
   int64_t began = lb_clock_ns();
   lb_made made;
-  lb_maker_set_idle(s->maker, !atomic_load(&slot->wish.urgent));
+  bool urgent = atomic_load(&slot->wish.urgent) > 0;
+  lb_maker_set_yields(s->maker, !urgent && !s->brake.off);
   lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, &made);
   if (atomic_load(&s->stop)) {
     atomic_store(&slot->wish.asked, false);
@@ -449,7 +454,9 @@ static void *serve(void *user) {
     int64_t wait_ns;
     bool find;
     if (atomic_exchange(&s->decided, false)) judge(s);
-    lb_slot *slot = next_job(s, &find, &wait_ns);
+    lb_slot *slot = lb_brake_lets_go(&s->brake, 0, &wait_ns)
+                        ? next_job(s, &find, &wait_ns)
+                        : NULL;
     if (slot && find)
       look_for(s, slot);
     else if (slot)
@@ -511,6 +518,7 @@ static lb_status fault_since(lb_service *s, uint64_t failures) {
 static uint64_t enter(lb_service *s, int by) {
   lb_lock_take(&s->lock);
   s->settlers += by;
+  lb_brake_hurry(&s->brake, by);
   if (by > 0) s->try_now = true;
   uint64_t failures = s->failures;
   lb_lock_give(&s->lock);

@@ -19,7 +19,9 @@
 //     each failure in a row.
 // (4) What a session asked for is dropped when it leaves, unless another one
 //     asked after it; whoever still needs it asks at its next run.
-// (5) After fork the child has a queue and a thread of its own, which begin
+// (5) While requests need the processors, all that is done here takes a small
+//     share of them; see pace.h. Not so while somebody settles.
+// (6) After fork the child has a queue and a thread of its own, which begin
 //     empty.
 #ifndef LB_COMPILE_SERVICE_H
 #define LB_COMPILE_SERVICE_H
@@ -34,6 +36,7 @@ typedef struct lb_service_options {
   lb_pool *pool;           // borrowed; whose runs are the requests. May be NULL
   bool find_only;          // there is no worker: what is on disk is all
   bool background;         // false: nothing is made but what settle waits for
+  bool unpaced;            // nothing holds the worker back; see brake.h
   unsigned sightings;      // 0: 2
   bool in_turn;            // see queue.h
 } lb_service_options;

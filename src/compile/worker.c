@@ -15,11 +15,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +33,7 @@
 
 enum {
   PAUSE_MS = 50,
+  NICE = 10,
   GRACE_MS = 200,  // for a process to end by itself once its socket is closed
 };
 
@@ -43,7 +44,9 @@ struct lb_worker {
   pid_t owner;  // who made the process and the event below
   int cancel;   // an eventfd: readable once cancelled
   uint64_t last_id;
-  bool had_it;  // the process got the last request
+  bool had_it;    // the process got the last request
+  int64_t spent;  // of its processor time, that the brake was told of
+  int64_t held;   // for how long, during the last request
 
   // failures in a row
   int failures;
@@ -112,16 +115,34 @@ pid_t lb_worker_pid(const lb_worker *w) { return w->process.pid; }
 
 bool lb_worker_had_it(const lb_worker *w) { return w->had_it; }
 
-void lb_worker_set_idle(lb_worker *w, bool idle) {
-  int class = idle ? SCHED_IDLE : SCHED_OTHER;
-  if (w->options.idle == idle) return;
-  w->options.idle = idle;
+static bool set_nice(const lb_worker *w) {
+  id_t pid = (id_t)w->process.pid;
+  return !setpriority(PRIO_PROCESS, pid, w->options.yields ? NICE : 0);
+}
+
+void lb_worker_set_yields(lb_worker *w, bool yields) {
+  if (w->options.yields == yields) return;
+  w->options.yields = yields;
   if (w->owner != getpid() || !w->process.pid) return;
-  if (sched_setscheduler(w->process.pid, class, &(struct sched_param){0}))
-    lb_worker_rest(w);
+  if (!set_nice(w)) lb_worker_rest(w);
 }
 
 // -- waiting -----------------------------------------------------------------
+
+// Stops the process, or lets it go on. *ns: for how long.
+static bool hold(lb_worker *w, int64_t *ns) {
+  int64_t spent = lb_process_spent(&w->process), before = w->spent;
+  w->spent = spent;
+  bool held = !lb_brake_lets_go(w->options.brake, spent - before, ns);
+  lb_process_hold(&w->process, held);
+  return held;
+}
+
+static struct timespec span_of(int64_t ns) {
+  if (ns < 0) ns = 0;
+  return (struct timespec){.tv_sec = ns / (1000 * MS),
+                           .tv_nsec = ns % (1000 * MS)};
+}
 
 // Until the socket is ready for `events` (0: there is none to wait for), the
 // deadline has passed or the worker is cancelled.
@@ -131,18 +152,20 @@ static lb_status wait_until(lb_worker *w, short events, int64_t deadline) {
       {.fd = events ? w->process.socket : -1, .events = events},
   };
   for (;;) {
-    int64_t left = deadline - lb_clock_ns();
-    struct timespec t = {.tv_sec = left > 0 ? left / (1000 * MS) : 0,
-                         .tv_nsec = left > 0 ? left % (1000 * MS) : 0};
+    int64_t now = lb_clock_ns(), left = deadline + w->held - now, turn = left;
+    bool held = events && w->options.brake && hold(w, &turn);
+    bool last = !held && left <= turn;
+    struct timespec t = span_of(last ? left : turn);
     int n = ppoll(fds, 2, &t, NULL);
+    if (held) w->held += lb_clock_ns() - now;
     if (n < 0 && errno != EINTR)
       return lb_error(LB_IO, "cannot wait: %s", strerror(errno));
     if (n > 0 && fds[0].revents)
       return lb_error(LB_CANCELLED, "compiling was cancelled");
     if (n > 0) return LB_OK;
-    if (n == 0 && events)
+    if (n == 0 && last && events)
       return lb_error(LB_CANCELLED, "it did not answer in time");
-    if (n == 0) return LB_OK;
+    if (n == 0 && last) return LB_OK;
   }
 }
 
@@ -229,11 +252,13 @@ static lb_status start(lb_worker *w) {
   argv[n++] = w->path;
   argv[n++] = "--fd";
   argv[n++] = "3";
-  if (w->options.idle) argv[n++] = "--idle";
   if (w->options.memory_mb) argv[n++] = "--memory", argv[n++] = memory;
   argv[n] = NULL;
   _Static_assert(LB_PROCESS_SOCKET == 3, "as the arguments say");
-  return lb_process_start(argv, &w->process);
+  LB_TRY(lb_process_start(argv, &w->process));
+  w->spent = 0;
+  if (w->options.yields) (void)set_nice(w);  // more is always allowed
+  return LB_OK;
 }
 
 // A process that ended while nobody looked, or that sends what nobody asked
@@ -335,6 +360,7 @@ lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
   *out = (lb_blob){0};
   *info = (lb_object_info){0};
   w->had_it = false;
+  w->held = 0;
   LB_TRY(make_ours(w));
   if (is_cancelled(w)) return lb_error(LB_CANCELLED, "compiling was cancelled");
   look_after(w);

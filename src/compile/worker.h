@@ -6,6 +6,9 @@
 // its handle, and with this program, however that ends. Nothing it does can
 // harm more than its own request: an answer is checked before it is believed.
 //
+// While the brake holds it, the process is stopped (SIGSTOP); that time does
+// not count against a request.
+//
 // Compiling waits, so it is never called on a thread that is inside `run`. One
 // thread at a time, lb_worker_cancel excepted. After fork the child may go on
 // using its copy of the handle, which starts a process of its own.
@@ -17,6 +20,7 @@
 #include <sys/types.h>
 
 #include "base/blob.h"
+#include "compile/brake.h"
 #include "spec/message.h"
 
 typedef struct lb_worker lb_worker;
@@ -24,8 +28,9 @@ typedef struct lb_worker lb_worker;
 typedef struct lb_worker_options {  // {0} is fine
   uint64_t generator;  // objects made by any other are refused; 0: none are
   uint32_t memory_mb;  // the process may not use more; 0: no limit
-  bool idle;           // it runs only when nothing else wants to: see below
+  bool yields;         // it makes way for other programs: see below
   uint32_t pause_ms;   // the first pause; 0: 50
+  lb_brake *brake;     // borrowed; NULL: nothing holds it back
 } lb_worker_options;
 
 // `path` is that of the program, and is copied. Starts nothing.
@@ -48,9 +53,10 @@ lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
 // blame.
 bool lb_worker_had_it(const lb_worker *w);
 
-// Whether it runs only when nothing else wants to, from the next request on. A
-// process that may not be told so is replaced.
-void lb_worker_set_idle(lb_worker *w, bool idle);
+// Whether it makes way for other programs (a nice value of 10: a tenth of what
+// one of them gets), from the next request on. A process that may not be told
+// so is replaced.
+void lb_worker_set_yields(lb_worker *w, bool yields);
 
 // Any thread: the call under way, if any, and all later ones are cancelled.
 void lb_worker_cancel(lb_worker *w);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/testdir.h"
 #include "compile/worker.h"
 
@@ -357,6 +358,104 @@ static void programs_that_ignore_their_children_are_served(void **state) {
   signal(SIGCHLD, old);
 }
 
+// -- the brake ---------------------------------------------------------------
+
+static atomic_int stops;
+
+static void count_stop(int signal, siginfo_t *info, void *context) {
+  (void)signal, (void)context;
+  if (info->si_code == CLD_STOPPED) atomic_fetch_add(&stops, 1);
+}
+
+typedef struct pressed {  // a pool in which a request runs all the time
+  lb_pool *pool;
+  lb_brake brake;
+  struct sigaction old;
+} pressed;
+
+static void press(pressed *p, bool off) {
+  struct sigaction a = {.sa_sigaction = count_stop, .sa_flags = SA_SIGINFO};
+  assert_int_equal(sigaction(SIGCHLD, &a, &p->old), 0);
+  assert_false(lb_failed(lb_pool_new(lb_cpu_allowed(), &p->pool)));
+  lb_pool_enter(p->pool);
+  lb_brake_init(&p->brake, p->pool, NULL, off);
+  atomic_store(&stops, 0);
+}
+
+static void unpress(pressed *p) {
+  lb_pool_leave(p->pool);
+  lb_pool_free(p->pool);
+  sigaction(SIGCHLD, &p->old, NULL);
+}
+
+static void it_is_stopped_while_requests_press_and_answers(void **state) {
+  (void)state;
+  pressed p;
+  press(&p, false);
+  lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
+  assert_compiles(w);
+  assert_true(atomic_load(&stops) > 0);
+  assert_compiles(w);
+  finish(w);
+  unpress(&p);
+}
+
+static void nothing_stops_it_without_a_brake_or_for_who_waits(void **state) {
+  (void)state;
+  for (int off = 0; off < 2; off++) {
+    pressed p;
+    press(&p, off);
+    if (!off) lb_brake_hurry(&p.brake, 1);
+    lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
+    assert_compiles(w);
+    assert_int_equal(atomic_load(&stops), 0);
+    finish(w);
+    unpress(&p);
+  }
+}
+
+// 30 ms overdrawn are held back for 600.
+static void held_time_does_not_count_against_a_request(void **state) {
+  (void)state;
+  pressed p;
+  int64_t ns;
+  press(&p, false);
+  lb_brake_lets_go(&p.brake, 0, &ns);
+  lb_brake_lets_go(&p.brake, 30000000, &ns);
+  lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
+  lb_status st = compile(w, 500);
+  if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
+  assert_false(lb_failed(st));
+  finish(w);
+  unpress(&p);
+}
+
+static void one_that_hangs_is_killed_while_requests_press(void **state) {
+  (void)state;
+  pressed p;
+  press(&p, false);
+  lb_worker *w = worker_of("hang", (lb_worker_options){.brake = &p.brake});
+  assert_fails(compile(w, 50), LB_CANCELLED, "did not answer in time");
+  finish(w);
+  unpress(&p);
+}
+
+static void cancelled_it_ends_though_it_is_stopped(void **state) {
+  (void)state;
+  pressed p;
+  pthread_t thread;
+  int64_t ns;
+  press(&p, false);
+  lb_brake_lets_go(&p.brake, 0, &ns);
+  lb_brake_lets_go(&p.brake, 100000000, &ns);
+  lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
+  pthread_create(&thread, NULL, cancel_soon, w);
+  assert_fails(compile(w, LONG), LB_CANCELLED, "cancelled");
+  pthread_join(thread, NULL);
+  finish(w);
+  unpress(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_process_starts_at_the_first_request_and_stays),
@@ -380,6 +479,11 @@ int main(void) {
       cmocka_unit_test(after_fork_each_side_has_its_own_process),
       cmocka_unit_test(it_ends_although_a_child_of_fork_holds_the_socket),
       cmocka_unit_test(programs_that_ignore_their_children_are_served),
+      cmocka_unit_test(it_is_stopped_while_requests_press_and_answers),
+      cmocka_unit_test(nothing_stops_it_without_a_brake_or_for_who_waits),
+      cmocka_unit_test(held_time_does_not_count_against_a_request),
+      cmocka_unit_test(one_that_hangs_is_killed_while_requests_press),
+      cmocka_unit_test(cancelled_it_ends_though_it_is_stopped),
   };
   return cmocka_run_group_tests_name("worker", tests, make_folder, drop_folder);
 }

@@ -6,7 +6,6 @@
 // why this program, and it alone of the worker, knows the library's loader.
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,17 +22,16 @@
 enum { SOCKET = 3, CODE_BYTES = 32 << 20 };
 
 static const char usage[] =
-    "usage: limber-jit [--fd N] [--idle] [--memory MB]\n"
+    "usage: limber-jit [--fd N] [--memory MB]\n"
     "       limber-jit --version | --help\n"
     "\n"
     "Compiles kernels for the Limber library, which starts it and talks to it\n"
     "over the socket N (3 unless said). It ends when the socket closes.\n"
-    "  --idle       run only when nothing else wants the processor\n"
     "  --memory MB  use no more memory than that\n";
 
 typedef struct options {
   int fd, memory_mb;
-  bool idle, version, help;
+  bool version, help;
 } options;
 
 // -- loading, for the check --------------------------------------------------
@@ -66,9 +64,7 @@ static bool parse_number(const char *text, int *out) {
 static bool parse_options(char **argv, options *out) {
   *out = (options){.fd = SOCKET};
   for (char **a = argv + 1; *a; a++) {
-    if (!strcmp(*a, "--idle"))
-      out->idle = true;
-    else if (!strcmp(*a, "--version"))
+    if (!strcmp(*a, "--version"))
       out->version = true;
     else if (!strcmp(*a, "--help"))
       out->help = true;
@@ -97,7 +93,6 @@ static void set_limits(const options *o) {
   // The library's thread that started us ends with its process, however that
   // ends, and it may have stopped us: then no closed socket would wake us.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (o->idle) sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0});
 }
 
 static lb_status work(void) {

@@ -39,7 +39,7 @@ static int set_up(void **state) {
   fill(a, ROWS * K, 2);
   fill(b, K * COLS, 3);
   fill(bias, COLS, 4);
-  lb_worker_options o = {.generator = LB_GENERATOR_VERSION, .idle = false};
+  lb_worker_options o = {.generator = LB_GENERATOR_VERSION};
   assert_ok(lb_worker_new(LIMBER_JIT, &o, &worker));
   assert_ok(lb_cpu_code_create(1 << 20, LB_CPU_SHARED, &code));
   return 0;
@@ -206,7 +206,7 @@ static void a_limit_of_memory_is_kept_within_its_process(void **state) {
   lb_object_info info;
   lb_request r = request_of(spec_of_map(), targets[0]);
   assert_ok(lb_worker_new(
-      LIMBER_JIT, &(lb_worker_options){.memory_mb = 2, .idle = true}, &w));
+      LIMBER_JIT, &(lb_worker_options){.memory_mb = 2, .yields = true}, &w));
   lb_status st = lb_worker_compile(w, &r, LONG, &object, &info);
   assert_true(lb_failed(st));
   lb_status_drop(st);

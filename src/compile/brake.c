@@ -1,0 +1,70 @@
+// compile/brake.c -- from clocks and counts to a yes or no.
+#include "compile/brake.h"
+
+#include <time.h>
+
+#include "base/cpu.h"
+
+#define MS INT64_C(1000000)     // ns
+#define READ_QUOTA (500 * MS)   // between looks at cgroups that have a quota
+#define READ_NONE (10000 * MS)  // at those that had none
+#define TELL (1000 * MS)        // between events, at least
+
+void lb_brake_init(lb_brake *b, lb_pool *pool, lb_events *events, bool off) {
+  *b = (lb_brake){.pool = pool, .events = events, .off = off};
+  lb_pace_init(&b->pace, lb_cpu_allowed(), lb_pool_threads(pool));
+}
+
+void lb_brake_hurry(lb_brake *b, int by) { atomic_fetch_add(&b->hurried, by); }
+
+// Of this thread, since it was asked last. Another thread begins anew.
+static int64_t own_since(lb_brake *b) {
+  struct timespec t;
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t)) return 0;
+  int64_t now = t.tv_sec * 1000 * MS + t.tv_nsec, before = b->own_ns;
+  b->own_ns = now;
+  return now > before ? now - before : 0;
+}
+
+static void read_cgroups(lb_brake *b, int64_t now) {
+  int64_t every = b->has_quota ? READ_QUOTA : READ_NONE;
+  if (b->read_at && now - b->read_at < every) return;
+  lb_cpu_limits limits = lb_cpu_read_limits(NULL);
+  double allowed = lb_cpu_allowed();
+  bool less = limits.quota > 0 && limits.quota < allowed;
+  b->read_at = now;
+  b->has_quota = limits.quota > 0;
+  lb_pace_hear(&b->pace, less ? limits.quota : allowed, limits.throttled);
+}
+
+// One event when the state has changed, not for each slice.
+static void tell(lb_brake *b, int64_t now) {
+  lb_pace_state state = b->pace.state;
+  bool held = state >= LB_PACE_PRESSED;
+  if (!b->events || held == b->told_held || now - b->told_at < TELL) return;
+  b->told_held = held;
+  b->told_at = now;
+  int permille = (int)(1000 * b->pace.share);
+  if (state == LB_PACE_PRESSED)
+    lb_tell_since(b->events, WORKER_HELD, PRESSED, 0, permille, "%s", "");
+  else if (state == LB_PACE_THROTTLED)
+    lb_tell_since(b->events, WORKER_HELD, THROTTLED, 0, permille, "%s", "");
+  else if (state == LB_PACE_WANTED)
+    lb_tell(b->events, WORKER_FREED, ASKED, "%s", "");
+  else
+    lb_tell(b->events, WORKER_FREED, QUIET, "%s", "");
+}
+
+bool lb_brake_lets_go(lb_brake *b, int64_t spent_ns, int64_t *ns) {
+  *ns = INT64_MAX;
+  if (b->off) return true;
+  int64_t now = lb_clock_ns();
+  read_cgroups(b, now);
+  lb_pace_look seen = {.now = now,
+                       .runs = lb_pool_count(b->pool),
+                       .wanted = atomic_load(&b->hurried) > 0,
+                       .spent = spent_ns + own_since(b)};
+  bool goes = lb_pace_look_at(&b->pace, &seen, ns);
+  tell(b, now);
+  return goes;
+}

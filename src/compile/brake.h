@@ -1,0 +1,40 @@
+// compile/brake.h -- holds compiling back while requests need the processors:
+// what pace.h decides, from the pool, the clocks and the cgroups of this
+// process.
+//
+// The thread that compiles asks before a job and again and again while one is
+// under way; its own processor time counts, as does what it says that others
+// have spent. lb_brake_hurry is for any thread.
+#ifndef LB_COMPILE_BRAKE_H
+#define LB_COMPILE_BRAKE_H
+
+#include <stdatomic.h>
+
+#include "base/events.h"
+#include "compile/pace.h"
+
+typedef struct lb_brake {
+  lb_pool *pool;      // borrowed; may be NULL
+  lb_events *events;  // borrowed; may be NULL
+  bool off;           // nothing is held back, ever
+  atomic_int hurried;
+
+  // Of the thread.
+  lb_pace pace;
+  int64_t own_ns;   // of processor time that was counted
+  int64_t read_at;  // when cgroups were read; 0: not yet
+  bool has_quota;
+  bool told_held;
+  int64_t told_at;
+} lb_brake;
+
+void lb_brake_init(lb_brake *b, lb_pool *pool, lb_events *events, bool off);
+
+// May compiling go on, `spent_ns` of others' processor time later? *ns: for how
+// long that holds, at most.
+bool lb_brake_lets_go(lb_brake *b, int64_t spent_ns, int64_t *ns);
+
+// One more (1) or less (-1) waits for what is compiled: it is not held back.
+void lb_brake_hurry(lb_brake *b, int by);
+
+#endif

@@ -1,0 +1,62 @@
+// compile/pace.h -- how much processor time compiling may take from requests.
+//
+// Terms. Requests *press* while some run, or did until a moment ago, and leave
+// no whole processor free. What compiling spends then comes out of a bucket,
+// which fills with a share of the time that passes, once for each request that
+// runs: that is about what each of them loses. While nobody presses, or
+// somebody waits for what is compiled, there is no limit.
+//
+// (1) The bucket holds one slice: rest is not saved up. It may be overdrawn,
+//     since a process is stopped a little late and our own work not at all;
+//     what was overdrawn has to come in before the next slice begins.
+// (2) Where a quota of the system is used up while requests press, the share
+//     is halved, to an eighth at the least, and comes back step by step.
+// (3) Pure: clocks, counts and what was spent are given. One thread.
+#ifndef LB_COMPILE_PACE_H
+#define LB_COMPILE_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/pool.h"
+
+#define LB_PACE_SLICE INT64_C(2000000)   // ns
+#define LB_PACE_QUIET INT64_C(50000000)  // ns without a run: none presses
+#define LB_PACE_SHARE 0.05
+
+typedef enum lb_pace_state {
+  LB_PACE_FREE,       // nobody presses
+  LB_PACE_WANTED,     // somebody waits
+  LB_PACE_PRESSED,    // out of the bucket
+  LB_PACE_THROTTLED,  // the same, and the share is less
+} lb_pace_state;
+
+typedef struct lb_pace {
+  double processors;  // that this process may use
+  int threads;        // of a run
+  double share;
+  int64_t level;  // ns; below 0: overdrawn
+  bool going;     // a slice is under way
+  lb_pace_state state;
+  int64_t now, last_run;
+  uint64_t entered;    // runs, ever
+  uint64_t throttled;  // periods, ever
+  bool heard;          // of them before
+} lb_pace;
+
+// Runs of a pool of `threads`, on so many processors (1.5: a quota).
+void lb_pace_init(lb_pace *p, double processors, int threads);
+
+typedef struct lb_pace_look {
+  int64_t now;        // ns of the monotonic clock
+  lb_pool_runs runs;  // see lb_pool_count
+  bool wanted;        // somebody waits for what is compiled
+  int64_t spent;      // ns of processor time, since the last look
+} lb_pace_look;
+// May compiling go on? *ns: for how long that holds, at most.
+bool lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns);
+
+// In how many periods a quota was used up, ever: from time to time.
+void lb_pace_hear(lb_pace *p, double processors, uint64_t throttled);
+
+#endif

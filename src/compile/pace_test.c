@@ -1,0 +1,255 @@
+// compile/pace_test.c -- the bucket, by a clock that the tests turn.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "compile/pace.h"
+
+#define MS INT64_C(1000000)
+
+// Requests and a compiler that always has something to do.
+typedef struct world {
+  lb_pace pace;
+  lb_pace_look seen;
+  int64_t late;  // so long after its time the compiler is stopped
+  int64_t look;  // processor time that a look takes
+  int64_t spent;
+  bool goes;
+  unsigned looks, slices;
+} world;
+
+static world a_world(double processors, int threads) {
+  world w = {.seen = {.now = 1000 * MS}};
+  lb_pace_init(&w.pace, processors, threads);
+  return w;
+}
+
+static bool look(world *w, int64_t *ns) {
+  bool went = w->goes;
+  w->goes = lb_pace_look_at(&w->pace, &w->seen, ns);
+  w->slices += w->goes && !went;
+  w->looks++;
+  w->seen.spent = w->look;
+  w->spent += w->look;
+  assert_in_range(*ns, 1, 10 * MS);
+  return w->goes;
+}
+
+static void pass(world *w, int64_t ns) {
+  w->seen.now += ns;
+  if (!w->goes) return;
+  w->seen.spent += ns;
+  w->spent += ns;
+}
+
+static void pass_until(world *w, int64_t end) {
+  while (w->seen.now < end) {
+    int64_t ns;
+    look(w, &ns);
+    pass(w, ns + (w->goes ? w->late : 0));
+  }
+}
+
+// What compiling took of the next ten seconds, in processors.
+static double share_of(world *w) {
+  int64_t before = w->spent, start = w->seen.now;
+  pass_until(w, start + 10000 * MS);
+  return (double)(w->spent - before) / (double)(w->seen.now - start);
+}
+
+static void assert_near(double is, double wanted) {
+  if (is < 0.9 * wanted || is > 1.1 * wanted) {
+    print_error("%g, wanted %g\n", is, wanted);
+    fail();
+  }
+}
+
+static void runs(world *w, int inside) {
+  w->seen.runs.inside = inside;
+  w->seen.runs.entered += (unsigned)inside;
+}
+
+static void without_requests_nothing_is_held_back(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  assert_near(share_of(&w), 1);
+}
+
+static void the_next_look_after_a_request_began_stops_it(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  int64_t ns;
+  assert_true(look(&w, &ns));
+  assert_true(ns <= 2 * MS);
+  pass(&w, ns);
+  runs(&w, 1);
+  assert_false(look(&w, &ns));
+  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+}
+
+static void pressed_it_takes_its_share(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  runs(&w, 1);
+  assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_in_range(w.slices, 100, 500);
+}
+
+static void being_stopped_late_is_paid_for(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  runs(&w, 1);
+  w.late = 7 * MS;
+  assert_near(share_of(&w), LB_PACE_SHARE);
+}
+
+static void looking_is_paid_for_and_does_not_eat_it_all(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  runs(&w, 1);
+  w.look = MS / 50;
+  assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_in_range(w.looks, 100, 3000);
+  assert_true(w.looks * (double)w.look < 0.2 * (double)w.spent);
+}
+
+static void rest_is_not_saved_up(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  int64_t ns;
+  runs(&w, 1);
+  look(&w, &ns);
+  w.goes = false;
+  w.seen.spent = 0;
+  w.seen.now += 3600 * 1000 * MS;
+  assert_true(look(&w, &ns));
+  pass(&w, LB_PACE_SLICE + MS);
+  assert_false(look(&w, &ns));
+}
+
+static void moments_between_requests_do_not_free_it(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  int64_t ns;
+  runs(&w, 1);
+  look(&w, &ns);
+  runs(&w, 0);
+  w.seen.now += LB_PACE_QUIET;
+  look(&w, &ns);
+  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  w.seen.now++;
+  assert_true(look(&w, &ns));
+  assert_int_equal(w.pace.state, LB_PACE_FREE);
+}
+
+static void short_requests_are_seen_by_their_count(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  int64_t ns;
+  look(&w, &ns);
+  w.seen.now += LB_PACE_QUIET * 10;
+  w.seen.runs.entered++;
+  look(&w, &ns);
+  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+}
+
+static void a_processor_that_requests_leave_free_is_used(void **state) {
+  (void)state;
+  world w = a_world(2, 1);
+  int64_t ns;
+  runs(&w, 1);
+  assert_true(look(&w, &ns));
+  assert_int_equal(w.pace.state, LB_PACE_FREE);
+  runs(&w, 2);  // one thread each
+  look(&w, &ns);
+  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  w = a_world(1.5, 1);  // a half is none
+  runs(&w, 1);
+  look(&w, &ns);
+  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+}
+
+static void each_request_gives_its_share_and_no_quota_more(void **state) {
+  (void)state;
+  world w = a_world(8, 8);
+  runs(&w, 4);
+  assert_near(share_of(&w), 4 * LB_PACE_SHARE);
+  runs(&w, 100);
+  assert_near(share_of(&w), 8 * LB_PACE_SHARE);
+  w = a_world(0.5, 1);
+  runs(&w, 1);
+  assert_near(share_of(&w), 0.5 * LB_PACE_SHARE);
+}
+
+static void who_waits_is_not_held_up(void **state) {
+  (void)state;
+  world w = a_world(1, 1);
+  runs(&w, 1);
+  w.seen.wanted = true;
+  assert_near(share_of(&w), 1);
+  assert_int_equal(w.pace.state, LB_PACE_WANTED);
+}
+
+static void throttling_halves_the_share_and_its_end_gives_it_back(
+    void **state) {
+  (void)state;
+  world w = a_world(1, 1);
+  int64_t ns;
+  runs(&w, 1);
+  look(&w, &ns);
+  lb_pace_hear(&w.pace, 1, 70);  // before our time
+  assert_near(share_of(&w), LB_PACE_SHARE);
+  lb_pace_hear(&w.pace, 1, 71);
+  assert_near(share_of(&w), LB_PACE_SHARE / 2);
+  assert_int_equal(w.pace.state, LB_PACE_THROTTLED);
+  for (uint64_t i = 72; i < 100; i++) lb_pace_hear(&w.pace, 1, i);
+  assert_near(share_of(&w), LB_PACE_SHARE / 8);
+  for (int i = 0; i < 8; i++) lb_pace_hear(&w.pace, 1, 99);
+  assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+}
+
+static void throttling_without_requests_is_not_their_trouble(void **state) {
+  (void)state;
+  world w = a_world(1, 1);
+  int64_t ns;
+  look(&w, &ns);
+  lb_pace_hear(&w.pace, 1, 1);
+  lb_pace_hear(&w.pace, 1, 2);
+  runs(&w, 1);
+  assert_near(share_of(&w), LB_PACE_SHARE);
+}
+
+static void a_quota_that_changes_is_followed(void **state) {
+  (void)state;
+  world w = a_world(2, 1);
+  int64_t ns;
+  runs(&w, 1);
+  assert_true(look(&w, &ns));
+  lb_pace_hear(&w.pace, 1, 0);
+  assert_near(share_of(&w), LB_PACE_SHARE);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(without_requests_nothing_is_held_back),
+      cmocka_unit_test(the_next_look_after_a_request_began_stops_it),
+      cmocka_unit_test(pressed_it_takes_its_share),
+      cmocka_unit_test(being_stopped_late_is_paid_for),
+      cmocka_unit_test(looking_is_paid_for_and_does_not_eat_it_all),
+      cmocka_unit_test(rest_is_not_saved_up),
+      cmocka_unit_test(moments_between_requests_do_not_free_it),
+      cmocka_unit_test(short_requests_are_seen_by_their_count),
+      cmocka_unit_test(a_processor_that_requests_leave_free_is_used),
+      cmocka_unit_test(each_request_gives_its_share_and_no_quota_more),
+      cmocka_unit_test(who_waits_is_not_held_up),
+      cmocka_unit_test(throttling_halves_the_share_and_its_end_gives_it_back),
+      cmocka_unit_test(throttling_without_requests_is_not_their_trouble),
+      cmocka_unit_test(a_quota_that_changes_is_followed),
+  };
+  return cmocka_run_group_tests_name("pace", tests, NULL, NULL);
+}
