@@ -13,9 +13,11 @@ sys.path.insert(0, str(ROOT / "tests" / "models"))
 
 import cache
 import callers
+import curves
 import kernels
 import models
 import package
+import pressure
 import primitives
 import report
 import shapes
@@ -30,6 +32,9 @@ SUITES = {
     "start": (start.Start, "opening, first run and memory, fresh processes"),
     "callers": (callers.Callers, "1, 2, 4, 8 threads calling at once"),
     "stream": (stream.Stream, "1,000 shapes never seen, one request each"),
+    "curves": (curves.Curves, "how soon a fresh process has its final speed"),
+    "pressure": (pressure.Pressure,
+                 "what requests lose to compiling, and how soon it is done"),
     "smooth": (smooth.Smooth, "the first run at a shape against the next"),
     "primitives": (primitives.Primitives,
                    "1,000 shapes of one primitive: kernels, reusable or not"),
@@ -51,6 +56,9 @@ class Settings:
     callers: tuple = (1, 2, 4, 8)
     caller_seconds: float = 0.5
     shapes: int = 1000     # of a stream
+    curve_seconds: float = 10.5
+    alternations: int = 20
+    press_seconds: float = 4
     smooth_shapes: int = 60
     processes: int = 5
 
@@ -89,7 +97,10 @@ def arguments():
     add("--random", type=int, metavar="N", help="random shapes a seed")
     add("--fixed", type=int, metavar="N", help="at most so many fixed shapes")
     add("--shapes", type=int, metavar="N", help="of a stream; default: 1000")
-    add("--plot", metavar="FILE", help="a picture of a stream, as SVG")
+    add("--alternations", type=int, metavar="N",
+        help="of compiling on and off; default: 20")
+    add("--plot", metavar="FILE",
+        help="a picture of a stream or of curves, as SVG")
     add("--against", metavar="DIR",
         help="another build directory of Limber, measured in the same run")
     add("--build", default=ROOT / "build", type=Path, metavar="DIR",
@@ -107,8 +118,10 @@ def settings_of(options):
         settings.rounds, settings.seeds, settings.random = 7, 1, 2
         settings.turn_seconds, settings.caller_seconds = 0.01, 0.15
         settings.callers = (1, 4)
+        settings.alternations, settings.press_seconds = 3, 2
         settings.shapes, settings.smooth_shapes, settings.processes = 100, 8, 3
-    for name in ("rounds", "seeds", "random", "fixed", "shapes"):
+    for name in ("rounds", "seeds", "random", "fixed", "shapes",
+                 "alternations"):
         if getattr(options, name) is not None:
             setattr(settings, name, getattr(options, name))
     return settings
@@ -123,7 +136,7 @@ def environment(build, suite):
         found["LIMBER_JIT"] = "off" if off else "process"
         # What is timed after settle is not to share the processor with it.
         found["LIMBER_COMPILE"] = \
-            "background" if suite == "stream" else "settle"
+            "background" if suite in ("stream", "curves") else "settle"
     return found
 
 

@@ -22,7 +22,8 @@ class Limber:
 
     def open(self, path, threads):
         options = self.module.SessionOptions()
-        options.intra_op_num_threads = threads
+        if threads:
+            options.intra_op_num_threads = threads
         return LimberSession(self.module.InferenceSession(path, options))
 
 
@@ -138,6 +139,6 @@ def memory():
 
 
 def pin(threads):
-    """This process may use that many processors, the last ones."""
+    """This process may use that many processors, the last ones; 0: all."""
     allowed = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, allowed[-threads:])

@@ -24,13 +24,15 @@ class Failed(Exception):
 
 
 class Worker:
-    def __init__(self, engine, model, threads, environment):
+    def __init__(self, engine, model, threads, environment, begin=None):
+        """begin: called in the new process before anything else."""
         self.engine = engine
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "worker.py"), engine, model,
              str(threads)], env=environment, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self.errors, text=True)
+            stdout=subprocess.PIPE, stderr=self.errors, text=True,
+            preexec_fn=begin)
 
     def __call__(self, do, timeout=300, **arguments):
         try:

@@ -1,4 +1,4 @@
-"""Pictures of measurements, as SVG: both axes are logarithmic."""
+"""Pictures of measurements, as SVG."""
 
 import math
 
@@ -54,6 +54,51 @@ def frame(x, y, labels):
     return out
 
 
+class Even:
+    """From numbers to places: equal steps, from 0."""
+
+    def __init__(self, high, step, start, end):
+        self.high, self.step, self.start, self.end = high, step, start, end
+
+    def place(self, value):
+        share = min(max(value, 0), self.high) / self.high
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self):
+        return [i * self.step for i in range(round(self.high / self.step) + 1)]
+
+
+def opening(title):
+    return [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" '
+            f'height="{HEIGHT}" font-family="sans-serif" font-size="12">',
+            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+            text((LEFT + WIDTH - 150) / 2, 22, title, more=' font-size="15"')]
+
+
+def legend(i, name):
+    right = WIDTH - 150
+    return [f'<circle cx="{right + 16}" cy="{TOP + 18 * i}" r="4" '
+            f'fill="{COLOURS[i % len(COLOURS)]}"/>',
+            text(right + 26, TOP + 4 + 18 * i, name, "start")]
+
+
+def curves(title, labels, series, high, mark):
+    """The picture's text: x logarithmic, y from 0 to high. series: name ->
+    [(x, y)], in order; mark: a y that is wanted."""
+    right, floor = WIDTH - 150, HEIGHT - BOTTOM
+    x = Axis([p[0] for points in series.values() for p in points], LEFT, right)
+    y = Even(high, 0.2, floor, TOP)
+    out = opening(title) + frame(x, y, labels)
+    out.append(line(LEFT, y.place(mark), right, y.place(mark), "#888"))
+    for i, (name, points) in enumerate(series.items()):
+        places = " ".join(f"{x.place(a):.1f},{y.place(b):.1f}"
+                          for a, b in points)
+        out.append(f'<polyline points="{places}" fill="none" stroke-width="1.5"'
+                   f' stroke="{COLOURS[i % len(COLOURS)]}"/>')
+        out += legend(i, name)
+    return "\n".join([*out, "</svg>"]) + "\n"
+
+
 def scatter(title, labels, series, diagonal=False):
     """The picture's text. labels: of x and y; series: name -> [(x, y)], all
     above 0; diagonal: where x and y are equal."""
@@ -63,11 +108,7 @@ def scatter(title, labels, series, diagonal=False):
     if diagonal:
         xs = ys = xs + ys
     x, y = Axis(xs, LEFT, right), Axis(ys, floor, TOP)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" '
-           f'height="{HEIGHT}" font-family="sans-serif" font-size="12">',
-           f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-           text((LEFT + right) / 2, 22, title, more=' font-size="15"')]
-    out += frame(x, y, labels)
+    out = opening(title) + frame(x, y, labels)
     if diagonal:
         out.append(line(LEFT, floor, right, TOP, "#888"))
     for i, (name, points) in enumerate(series.items()):
@@ -76,7 +117,5 @@ def scatter(title, labels, series, diagonal=False):
         out += [f'<circle cx="{x.place(a):.1f}" cy="{y.place(b):.1f}" r="2"/>'
                 for a, b in points]
         out.append("</g>")
-        out.append(f'<circle cx="{right + 16}" cy="{TOP + 18 * i}" r="4" '
-                   f'fill="{colour}"/>')
-        out.append(text(right + 26, TOP + 4 + 18 * i, name, "start"))
+        out += legend(i, name)
     return "\n".join([*out, "</svg>"]) + "\n"

@@ -81,6 +81,78 @@ class Worker:
         return {"final": [min(timed(self.run, feeds)[1] for _ in range(3))
                           for feeds in self.stream]}
 
+    def do_curve(self, shapes, seed, seconds, at_least):
+        """Runs back to back, round the shapes, for so long and so many: when
+        each began, what it took, and what runs at each shape take at last."""
+        self.stream = [self.model.feeds(dims, seed) for dims in shapes]
+        began, times = [], []
+        start = now = time.perf_counter()
+        while now - start < seconds or len(times) < at_least:
+            self.run(self.stream[len(times) % len(shapes)])
+            began.append(now - start)
+            now, before = time.perf_counter(), now
+            times.append(now - before)
+        made = self.do_stats()
+        self.sessions[0].settle(600)
+        final = [float(np.median([timed(self.run, feeds)[1]
+                                  for _ in range(5)]))
+                 for feeds in self.stream]
+        return {"began": began, "times": times, "final": final, **made}
+
+    def do_fill(self, others, seed):
+        """Sessions of other models, run until their kernels are asked for:
+        there is something to compile for a long time."""
+        known = shapes.load()
+        for name, all_dims in others:
+            session = self.engine.open(known[name].path, self.threads)
+            self.sessions.append(session)
+            call = session.caller()
+            for dims in all_dims:
+                feeds = known[name].feeds(dims, seed)
+                call(feeds)
+                call(feeds)
+        return self.do_stats()
+
+    def do_press(self, seconds):
+        """Runs back to back, and what became of the queue meanwhile."""
+        before = self.do_stats()["stats"]
+        times, end = [], time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            times.append(timed(self.run, self.feeds)[1])
+        after = self.do_stats()["stats"]
+        return {"times": times, "queue": [before["kernels_asked"],
+                                          after["kernels_asked"]],
+                "made": after["kernels"] - before["kernels"]}
+
+    def do_hottest(self, keys, requests):
+        """After how many runs all steps of the `keys` kernels that take most
+        of a run had compiled ones (-1: not within so many)."""
+        session = self.sessions[0].session
+        steps = session.profile(None, self.feeds)
+        hot = {}
+        for step in steps:
+            if step["kernel"] and step["tier"] != "host":
+                hot[step["kernel"]] = hot.get(step["kernel"], 0) \
+                    + step["end_ns"] - step["start_ns"]
+        hot = sorted(hot, key=hot.get)[-keys:]
+        for i in range(0, requests, 20):
+            steps = session.profile(None, self.feeds)
+            if not any(step["kernel"] in hot and step["tier"] in
+                       ("pack", "host") for step in steps):
+                return {"after": i, "keys": len(hot)}
+            for _ in range(19):
+                self.run(self.feeds)
+        return {"after": -1, "keys": len(hot)}
+
+    def do_drain(self, seconds):
+        """How long until nothing is asked for, with nobody running."""
+        start = now = time.perf_counter()
+        while self.do_stats()["stats"]["kernels_asked"] and \
+                now - start < seconds:
+            time.sleep(0.05)
+            now = time.perf_counter()
+        return {"seconds": now - start}
+
     def do_first_runs(self, shapes, seed):
         """The first run at each shape, and the median of those after it."""
         first, steady = [], []

@@ -1,0 +1,103 @@
+"""Suite `curves`: how soon a fresh process has its final speed, compiling in
+the background, while requests come back to back."""
+
+from pathlib import Path
+
+import numpy as np
+
+import fleet as fleets
+import plot
+import report
+
+AT = (1, 10, 50, 200)  # requests
+SECONDS = 10
+AROUND = 10   # as many neighbours on each side smooth the share of a request
+WANTED = 0.95
+POINTS = 60   # of a curve
+
+
+class Curve:
+    """What runs took, beside what the same runs take at last."""
+
+    def __init__(self, found):
+        self.began = np.array(found["began"])
+        self.times = np.array(found["times"])
+        self.final = np.array([found["final"][i % len(found["final"])]
+                               for i in range(len(self.times))])
+
+    def share(self, i):
+        """Of the final speed, around request i (from 0); the first request is
+        itself alone."""
+        width = min(AROUND, i)
+        part = slice(i - width, i + width + 1)
+        return float(self.final[part].sum() / self.times[part].sum())
+
+    def share_at(self, seconds):
+        i = int(np.searchsorted(self.began, seconds))
+        return self.share(min(i, len(self.times) - 1))
+
+    def points(self):
+        places = np.unique(np.geomspace(1, len(self.times), POINTS).astype(int))
+        return [(int(n), self.share(n - 1)) for n in places]
+
+
+class Curves:
+    goal = (f"share of the final speed >= 0.7 at request 1, >= {WANTED} by "
+            f"request 200 or {SECONDS} s")
+
+    def __init__(self, context):
+        self.context = context
+        self.rows, self.failed, self.curves = [], [], {}
+        self.table = report.Table(
+            [("model", 8), ("thr", 3), ("requests", 8),
+             *[(f"at {n}", 6) for n in AT], (f"{SECONDS} s", 6),
+             ("kernels", 7), ("lacking", 7), ("goal", 6)], numbers=2)
+
+    def run(self):
+        for model in self.context.models:
+            for threads in self.context.settings.threads:
+                self.run_model(model, threads)
+        return self.summary()
+
+    def run_model(self, model, threads):
+        worker = fleets.Worker("limber", model.name, threads,
+                               self.context.environments["limber"])
+        shapes = model.stream_draws(max(AT), seed=1)
+        try:
+            worker("open")
+            found = worker("curve", timeout=3600, shapes=shapes, seed=1,
+                           seconds=self.context.settings.curve_seconds,
+                           at_least=max(AT))
+            self.print_row(model, threads, found)
+        except fleets.Failed as failure:
+            self.failed.append({"model": model.name, "threads": threads,
+                                "failed": str(failure)})
+            print(f"{model.name:8}  {threads:3}  failed: {failure}", flush=True)
+        finally:
+            worker.close()
+
+    def print_row(self, model, threads, found):
+        curve = Curve(found)
+        shares = [curve.share(n - 1) for n in AT]
+        late = curve.share_at(SECONDS)
+        good = shares[0] >= 0.7 and max(shares[-1], late) >= WANTED
+        self.rows.append({"model": model.name, "threads": threads,
+                          "share": dict(zip(AT, shares)), "late": late,
+                          "good": good, **found})
+        self.curves[f"{model.name}, {threads}"] = curve.points()
+        stats = found["stats"]
+        self.table.row(model.name, str(threads), str(len(curve.times)),
+                       *[f"{s:.2f}" for s in shares], f"{late:.2f}",
+                       str(stats["kernels"]), str(stats["kernels_lacking"]),
+                       "yes" if good else "NO")
+
+    def summary(self):
+        print(f"\ngoal: {self.goal}")
+        print(f"reached by {sum(row['good'] for row in self.rows)} of "
+              f"{len(self.rows)}")
+        if self.context.plot and self.curves:
+            Path(self.context.plot).write_text(plot.curves(
+                "How soon a fresh process has its final speed",
+                ("request", "share of the final speed"), self.curves,
+                high=1.2, mark=WANTED))
+        return {"goal": self.goal, "rows": self.rows, "failed": self.failed}

@@ -1,0 +1,182 @@
+"""Suite `pressure`: what requests lose while there is always something to
+compile, on all processors and under a quota of one.
+
+A fresh process settles the model that serves, then meets seven others, so that
+the queue is full, and serves: with compiling on, off, or without its brake.
+The three take turns, and who begins changes."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+import fleet as fleets
+import report
+import shapes
+
+MODES = {"off": {"LIMBER_COMPILE": "settle"},
+         "on": {"LIMBER_COMPILE": "background"},
+         "unpaced": {"LIMBER_COMPILE": "background",
+                     "LIMBER_COMPILE_PACE": "off"}}
+OTHERS = 6      # shapes of each other model
+KEYS = 10
+REQUESTS = 2000
+DRAIN = 60      # seconds
+
+
+class Quota:
+    """A cgroup of one processor, of v1 or v2; enter() is what a process does
+    to be in it."""
+
+    def __init__(self):
+        self.folder = None
+        for version, root in ((1, "/sys/fs/cgroup/cpu"), (2, "/sys/fs/cgroup")):
+            folder = Path(root) / f"limber-bench-{os.getpid()}"
+            try:
+                folder.mkdir()
+                self.folder = folder
+                if version == 1:
+                    (folder / "cpu.cfs_period_us").write_text("100000")
+                    (folder / "cpu.cfs_quota_us").write_text("100000")
+                else:
+                    (folder / "cpu.max").write_text("100000 100000")
+                return
+            except OSError as error:
+                self.why = f"{folder}: {error.strerror}"
+                self.close()
+
+    def enter(self):
+        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def throttled(self):
+        """Seconds, and periods."""
+        text = (self.folder / "cpu.stat").read_text().split()
+        found = dict(zip(text[::2], map(int, text[1::2])))
+        seconds = 1e-9 * found["throttled_time"] if "throttled_time" in found \
+            else 1e-6 * found["throttled_usec"]
+        return np.array([seconds, found["nr_throttled"]])
+
+    def close(self):
+        if self.folder:
+            self.folder.rmdir()
+        self.folder = None
+
+
+class Pressure:
+    goal = ("with compiling on, p50 <= 1.05 and p99 <= 1.2 of off, throttled "
+            "time <= +10 % of the time; 10 hottest kernels within "
+            f"{REQUESTS} requests; drained {DRAIN} s after")
+
+    def __init__(self, context):
+        self.context = context
+        self.rows, self.failed = [], []
+        self.table = report.Table(
+            [("model", 8), ("where", 7), ("mode", 7), ("windows", 7),
+             ("p50 ms", 7), ("p99 ms", 7), ("/off", 5), ("/off", 5),
+             ("throttled", 9), ("periods", 7), ("made/s", 6), ("queue", 9)],
+            numbers=3)
+
+    def run(self):
+        for model in self.context.models:
+            self.run_where(model, "cores", None)
+            quota = Quota()
+            if quota.folder:
+                try:
+                    self.run_where(model, "quota 1", quota)
+                finally:
+                    quota.close()
+            else:
+                print(f"SKIPPED: no quota of one processor: {quota.why}",
+                      flush=True)
+        print(f"\ngoal: {self.goal}")
+        return {"goal": self.goal, "rows": self.rows, "failed": self.failed}
+
+    def start(self, model, mode, quota):
+        threads = 1 if quota else len(os.sched_getaffinity(0))
+        environment = dict(self.context.environments["limber"], **MODES[mode],
+                           LIMBER_THREADS=str(threads))
+        # 0: one runtime for all models of the process, and so one queue.
+        return fleets.Worker("limber", model.name, 0, environment,
+                             quota.enter if quota else None)
+
+    def others(self, model):
+        return [(other.name, other.stream_draws(OTHERS, seed=1))
+                for other in shapes.load().values()
+                if other.name != model.name]
+
+    def window(self, model, mode, quota):
+        """Times of a process that serves beside a full queue."""
+        worker = self.start(model, mode, quota)
+        try:
+            worker("open")
+            worker("feed", dims=model.fixed[0], seed=1)
+            worker("time", warm=5, count=1)
+            worker("settle", seconds=120)
+            worker("time", warm=20, count=1)
+            worker("fill", others=self.others(model), seed=1)
+            before = quota.throttled() if quota else np.zeros(2)
+            seconds = self.context.settings.press_seconds
+            found = worker("press", seconds=seconds)
+            after = quota.throttled() if quota else np.zeros(2)
+            found["throttled"] = list((after - before) / seconds)
+            return found
+        finally:
+            worker.close()
+
+    def run_where(self, model, where, quota):
+        found = {mode: [] for mode in MODES}
+        modes = list(MODES)
+        try:
+            for i in range(self.context.settings.alternations):
+                for mode in modes[i % 3:] + modes[:i % 3]:
+                    found[mode].append(self.window(model, mode, quota))
+            for mode in MODES:
+                self.print_row(model, where, mode, found)
+            self.publish(model, where, quota)
+        except fleets.Failed as failure:
+            self.failed.append({"model": model.name, "where": where,
+                                "failed": str(failure)})
+            print(f"{model.name:8}  {where:7}  failed: {failure}", flush=True)
+
+    # The median over windows: one in which a neighbour of the machine was busy
+    # says nothing.
+    def print_row(self, model, where, mode, found):
+        def percentile(windows, n):
+            return float(np.median([np.percentile(w["times"], n)
+                                    for w in windows]))
+        windows, off = found[mode], found["off"]
+        p50, p99 = percentile(windows, 50), percentile(windows, 99)
+        ratios = [p50 / percentile(off, 50), p99 / percentile(off, 99)]
+        seconds, periods = np.median([w["throttled"] for w in windows], axis=0)
+        made = np.median([w["made"] for w in windows]) \
+            / self.context.settings.press_seconds
+        queue = windows[0]["queue"]
+        self.rows.append({"model": model.name, "where": where, "mode": mode,
+                          "p50": p50, "p99": p99, "ratios": ratios,
+                          "throttled": [seconds, periods],
+                          "windows": windows})
+        self.table.row(model.name, where, mode, str(len(windows)),
+                       report.ms(p50), report.ms(p99), f"{ratios[0]:.2f}",
+                       f"{ratios[1]:.2f}", f"{100 * seconds:.1f} %",
+                       f"{periods:.1f}/s", f"{made:.1f}",
+                       f"{queue[0]}-{queue[1]}")
+
+    def publish(self, model, where, quota):
+        """A process that has not settled, beside a full queue."""
+        worker = self.start(model, "on", quota)
+        try:
+            worker("open")
+            worker("feed", dims=model.fixed[0], seed=1)
+            worker("fill", others=self.others(model), seed=1)
+            hot = worker("hottest", timeout=3600, keys=KEYS, requests=REQUESTS)
+            drain = worker("drain", timeout=3600, seconds=10 * DRAIN)
+        finally:
+            worker.close()
+        when = f"after {hot['after']} requests" if hot["after"] >= 0 \
+            else f"NOT within {REQUESTS} requests"
+        late = "" if drain["seconds"] <= DRAIN else ": LATE"
+        print(f"{model.name:8}  {where:7}  the {hot['keys']} hottest kernels "
+              f"came {when}; then the queue was empty after "
+              f"{drain['seconds']:.1f} s{late}", flush=True)
+        self.rows.append({"model": model.name, "where": where, **hot,
+                          "drain": drain["seconds"]})
