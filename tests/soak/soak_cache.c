@@ -1,18 +1,24 @@
-// tests/soak/soak_cache.c -- many processes on one store of kernels, some of
-// them killed at random moments.
+// tests/soak/soak_cache.c -- many processes create primitives on one store, and
+// some of them are killed at random moments.
 //
-//   soak_cache FOLDER SECONDS PROCESSES SEED
+//   soak_cache SECONDS PROCESSES KILL_MS SEED
 //
-// Each process draws a key, looks for it, and where it is not there does as the
-// compile service does: takes the lease, looks again, "compiles", puts, gives
-// the lease back. Keys become more while time goes by, so that there is always
-// something to compile. In the end:
-//   - nothing that was found was wrong, and no call failed or warned
+// The store is that of the environment. Each process draws a number, which
+// stands for an operator with others behind it; creates that primitive,
+// executes it, waits for its kernels for a while, executes it again. Numbers
+// become more while time goes by, so that there is always something to compile.
+// About every KILL_MS a process is killed and another started; 0: none is.
+// In the end:
+//   - no call failed, nobody warned, and every result was right to the bit:
+//     operands are small integers, so that results are exact
 //   - kernels were compiled no more often than there are keys and kills
-//   - what was put is there, and the file is sound
+//   - the store is sound, and has them all
 // Prints one line, and how to have the same again.
+#include <limber/limber.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,23 +28,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "store/store.h"
-
 #define MAX_PROCESSES 256
-#define MAX_KEYS 6000
+#define FIRST 8         // numbers that are drawn from at the beginning
+#define PER_SECOND 8.0  // and how many more of them each second
+#define ROWS 5
+#define COLS 19
+#define K 7
+#define CHAIN 4   // operators behind the first, at most
+#define ALGS 7    // that they are drawn from
+#define TURNS 40  // of a runtime
+#define WAIT 0.5  // seconds, for kernels
 
 typedef struct shared {  // by all processes
   atomic_bool stop;
-  atomic_uint keys;  // that may be drawn
-  atomic_ulong gets, hits, compiles, waits, failures, wrong, warnings;
-  atomic_bool compiled[MAX_KEYS];
+  atomic_uint numbers;  // that may be drawn
+  atomic_ulong turns, compiled, found, failures, wrong, warnings;
 } shared;
 
 typedef struct soak {
   shared *all;
-  const char *folder;
   double seconds;
-  unsigned processes;
+  unsigned processes, kill_ms;
   uint64_t seed;
   unsigned long kills;
   pid_t pids[MAX_PROCESSES];
@@ -56,113 +66,179 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void nap(uint64_t microseconds) {
-  nanosleep(
-      &(struct timespec){.tv_sec = (time_t)(microseconds / 1000000),
-                         .tv_nsec = (long)(microseconds % 1000000) * 1000},
-      NULL);
+static void nap(uint64_t us) {
+  nanosleep(&(struct timespec){.tv_sec = (time_t)(us / 1000000),
+                               .tv_nsec = (long)(us % 1000000) * 1000},
+            NULL);
+}
+
+// -- what becomes of it
+// --------------------------------------------------------
+
+static void fail(shared *all, const char *what) {
+  if (atomic_fetch_add(&all->failures, 1) < 3)
+    fprintf(stderr, "soak: %d: %s: %s\n", getpid(), what, limber_last_error());
 }
 
 static void count_line(void *user, int level, const char *line) {
   shared *all = user;
-  if (level > LB_LOG_WARN) return;
+  if (level > LIMBER_LOG_WARN) return;
   if (atomic_fetch_add(&all->warnings, 1) < 3)
     fprintf(stderr, "soak: %d: %s\n", getpid(), line);
 }
 
-// -- kernels that a number decides
-// ---------------------------------------------
-
-typedef struct kernel {
-  uint8_t request[600], object[24000], meta[240];
-  lb_store_entry entry;
-} kernel;
-
-static void make_kernel(unsigned i, kernel *k) {
-  uint64_t state = i;
-  uint64_t *words = (uint64_t *)(void *)k->object;
-  for (size_t w = 0; w < sizeof k->object / 8; w++) words[w] = draw(&state);
-  memset(k->request, (int)i, sizeof k->request);
-  memset(k->meta, (int)(i * 7), sizeof k->meta);
-  memcpy(k->request, &i, sizeof i);
-  k->entry = (lb_store_entry){
-      .key = lb_hash_wide(k->request, sizeof k->request),
-      .request = {k->request, sizeof k->request},
-      .meta = {k->meta, sizeof k->meta},
-      .object = {k->object, 800 + i * 7919u % 23000},
-      .form = "map",
-      .spec = "a kernel of the soak",
-      .assume = "",
-      .target = "x86-64-v3",
-      .reusable = true,
-  };
+static void count_event(void *user, const limber_event *e) {
+  shared *all = user;
+  if (!strcmp(e->name, "kernel_compiled")) atomic_fetch_add(&all->compiled, 1);
+  if (!strcmp(e->name, "kernel_found")) atomic_fetch_add(&all->found, 1);
 }
 
-static bool same(const lb_blob *a, lb_span b) {
-  return a->size == b.size && memcmp(a->data, b.data, b.size) == 0;
+// -- primitives that a number decides
+// ------------------------------------------
+
+static const int algs[ALGS] = {
+    LIMBER_ALG_RELU,   LIMBER_ALG_ABS,  LIMBER_ALG_NEG,  LIMBER_ALG_CLIP,
+    LIMBER_ALG_LINEAR, LIMBER_ALG_SIGN, LIMBER_ALG_FLOOR};
+
+static float apply(int alg, float x) {
+  switch (alg) {
+    case LIMBER_ALG_RELU: return x > 0 ? x : 0;
+    case LIMBER_ALG_ABS: return fabsf(x);
+    case LIMBER_ALG_NEG: return -x;
+    case LIMBER_ALG_CLIP: return x < -5 ? -5 : x > 9 ? 9 : x;
+    case LIMBER_ALG_LINEAR: return 2 * x + 1;
+    case LIMBER_ALG_SIGN: return (float)((x > 0) - (x < 0));
+    default: return floorf(x);
+  }
 }
 
-static bool look(shared *all, lb_store *s, const kernel *k) {
-  lb_store_found found;
-  atomic_fetch_add(&all->gets, 1);
-  bool hit = lb_store_get(s, k->entry.key, k->entry.request, &found);
-  if (hit && !(same(&found.object, k->entry.object) &&
-               same(&found.meta, k->entry.meta)))
-    atomic_fetch_add(&all->wrong, 1);
-  lb_store_found_fini(&found);
-  atomic_fetch_add(&all->hits, hit);
-  return hit;
+static float alpha_of(int alg) {
+  return alg == LIMBER_ALG_CLIP ? -5 : alg == LIMBER_ALG_LINEAR ? 2 : 0;
+}
+
+static float beta_of(int alg) {
+  return alg == LIMBER_ALG_CLIP ? 9 : alg == LIMBER_ALG_LINEAR ? 1 : 0;
+}
+
+typedef struct subject {
+  limber_primitive_desc desc;
+  limber_attr *attr;  // owned
+  int chain[CHAIN + 1];
+  int n;
+  float a[ROWS * K], b[K * COLS], want[ROWS * COLS];
+} subject;
+
+static void fill(float *x, int n, unsigned by) {
+  for (int i = 0; i < n; i++) x[i] = (float)((int)(by * (unsigned)i % 7) - 3);
+}
+
+static limber_operand matrix(int64_t rows, int64_t cols) {
+  return (limber_operand){.dtype = LIMBER_F32, .rank = 2, .dims = {rows, cols}};
+}
+
+static void compute(subject *s, bool product) {
+  for (int i = 0; i < ROWS * COLS; i++) {
+    float x = product ? 0 : s->b[i % (K * COLS)];
+    for (int k = 0; product && k < K; k++)
+      x += s->a[i / COLS * K + k] * s->b[k * COLS + i % COLS];
+    for (int j = 0; j < s->n; j++) x = apply(s->chain[j], x);
+    s->want[i] = x;
+  }
+}
+
+// A product, or the first of the chain alone, and the chain behind it.
+static limber_status make_subject(unsigned number, subject *s) {
+  bool product = number % 2;
+  *s = (subject){.desc = {.size = sizeof s->desc}};
+  fill(s->a, ROWS * K, 5 + number);
+  fill(s->b, K * COLS, 3 + number);
+  uint64_t state = number;
+  s->n = 1 + (int)(draw(&state) % CHAIN);
+  for (int i = 0; i < s->n; i++) s->chain[i] = algs[draw(&state) % ALGS];
+  s->desc.kind = product ? LIMBER_MATMUL : LIMBER_ELTWISE;
+  s->desc.in[0] = product ? matrix(ROWS, K) : matrix(ROWS, COLS);
+  if (product) s->desc.in[1] = matrix(K, COLS);
+  if (!product) {
+    s->desc.alg = s->chain[0];
+    s->desc.alpha = alpha_of(s->chain[0]);
+    s->desc.beta = beta_of(s->chain[0]);
+  }
+  compute(s, product);
+  limber_status st = limber_attr_create(&s->attr);
+  for (int i = product ? 0 : 1; !st && i < s->n; i++)
+    st = limber_attr_append_eltwise(s->attr, s->chain[i], alpha_of(s->chain[i]),
+                                    beta_of(s->chain[i]));
+  return st;
+}
+
+static void execute(shared *all, limber_primitive *p, subject *s) {
+  bool product = s->desc.kind == LIMBER_MATMUL;
+  float got[ROWS * COLS] = {0}, x[ROWS * COLS];
+  for (int i = 0; i < ROWS * COLS; i++) x[i] = s->b[i % (K * COLS)];
+  limber_tensor in[] = {
+      {.dtype = LIMBER_F32,
+       .rank = 2,
+       .dims = {ROWS, product ? K : COLS},
+       .data = product ? s->a : x},
+      {.dtype = LIMBER_F32, .rank = 2, .dims = {K, COLS}, .data = s->b}};
+  limber_tensor out = {.data = got, .bytes = sizeof got};
+  if (limber_primitive_execute(p, in, product ? 2 : 1, &out, 1, NULL)) {
+    fail(all, "execute");
+    return;
+  }
+  for (int i = 0; i < ROWS * COLS; i++) {
+    if (got[i] == s->want[i]) continue;
+    if (atomic_fetch_add(&all->wrong, 1) < 3)
+      fprintf(stderr, "soak: element %d is %g, not %g\n", i, got[i],
+              s->want[i]);
+    return;
+  }
 }
 
 // -- one process
 // ---------------------------------------------------------------
 
-static void compile(shared *all, lb_store *s, unsigned i, const kernel *k,
-                    uint64_t *state) {
-  nap(draw(state) % 8000);
-  lb_status st = lb_store_put(s, &k->entry);
-  if (lb_failed(st)) {
-    if (atomic_fetch_add(&all->failures, 1) < 3)
-      fprintf(stderr, "soak: %d: %s\n", getpid(), lb_status_message(st));
+static void turn(shared *all, limber_runtime *r, uint64_t *state) {
+  subject s;
+  limber_primitive *p = NULL;
+  unsigned number = (unsigned)(draw(state) % atomic_load(&all->numbers));
+  if (make_subject(number, &s) ||
+      limber_primitive_create(r, &s.desc, s.attr, &p)) {
+    fail(all, "create");
   } else {
-    atomic_fetch_add(&all->compiles, 1);
-    atomic_store(&all->compiled[i], true);
+    execute(all, p, &s);
+    limber_status st = limber_primitive_wait(p, WAIT);
+    if (st && st != LIMBER_CANCELLED) fail(all, "wait");
+    execute(all, p, &s);
   }
-  lb_status_drop(st);
+  limber_primitive_destroy(p);
+  limber_attr_destroy(s.attr);
+  atomic_fetch_add(&all->turns, 1);
 }
 
-static void turn(shared *all, lb_store *s, kernel *k, uint64_t *state) {
-  unsigned i = (unsigned)(draw(state) % atomic_load(&all->keys));
-  make_kernel(i, k);
-  if (look(all, s, k)) return;
-  if (lb_store_lease(s, k->entry.key, 60) == LB_LEASE_HELD) {
-    atomic_fetch_add(&all->waits, 1);
-    return;
-  }
-  if (!look(all, s, k)) compile(all, s, i, k, state);
-  lb_store_release(s, k->entry.key);
-}
-
+// Runtimes come and go as processes do.
 static void child(const soak *k, uint64_t seed) {
-  static kernel buffer;
   shared *all = k->all;
-  lb_log log = {.fn = count_line, .user = all, .level = LB_LOG_WARN};
-  lb_store_options o = {.folder = k->folder, .log = &log};
-  lb_store *s;
+  limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
   uint64_t state = seed;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  lb_status st = lb_store_new(&o, &s);
-  if (lb_failed(st)) _exit(1);
+  o.threads = 1;
+  o.log = count_line;
+  o.log_user = all;
+  o.event = count_event;
+  o.event_user = all;
   while (!atomic_load(&all->stop)) {
-    turn(all, s, &buffer, &state);
-    if (draw(&state) % 500 == 0) {  // as a process that starts does
-      lb_store_free(s);
-      if (lb_failed(lb_store_new(&o, &s))) _exit(1);
+    limber_runtime *r;
+    if (limber_runtime_create(&o, &r)) {
+      fail(all, "runtime");
+      break;
     }
-    nap(draw(&state) % 3000);
+    for (int i = 0; i < TURNS && !atomic_load(&all->stop); i++)
+      turn(all, r, &state);
+    limber_runtime_flush(r);
+    limber_runtime_destroy(r);
   }
-  lb_store_free(s);
-  _exit(0);
+  exit(0);
 }
 
 static void start(soak *k, unsigned i) {
@@ -175,17 +251,20 @@ static void start(soak *k, unsigned i) {
 // -- all of them
 // ---------------------------------------------------------------
 
-static void kill_at_random(soak *k) {
-  double begin = now();
-  while (now() - begin < k->seconds) {
-    double passed = (now() - begin) / k->seconds;
-    atomic_store(&k->all->keys, 50 + (unsigned)(passed * (MAX_KEYS - 50)));
-    nap(draw(&k->seed) % 200000);
-    unsigned i = (unsigned)(draw(&k->seed) % k->processes);
-    kill(k->pids[i], SIGKILL);
-    waitpid(k->pids[i], NULL, 0);
-    k->kills++;
-    start(k, i);
+static void kill_one(soak *k) {
+  unsigned i = (unsigned)(draw(&k->seed) % k->processes);
+  kill(k->pids[i], SIGKILL);
+  waitpid(k->pids[i], NULL, 0);
+  k->kills++;
+  start(k, i);
+}
+
+static void storm(soak *k) {
+  double begin = now(), passed;
+  while ((passed = now() - begin) < k->seconds) {
+    atomic_store(&k->all->numbers, FIRST + (unsigned)(passed * PER_SECOND));
+    nap(k->kill_ms ? draw(&k->seed) % (2000 * k->kill_ms) : 100000);
+    if (k->kill_ms) kill_one(k);
   }
 }
 
@@ -200,70 +279,52 @@ static unsigned end_all(soak *k) {
   return bad;
 }
 
-// What was put must be there. A process that was killed between its put and
-// counting it leaves one more.
-static bool check_store(const soak *k, unsigned long *keys) {
-  static kernel buffer;
-  shared *all = k->all;
-  lb_log log = {.fn = count_line, .user = all, .level = LB_LOG_WARN};
-  lb_store_options o = {.folder = k->folder, .log = &log};
-  lb_store_verified v = {0};
-  lb_store *s;
-  bool good = true;
-  lb_status st = lb_store_new(&o, &s);
-  if (lb_failed(st)) return false;
-  for (unsigned i = 0; i < MAX_KEYS; i++) {
-    if (!atomic_load(&all->compiled[i])) continue;
-    ++*keys;
-    make_kernel(i, &buffer);
-    good = look(all, s, &buffer) && good;
-  }
-  st = lb_store_verify(s, &v);
-  good = good && !lb_failed(st) && !v.broken && !v.complaint[0] &&
-         v.entries >= *keys && v.entries <= *keys + k->kills;
-  if (!good)
-    fprintf(stderr, "soak: %lu keys; %lu entries, %lu broken; %s%s\n", *keys,
-            (unsigned long)v.entries, (unsigned long)v.broken, v.complaint,
-            lb_status_message(st));
-  lb_status_drop(st);
-  lb_store_free(s);
-  return good;
+static bool check_store(unsigned long *keys) {
+  limber_store *store;
+  limber_store_verdict v = {.size = sizeof v};
+  if (limber_store_open(NULL, &store)) return false;
+  limber_status st = limber_store_verify(store, &v);
+  limber_store_close(store);
+  *keys = v.entries;
+  if (!st && !v.broken && !v.complaint[0]) return true;
+  fprintf(stderr, "soak: %lu entries, %lu broken; %s%s\n", *keys,
+          (unsigned long)v.broken, v.complaint, st ? limber_last_error() : "");
+  return false;
 }
 
 static int run(soak *k) {
   shared *all = k->all;
   unsigned long keys = 0;
   uint64_t seed = k->seed;
-  atomic_store(&all->keys, 50);
+  atomic_store(&all->numbers, FIRST);
   for (unsigned i = 0; i < k->processes; i++) start(k, i);
-  kill_at_random(k);
+  storm(k);
   unsigned bad = end_all(k);
-  bool good = check_store(k, &keys);
-  unsigned long compiles = atomic_load(&all->compiles);
+  bool good = check_store(&keys);
+  unsigned long compiled = atomic_load(&all->compiled);
   good = good && !bad && !all->failures && !all->wrong && !all->warnings &&
-         compiles <= keys + k->kills && all->hits > keys;
+         compiled <= keys + k->kills && keys > 0 && all->found > 0;
   printf(
-      "soak: %u processes, %.0f s: %lu gets, %lu hits, %lu compiled of %lu "
-      "keys, %lu waits, %lu kills; %lu failures, %lu warnings, %lu wrong, "
-      "%u ended badly\n",
-      k->processes, k->seconds, atomic_load(&all->gets),
-      atomic_load(&all->hits), compiles, keys, atomic_load(&all->waits),
-      k->kills, atomic_load(&all->failures), atomic_load(&all->warnings),
-      atomic_load(&all->wrong), bad);
+      "soak: cache: %u processes, %.0f s: %lu primitives executed, %lu kernels "
+      "compiled for %lu keys, %lu found, %lu kills; %lu failures, %lu "
+      "warnings, %lu wrong, %u ended badly\n",
+      k->processes, k->seconds, atomic_load(&all->turns), compiled, keys,
+      atomic_load(&all->found), k->kills, atomic_load(&all->failures),
+      atomic_load(&all->warnings), atomic_load(&all->wrong), bad);
   if (!good)
-    printf("soak: FAILED; soak_cache FOLDER %g %u %llu\n", k->seconds,
-           k->processes, (unsigned long long)seed);
+    printf("soak: FAILED; soak_cache %g %u %u %llu\n", k->seconds, k->processes,
+           k->kill_ms, (unsigned long long)seed);
   return good ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
   if (argc != 5) {
-    fprintf(stderr, "usage: soak_cache FOLDER SECONDS PROCESSES SEED\n");
+    fprintf(stderr, "usage: soak_cache SECONDS PROCESSES KILL_MS SEED\n");
     return 2;
   }
-  soak k = {.folder = argv[1],
-            .seconds = atof(argv[2]),
-            .processes = (unsigned)atoi(argv[3]),
+  soak k = {.seconds = atof(argv[1]),
+            .processes = (unsigned)atoi(argv[2]),
+            .kill_ms = (unsigned)atoi(argv[3]),
             .seed = strtoull(argv[4], NULL, 10)};
   if (k.processes < 1 || k.processes > MAX_PROCESSES) return 2;
   k.all = mmap(NULL, sizeof *k.all, PROT_READ | PROT_WRITE,
