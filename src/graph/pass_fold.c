@@ -93,12 +93,14 @@ static size_t add_sat(size_t a, size_t b) {
   return __builtin_add_overflow(a, b, &r) ? SIZE_MAX : r;
 }
 
-// Halves may become float32.
+// Constants that Cast or DequantizeLinear reads were stored small to be made
+// large: products want them as they compute with them.
 static bool within_limit(const lb_rewrite *rw, const folding *f, size_t bytes) {
   size_t limit = rw->options->fold_limit;
-  size_t factor = f->node->op == LB_OP_Cast ? 2 : 1;
-  return bytes <= (limit ? limit : LB_FOLD_LIMIT) ||
-         bytes / factor <= f->in_bytes;
+  lb_op op = f->node->op;
+  bool stored = op == LB_OP_Cast || op == LB_OP_DequantizeLinear;
+  return bytes <= (limit ? limit : LB_FOLD_LIMIT) || bytes <= f->in_bytes ||
+         (stored && bytes <= lb_mul_sat(f->in_bytes, 4));
 }
 
 // Bytes of an output of these dims; SIZE_MAX if they are not known.

@@ -113,6 +113,8 @@ static inline void text_const(text *t) {
       case LB_F64: ((double *)k.data)[i] = x; break;
       case LB_I64: ((int64_t *)k.data)[i] = (int64_t)x; break;
       case LB_BOOL: ((uint8_t *)k.data)[i] = x != 0; break;
+      case LB_U8: ((uint8_t *)k.data)[i] = (uint8_t)x; break;
+      case LB_I8: ((int8_t *)k.data)[i] = (int8_t)x; break;
       default: fail_msg("constants of this dtype are not written yet");
     }
   }

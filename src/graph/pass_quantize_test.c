@@ -1,0 +1,80 @@
+// graph/pass_quantize_test.c -- products of bytes, and activations that were
+// bytes for a moment, are products and activations of floats.
+#include "graph/text_test.h"
+
+static void a_product_of_bytes_is_one_of_floats(void **state) {
+  (void)state;
+  becomes(
+      "in a uint8[s,2]\n"
+      "in z uint8[]\n"
+      "const b int8[2,2] 1 2 3 4\n"
+      "const o int8[2] 1 2\n"
+      "m = MatMulInteger(a, b, z, o)\n"
+      "y = Cast(m) {to=1}\n"
+      "out y\n",
+      NULL,
+      "in a: uint8[s,2]\n"
+      "in z: uint8[]\n"
+      "y.Cast: float32[s,2] = Cast(a) {to=1}\n"
+      "y.Cast: float32[] = Cast(z) {to=1}\n"
+      "y.Sub: float32[s,2] = Sub(y.Cast, y.Cast)\n"
+      "y: float32[s,2] = MatMul(y.Sub, b:float32[2,2])\n"
+      "out y\n");
+}
+
+static void integers_that_stay_integers_stay(void **state) {
+  (void)state;
+  stays(
+      "in a uint8[s,2]\n"
+      "const b int8[2,2] 1 2 3 4\n"
+      "y = MatMulInteger(a, b)\n"
+      "out y\n");
+  stays(  // a zero for each row
+      "in a uint8[s,2]\n"
+      "in z uint8[s]\n"
+      "const b int8[2,2] 1 2 3 4\n"
+      "m = MatMulInteger(a, b, z)\n"
+      "y = Cast(m) {to=1}\n"
+      "out y\n");
+  stays(  // weights that come with the request
+      "in a uint8[s,2]\n"
+      "in b int8[2,2]\n"
+      "m = MatMulInteger(a, b)\n"
+      "y = Cast(m) {to=1}\n"
+      "out y\n");
+}
+
+static void bytes_in_between_are_left_out(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[s,2]\n"
+      "const z uint8[] 3\n"
+      "const o float32[] 0.5\n"
+      "q = QuantizeLinear(x, o, z)\n"
+      "y = DequantizeLinear(q, o, z)\n"
+      "out y\n",
+      NULL,
+      "in x: float32[s,2]\n"
+      "y.Div: float32[s,2] = Div(x, 0.5)\n"
+      "y.Round: float32[s,2] = Round(y.Div)\n"
+      "y.Add: float32[s,2] = Add(y.Round, 3)\n"
+      "y.Clip: float32[s,2] = Clip(y.Add, 0, 255)\n"
+      "y.Sub: float32[s,2] = Sub(y.Clip, 3)\n"
+      "y: float32[s,2] = Mul(y.Sub, 0.5)\n"
+      "out y\n");
+  stays(  // another scale
+      "in x float32[s,2]\n"
+      "const z uint8[] 3\n"
+      "q = QuantizeLinear(x, 0.5, z)\n"
+      "y = DequantizeLinear(q, 0.25, z)\n"
+      "out y\n");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_product_of_bytes_is_one_of_floats),
+      cmocka_unit_test(integers_that_stay_integers_stay),
+      cmocka_unit_test(bytes_in_between_are_left_out),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,175 @@
+"""Quantised models, as ONNX Runtime's quantiser writes them, against it.
+
+What makes floats of integer products, and of pairs of QuantizeLinear and
+DequantizeLinear, runs in floats in Limber; the results must be the same.
+"""
+
+import random
+
+import limber
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+onnxruntime.set_default_logger_severity(4)
+
+CASES = 16
+SIZES = (1, 1, 2, 3, 7, 16, 17, 64, 65)
+
+
+class Model:
+    """One input x, one output y; nodes between them."""
+
+    def __init__(self, kind, seed):
+        self.py = random.Random(f"{kind} {seed}")
+        self.np = np.random.default_rng(self.py.getrandbits(32))
+        self.nodes, self.weights = [], []
+
+    def size(self):
+        return self.py.choice(SIZES)
+
+    def node(self, op, inputs, n_out=1, **attrs):
+        out = [f"v{len(self.nodes)}_{i}" for i in range(n_out)]
+        self.nodes.append(helper.make_node(op, inputs, out, **attrs))
+        return out[0] if n_out == 1 else out
+
+    def const(self, array):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def bytes(self, *shape):
+        dtype = self.py.choice((np.int8, np.uint8))
+        low = -128 if dtype == np.int8 else 0
+        return self.np.integers(low, low + 256, shape).astype(dtype)
+
+    def scale(self, low=0.005, high=0.02):
+        return self.const(np.float32(self.py.uniform(low, high)))
+
+    def zeros(self, like, n):
+        """None, one, or one for each of n."""
+        count = self.py.choice((None, 1, n))
+        if count is None:
+            return ""
+        zero = self.np.integers(0, 9, count).astype(like.dtype)
+        return self.const(zero[0] if count == 1 else zero)
+
+    def seal(self, y, rank):
+        graph = helper.make_graph(
+            self.nodes, "case",
+            [helper.make_tensor_value_info(
+                "x", TensorProto.FLOAT, [f"d{i}" for i in range(rank)])],
+            [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
+            self.weights)
+        return helper.make_model(graph, ir_version=10, opset_imports=[
+            helper.make_opsetid("", 19)]).SerializeToString()
+
+
+def x_of(m, *shape):
+    """Random; all equal, or zero, now and then."""
+    x = m.np.standard_normal(shape).astype(np.float32)
+    style = m.py.randint(0, 5)
+    if style == 0:
+        x[...] = 0
+    if style == 1:
+        x = np.abs(x)
+    if style == 2:
+        x = -np.abs(x)
+    return x
+
+
+def scaled(m, y, scale, bias):
+    by = m.node("Mul", [scale, m.scale()])
+    y = m.node("Mul", [m.node("Cast", [y], to=TensorProto.FLOAT), by])
+    return m.node("Add", [y, m.const(bias)]) if m.py.random() < 0.5 else y
+
+
+def dynamic_matmul(m):
+    rows, k, n = m.size(), m.size(), m.size()
+    b = m.bytes(k, n)
+    q, scale, zero = m.node("DynamicQuantizeLinear", ["x"], 3)
+    y = m.node("MatMulInteger", [q, m.const(b), zero, m.zeros(b, n)])
+    bias = m.np.standard_normal(n).astype(np.float32)
+    return m.seal(scaled(m, y, scale, bias), 3), x_of(m, 2, rows, k)
+
+
+def shared_dynamic_matmul(m):
+    """The bytes of x are read twice, and the scale is a result as well."""
+    rows, k, n = m.size(), m.size(), m.size()
+    q, scale, zero = m.node("DynamicQuantizeLinear", ["x"], 3)
+    parts = []
+    for _ in range(2):
+        b = m.bytes(k, n)
+        i = m.node("MatMulInteger", [q, m.const(b), zero, m.zeros(b, n)])
+        f = m.node("Cast", [i], to=TensorProto.FLOAT)
+        parts.append(m.node("Mul", [f, scale]))
+    back = m.node("DequantizeLinear", [q, scale, zero])
+    total = m.node("ReduceSum", [back], keepdims=0)
+    y = m.node("Add", [m.node("Sub", parts), total])
+    return m.seal(y, 2), x_of(m, rows, k)
+
+
+def dynamic_conv(m):
+    c, o, h, w = m.size(), m.size(), m.size() + 2, m.size() + 2
+    weights = m.bytes(o, c, 3, 3)
+    q, scale, zero = m.node("DynamicQuantizeLinear", ["x"], 3)
+    y = m.node("ConvInteger", [q, m.const(weights), zero,
+                               m.zeros(weights, 1)],
+               pads=[m.py.randint(0, 1)] * 4, kernel_shape=[3, 3])
+    bias = m.np.standard_normal((o, 1, 1)).astype(np.float32)
+    return m.seal(scaled(m, y, scale, bias), 4), x_of(m, 1, c, h, w)
+
+
+def fake_quantised(m):
+    """Pairs around a Relu: of bytes, or of 16 bits."""
+    dtype = m.py.choice((np.uint8, np.int8))
+    zero = m.const(np.array(m.py.choice((0, 3, 100)), dtype))
+    scale = m.scale(0.02, 0.1)
+    y = "x"
+    for _ in range(2):
+        q = m.node("QuantizeLinear", [y, scale, zero])
+        y = m.node("DequantizeLinear", [q, scale, zero])
+        y = m.node("Relu", [y])
+    return m.seal(y, 2), 5 * x_of(m, m.size(), m.size())
+
+
+def fake_quantised_weights(m):
+    """Weights of 8 bits, one scale a column; large ones, too."""
+    k, n = m.py.choice((16, 1200)), m.py.choice((16, 1000))
+    b = m.np.integers(-99, 99, (k, n)).astype(np.int8)
+    scales = m.np.uniform(0.001, 0.01, n).astype(np.float32)
+    w = m.node("DequantizeLinear", [
+        m.const(b), m.const(scales), m.const(np.zeros(n, np.int8))], axis=1)
+    return m.seal(m.node("MatMul", ["x", w]), 2), x_of(m, m.size(), k)
+
+
+KINDS = {f.__name__: f for f in (
+    dynamic_matmul, shared_dynamic_matmul, dynamic_conv, fake_quantised,
+    fake_quantised_weights)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_quantised_model_agrees_with_onnx_runtime(kind):
+    bad = []
+    options = onnxruntime.SessionOptions()  # theirs as written
+    options.graph_optimization_level = \
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    for seed in range(CASES):
+        model, x = KINDS[kind](Model(kind, seed))
+        want, = onnxruntime.InferenceSession(
+            model, options, ["CPUExecutionProvider"]).run(None, {"x": x})
+        session = limber.InferenceSession(model)
+        for when in ("at first", "settled"):
+            got, = session.run(None, {"x": x})
+            size = np.abs(want).max(initial=0) + 1e-3
+            if got.shape != want.shape or \
+                    np.abs(got - want).max(initial=0) > 1e-5 * size:
+                bad.append(f"{kind} {seed} {when} {list(x.shape)}: off by "
+                           f"{np.abs(got - want).max(initial=0)}")
+            session.settle(30)
+        if any(step["op"].endswith(("Integer", "QuantizeLinear"))
+               for step in session.profile(None, {"x": x})) \
+                and kind != "shared_dynamic_matmul":
+            bad.append(f"{kind} {seed}: still in integers")
+    assert not bad, "\n".join(bad)
