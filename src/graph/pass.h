@@ -37,7 +37,8 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_GROUP = 1 << 14,      // group norms are norms of rows
   LB_PASS_WIDEN = 1 << 15,      // halves are computed in float32
   LB_PASS_QUANTIZE = 1 << 16,   // products of bytes in floats
-  LB_PASS_ALL = (1 << 17) - 1,
+  LB_PASS_EINSUM = 1 << 17,     // becomes MatMul, Mul and Transpose
+  LB_PASS_ALL = (1 << 18) - 1,
 };
 
 #define LB_FOLD_LIMIT ((size_t)1 << 20)

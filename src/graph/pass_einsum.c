@@ -1,0 +1,320 @@
+// graph/pass_einsum.c -- Einsum of one or two inputs in simpler operators.
+//
+// A *label* is a letter, or one axis of the ellipsis. Of two inputs a and b,
+// each label is one of
+//
+//   batch: in both, and in the result     left: in a and the result
+//   sum:   in both, not in the result     right: in b and the result
+//
+// and with A turned to [batch, left, sum], B to [batch, sum, right],
+//
+//   Einsum(a, b) = turned back(MatMul(A, B))
+//
+// Several lefts are more axes of A's batch; several sums are seen as one, and
+// so are several rights whose sizes are known. Without a sum it is a Mul. One
+// input is a Transpose. Anything else, a diagonal say, stays as it is.
+#include <ctype.h>
+#include <string.h>
+
+#include "graph/rewrite.h"
+
+enum { LETTERS = 52, MAX_LABELS = LETTERS + LB_MAX_RANK };
+
+typedef struct term {
+  int8_t label[LB_MAX_RANK];
+  int n;
+  lb_value *value;
+} term;
+
+typedef struct einsum {
+  lb_rewrite *rw;
+  lb_node *node;
+  term in[2], out;
+  lb_dim size[MAX_LABELS];
+} einsum;
+
+// -- reading -----------------------------------------------------------------
+
+static int letter(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  return c >= 'a' && c <= 'z' ? c - 'a' + 26 : -1;
+}
+
+static int place(const term *t, int label) {
+  for (int i = 0; i < t->n; i++)
+    if (t->label[i] == label) return i;
+  return -1;
+}
+
+static bool put(term *t, int label) {
+  if (t->n == LB_MAX_RANK || place(t, label) >= 0) return false;
+  t->label[t->n++] = (int8_t)label;
+  return true;
+}
+
+// Letters up to ',', '-' or the end; the ellipsis has `dots` axes.
+static bool read_term(const char **p, int dots, term *t) {
+  for (; **p && **p != ',' && **p != '-'; ++*p) {
+    int l = letter(**p);
+    if (isspace((unsigned char)**p)) continue;
+    if (l >= 0) {
+      if (!put(t, l)) return false;
+    } else if (strncmp(*p, "...", 3) == 0) {
+      *p += 2;
+      for (int i = 0; i < dots; i++)
+        if (!put(t, MAX_LABELS - dots + i)) return false;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+static int letters_until(const char *p) {
+  int n = 0;
+  for (; *p && *p != ',' && *p != '-'; p++) n += letter(*p) >= 0;
+  return n;
+}
+
+// An equation without an arrow is left alone: it is rare.
+static bool read_equation(einsum *e) {
+  const lb_node *n = e->node;
+  const char *p = lb_attr_str(n, "equation", "");
+  int dots = 0;
+  if (!strstr(p, "->")) return false;
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    int rank = n->in[i]->info.rank;
+    int own = rank - letters_until(p);
+    if (rank < 0 || own < 0) return false;
+    e->in[i].value = n->in[i];
+    if (own > dots) dots = own;
+    if (!read_term(&p, own, &e->in[i]) || e->in[i].n != rank) return false;
+    if (*p == ',') p++;
+  }
+  if (strncmp(p, "->", 2) != 0) return false;
+  p += 2;
+  return read_term(&p, dots, &e->out) && !*p;
+}
+
+// Sizes of labels; sums must be known to agree, since a product does not
+// repeat them.
+static bool find_sizes(einsum *e) {
+  for (uint32_t i = 0; i < e->node->n_in; i++)
+    for (int k = 0; k < e->in[i].n; k++) {
+      int l = e->in[i].label[k];
+      lb_dim d = e->in[i].value->info.dims[k];
+      bool second = i == 1 && place(&e->in[0], l) >= 0;
+      if (second && place(&e->out, l) < 0 && !lb_dim_equal(e->size[l], d))
+        return false;
+      if (!second || lb_dim_is(e->size[l], 1)) e->size[l] = d;
+    }
+  return true;
+}
+
+static bool match(lb_rewrite *rw, lb_node *n, einsum *e) {
+  if (n->op != LB_OP_Einsum || n->n_in > 2 || !n->out[0] ||
+      !lb_dtype_is_float(n->out[0]->info.dtype))
+    return false;
+  memset(e, 0, sizeof *e);
+  e->rw = rw;
+  e->node = n;
+  return read_equation(e) && find_sizes(e);
+}
+
+// -- operands ----------------------------------------------------------------
+
+// Labels of `from` that are, or are not, in `other` and in the result.
+static void choose(const einsum *e, const term *from, const term *other,
+                   bool shared, bool kept, term *out) {
+  for (int i = 0; i < from->n; i++) {
+    int l = from->label[i];
+    if ((place(other, l) >= 0) == shared && (place(&e->out, l) >= 0) == kept)
+      out->label[out->n++] = (int8_t)l;
+  }
+}
+
+static void append(term *to, const term *more) {
+  for (int i = 0; i < more->n; i++) to->label[to->n++] = more->label[i];
+}
+
+static lb_status insert(const einsum *e, lb_op op, lb_value *x, lb_value *y,
+                        lb_value **out) {
+  lb_value *in[] = {x, y};
+  lb_node *n;
+  LB_TRY(lb_rewrite_insert(e->rw, e->node, op, in, y ? 2 : 1, &n));
+  return lb_rewrite_inserted(e->rw, n, out);
+}
+
+static lb_status with_list(const einsum *e, lb_op op, lb_value *x,
+                           const int64_t *list, int n, lb_value **out) {
+  lb_value *v;
+  LB_TRY(lb_const_ints(e->rw->graph, "list", list, (uint32_t)n, &v));
+  return insert(e, op, x, v, out);
+}
+
+static bool is_in_order(const term *from, const term *to) {
+  return memcmp(from->label, to->label, (size_t)to->n) == 0;
+}
+
+static void perm_of(const term *from, const term *to, int64_t *perm) {
+  for (int i = 0; i < to->n; i++) perm[i] = place(from, to->label[i]);
+}
+
+// `t` with its axes in the order of `to`.
+static lb_status turn(const einsum *e, const term *t, const term *to,
+                      lb_value **out) {
+  int64_t perm[LB_MAX_RANK];
+  lb_node *n;
+  *out = t->value;
+  if (is_in_order(t, to)) return LB_OK;
+  perm_of(t, to, perm);
+  LB_TRY(lb_rewrite_insert(e->rw, e->node, LB_OP_Transpose, out, 1, &n));
+  LB_TRY(lb_node_set_ints(e->rw->graph, n, "perm", perm, (uint32_t)to->n));
+  return lb_rewrite_inserted(e->rw, n, out);
+}
+
+// The last of the new nodes: `t` in the order of the result.
+static lb_status finish(const einsum *e, const term *t) {
+  int64_t perm[LB_MAX_RANK];
+  lb_value *v = t->value;
+  if (is_in_order(t, &e->out))
+    return lb_rewrite_become(e->rw, e->node, LB_OP_Identity, &v, 1);
+  perm_of(t, &e->out, perm);
+  LB_TRY(lb_rewrite_become(e->rw, e->node, LB_OP_Transpose, &v, 1));
+  return lb_node_set_ints(e->rw->graph, e->node, "perm", perm,
+                          (uint32_t)e->out.n);
+}
+
+// -- one input, and products element by element ------------------------------
+
+static lb_status rewrite_one(einsum *e) {
+  return e->in[0].n == e->out.n ? finish(e, &e->in[0]) : LB_OK;
+}
+
+// Both inputs with the axes of the result, 1 where they lack one.
+static lb_status rewrite_mul(einsum *e) {
+  lb_value *in[2];
+  for (int i = 0; i < 2; i++) {
+    term to = {0};
+    int64_t lacks[LB_MAX_RANK];
+    int n = 0;
+    for (int k = 0; k < e->out.n; k++)
+      if (place(&e->in[i], e->out.label[k]) >= 0)
+        to.label[to.n++] = e->out.label[k];
+      else
+        lacks[n++] = k;
+    LB_TRY(turn(e, &e->in[i], &to, &in[i]));
+    if (n) LB_TRY(with_list(e, LB_OP_Unsqueeze, in[i], lacks, n, &in[i]));
+  }
+  return lb_rewrite_become(e->rw, e->node, LB_OP_Mul, in, 2);
+}
+
+// -- products of matrices ----------------------------------------------------
+
+typedef struct parts {
+  term batch, left, sum, right;
+} parts;
+
+static bool known_size(const einsum *e, const term *t, int64_t *size) {
+  *size = 1;
+  for (int i = 0; i < t->n; i++) {
+    lb_dim d = e->size[t->label[i]];
+    if (!lb_dim_is_const(d) || __builtin_mul_overflow(*size, d.k, size))
+      return false;
+  }
+  return true;
+}
+
+// Can the sums, and the rights, be seen as one each? Of the two one may be of
+// a size that only a run knows.
+static bool can_join(const einsum *e, const parts *p) {
+  int64_t size;
+  bool sums = known_size(e, &p->sum, &size);
+  bool rights = known_size(e, &p->right, &size);
+  if (p->right.n > 1 && (!rights || p->batch.n > 0)) return false;
+  return p->sum.n == 1 || sums || rights;
+}
+
+// [batch, left, sum], the sums as one.
+static lb_status make_a(const einsum *e, const parts *p, lb_value **out) {
+  int64_t dims[LB_MAX_RANK] = {0};
+  term to = p->batch;
+  append(&to, &p->left);
+  int first = to.n;
+  append(&to, &p->sum);
+  LB_TRY(turn(e, &e->in[0], &to, out));
+  if (p->sum.n > 1) {
+    if (!known_size(e, &p->sum, &dims[first])) dims[first] = -1;
+    LB_TRY(with_list(e, LB_OP_Reshape, *out, dims, first + 1, out));
+  }
+  int64_t axis = p->batch.n;
+  return p->left.n ? LB_OK : with_list(e, LB_OP_Unsqueeze, *out, &axis, 1, out);
+}
+
+// [batch, 1 for each further left, sum, right], sums and rights as one each.
+static lb_status make_b(const einsum *e, const parts *p, lb_value **out) {
+  int64_t dims[LB_MAX_RANK] = {0}, ones[LB_MAX_RANK];
+  int nb = p->batch.n;
+  term to = p->batch;
+  append(&to, &p->sum);
+  append(&to, &p->right);
+  LB_TRY(turn(e, &e->in[1], &to, out));
+  if (p->sum.n > 1 || p->right.n > 1) {
+    if (!known_size(e, &p->sum, &dims[nb])) dims[nb] = -1;
+    if (!known_size(e, &p->right, &dims[nb + 1])) dims[nb + 1] = -1;
+    LB_TRY(with_list(e, LB_OP_Reshape, *out, dims, nb + 2, out));
+  } else if (p->right.n == 0) {
+    int64_t last = nb + 1;
+    LB_TRY(with_list(e, LB_OP_Unsqueeze, *out, &last, 1, out));
+  }
+  int more = nb ? p->left.n - 1 : 0;
+  for (int i = 0; i < more; i++) ones[i] = nb + i;
+  return more > 0 ? with_list(e, LB_OP_Unsqueeze, *out, ones, more, out)
+                  : LB_OK;
+}
+
+// Takes away axes that were added, and parts rights that were joined.
+static lb_status undo(const einsum *e, const parts *p, lb_value **y) {
+  int64_t dims[LB_MAX_RANK] = {0}, axes[2];
+  int n = 0, lefts = p->batch.n + p->left.n;
+  if (p->left.n == 0) axes[n++] = p->batch.n;
+  if (p->right.n == 0)
+    axes[n++] = p->batch.n + 1 + (p->left.n ? p->left.n - 1 : 0);
+  if (n) LB_TRY(with_list(e, LB_OP_Squeeze, *y, axes, n, y));
+  if (p->right.n < 2) return LB_OK;
+  for (int i = 0; i < p->right.n; i++)
+    dims[lefts + i] = e->size[p->right.label[i]].k;
+  return with_list(e, LB_OP_Reshape, *y, dims, lefts + p->right.n, y);
+}
+
+static lb_status rewrite_product(einsum *e) {
+  parts p = {0};
+  term y = {0};
+  lb_value *a, *b;
+  const term *l = &e->in[0], *r = &e->in[1];
+  choose(e, l, r, true, true, &p.batch);
+  choose(e, l, r, false, true, &p.left);
+  choose(e, l, r, true, false, &p.sum);
+  choose(e, r, l, false, true, &p.right);
+  if (p.batch.n + p.left.n + p.sum.n != l->n ||
+      p.batch.n + p.right.n + p.sum.n != r->n)
+    return LB_OK;  // one of them has a sum of its own
+  if (p.sum.n == 0) return rewrite_mul(e);
+  if (!can_join(e, &p) || p.batch.n + p.left.n + 2 > LB_MAX_RANK) return LB_OK;
+  LB_TRY(make_a(e, &p, &a));
+  LB_TRY(make_b(e, &p, &b));
+  LB_TRY(insert(e, LB_OP_MatMul, a, b, &y.value));
+  LB_TRY(undo(e, &p, &y.value));
+  append(&y, &p.batch);
+  append(&y, &p.left);
+  append(&y, &p.right);
+  return finish(e, &y);
+}
+
+static lb_status visit(lb_rewrite *rw, lb_node *n) {
+  einsum e;
+  if (!match(rw, n, &e)) return LB_OK;
+  return n->n_in == 1 ? rewrite_one(&e) : rewrite_product(&e);
+}
+
+lb_status lb_pass_einsum(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }
