@@ -70,56 +70,90 @@ static lb_status mean(lb_rewrite *rw, const group_norm *g, lb_value *x,
   return add(rw, g, LB_OP_ReduceMean, x, list, out);
 }
 
-// Of [batch, space..., groups, channels of one]: one for each group.
-static lb_status group_mean(lb_rewrite *rw, const group_norm *g, lb_value *x,
-                            lb_value **out) {
-  int space = g->x->info.rank - 2;
-  LB_TRY(mean(rw, g, x, 1, space, out));
-  if (g->groups == g->channels) return LB_OK;
-  return mean(rw, g, *out, space + 2, space + 2, out);
+// A row of numbers with the dims of an image: they are `last`, the others 1, or
+// 0, which keeps what is there.
+static void row_dims(int64_t *shape, int rank, int64_t others,
+                     const int64_t *last, int n) {
+  for (int i = 0; i < rank; i++) shape[i] = i + n < rank ? others : *last++;
 }
 
-// Row v, one number a group, to go with [..., groups, channels of one].
-static lb_status beside(lb_rewrite *rw, const lb_value *v, lb_value **out) {
-  lb_tensor t = *lb_value_const(v);
-  t.rank = 2;
-  t.dims[1] = 1;
+// The mean of each group, of x over space.
+static lb_status group_mean(lb_rewrite *rw, const group_norm *g, lb_value *x,
+                            lb_value **out) {
+  int rank = g->x->info.rank;
+  int64_t cut[LB_MAX_RANK];
+  LB_TRY(mean(rw, g, x, 1, rank - 2, out));
+  if (g->groups == g->channels) return LB_OK;
+  row_dims(cut, rank + 1, 0, (int64_t[]){g->groups, g->channels / g->groups},
+           2);
+  LB_TRY(reshape(rw, g, *out, cut, rank + 1, out));
+  return mean(rw, g, *out, rank, rank, out);
+}
+
+// One number a group becomes one a channel: images are large, and walked best
+// channel by channel.
+static lb_status spread(lb_rewrite *rw, const group_norm *g, lb_value *x,
+                        lb_value **out) {
+  int rank = g->x->info.rank;
+  int64_t cut[LB_MAX_RANK], whole[LB_MAX_RANK];
+  lb_value *shape;
+  *out = x;
+  if (g->groups == g->channels) return LB_OK;
+  row_dims(cut, rank + 1, 1, (int64_t[]){g->groups, g->channels / g->groups},
+           2);
+  row_dims(whole, rank, 0, &g->channels, 1);
+  LB_TRY(lb_const_ints(rw->graph, "shape", cut, rank + 1, &shape));
+  LB_TRY(add(rw, g, LB_OP_Expand, x, shape, &x));
+  return reshape(rw, g, x, whole, rank, out);
+}
+
+// The numbers v, one for each channel or for each group, one a channel: along
+// the first of `rank` axes.
+static lb_status per_channel(lb_rewrite *rw, const group_norm *g,
+                             const lb_value *v, int rank, lb_value **out) {
+  const lb_tensor *from = lb_value_const(v);
+  float *row = lb_arena_new(&rw->graph->arena, float, (size_t)g->channels);
+  lb_tensor t = {.dtype = LB_F32, .rank = rank, .data = row};
+  int64_t each = g->channels / from->dims[0];
+  if (!row) return lb_oom();
+  for (int64_t i = 0; i < g->channels; i++)
+    row[i] = (float)lb_match_elem(from, i / each);
+  for (int i = 0; i < rank; i++) t.dims[i] = i ? 1 : g->channels;
   lb_tensor_dense(&t);
   return lb_const_new(rw->graph, v->name, &t, out);
 }
 
+// x has its channels last. What is the same all over an image is made of few
+// numbers: a difference, a product and a sum are left to each of its elements.
 static lb_status normalise(lb_rewrite *rw, const group_norm *g, lb_value *x,
                            lb_value **out) {
   lb_value *m, *d, *v, *eps, *scale, *shift;
   LB_TRY(lb_const_f32(rw->graph, "epsilon",
                       lb_attr_float(g->norm, "epsilon", 1e-5f), &eps));
-  LB_TRY(beside(rw, g->norm->in[1], &scale));
-  LB_TRY(beside(rw, g->norm->in[2], &shift));
+  LB_TRY(per_channel(rw, g, g->norm->in[1], 1, &scale));
+  LB_TRY(per_channel(rw, g, g->norm->in[2], 1, &shift));
   LB_TRY(group_mean(rw, g, x, &m));
+  LB_TRY(spread(rw, g, m, &m));
   LB_TRY(add(rw, g, LB_OP_Sub, x, m, &d));
   LB_TRY(add(rw, g, LB_OP_Mul, d, d, &v));
   LB_TRY(group_mean(rw, g, v, &v));
   LB_TRY(add(rw, g, LB_OP_Add, v, eps, &v));
   LB_TRY(add(rw, g, LB_OP_Sqrt, v, NULL, &v));
-  LB_TRY(add(rw, g, LB_OP_Div, d, v, &d));
-  LB_TRY(add(rw, g, LB_OP_Mul, d, scale, &d));
+  LB_TRY(add(rw, g, LB_OP_Reciprocal, v, NULL, &v));
+  LB_TRY(spread(rw, g, v, &v));
+  LB_TRY(add(rw, g, LB_OP_Mul, v, scale, &v));
+  LB_TRY(add(rw, g, LB_OP_Mul, d, v, &d));
   return add(rw, g, LB_OP_Add, d, shift, out);
 }
 
 lb_status lb_turn_norm(lb_rewrite *rw, lb_node *n) {
   group_norm g;
   lb_turn t;
+  lb_value *x;
   if (!match(rw, n, &g) || !lb_turn_of(g.x, &t) || !lb_turn_to_first(&t) ||
       t.rank + 1 > LB_MAX_RANK)
     return LB_OK;
-  int64_t cut[LB_MAX_RANK] = {0}, whole[LB_MAX_RANK] = {0};
-  cut[t.rank - 1] = g.groups;
-  cut[t.rank] = g.channels / g.groups;
-  whole[t.rank - 1] = g.channels;
-  lb_value *x;
-  LB_TRY(reshape(rw, &g, t.source, cut, t.rank + 1, &x));
-  LB_TRY(normalise(rw, &g, x, &x));
-  LB_TRY(reshape(rw, &g, x, whole, t.rank, &x));
+  LB_TRY(normalise(rw, &g, t.source, &x));
   return lb_turn_become(rw, n, x, &t);
 }
 
@@ -133,21 +167,6 @@ static lb_status all_of(lb_rewrite *rw, float value, int64_t n,
   for (int64_t i = 0; i < n; i++) row[i] = value;
   lb_tensor_dense(&t);
   return lb_const_new(rw->graph, "row", &t, out);
-}
-
-// The numbers v, one for each channel or for each group, to go with x.
-static lb_status per_channel(lb_rewrite *rw, const group_norm *g,
-                             const lb_value *v, lb_value **out) {
-  const lb_tensor *from = lb_value_const(v);
-  float *row = lb_arena_new(&rw->graph->arena, float, (size_t)g->channels);
-  lb_tensor t = {.dtype = LB_F32, .rank = g->x->info.rank - 1, .data = row};
-  int64_t each = g->channels / from->dims[0];
-  if (!row) return lb_oom();
-  for (int64_t i = 0; i < g->channels; i++)
-    row[i] = (float)lb_match_elem(from, i / each);
-  for (int i = 0; i < t.rank; i++) t.dims[i] = i ? 1 : g->channels;
-  lb_tensor_dense(&t);
-  return lb_const_new(rw->graph, v->name, &t, out);
 }
 
 static bool match_group(lb_node *n, group_norm *g) {
@@ -169,8 +188,9 @@ static lb_status as_rows(lb_rewrite *rw, const group_norm *g) {
   int64_t shape[3] = {0, g->groups, -1};
   lb_value *in[3], *scale, *shift, *dims, *y;
   lb_node *norm;
-  LB_TRY(per_channel(rw, g, g->node->in[1], &scale));
-  LB_TRY(per_channel(rw, g, g->node->in[2], &shift));
+  int rank = g->x->info.rank - 1;
+  LB_TRY(per_channel(rw, g, g->node->in[1], rank, &scale));
+  LB_TRY(per_channel(rw, g, g->node->in[2], rank, &shift));
   LB_TRY(all_of(rw, 1, g->groups, &in[1]));
   LB_TRY(all_of(rw, 0, g->groups, &in[2]));
   LB_TRY(reshape(rw, g, g->x, shape, 3, &in[0]));
