@@ -408,12 +408,14 @@ static bool is_down(const walker *w) {
   const int64_t *x = w->strides[A];
   int kept = w->rank - w->n_row - 1;
   lb_acc kind;
+  while (kept >= 0 && is_idle(w, kept)) kept--;
   return w->form == LB_FORM_ROWS && w->part->anchor == 0 && w->n_row > 0 &&
          kept >= 0 && x[kept] == 1 && x[w->rank - 1] != 1 &&
          lb_emit_is_window(anchor_of(w), &kind);
 }
 
-// Takes the axes along a row out of the space: they are runs and steps.
+// Takes the axes along a row out of the space: they are runs and steps. What is
+// always 1 behind the columns goes with them.
 static bool turn_into_window(walker *w) {
   int kept = w->rank - w->n_row, n = join_dims(w, kept, w->n_row);
   int64_t *dims = w->out->dims;
@@ -423,6 +425,7 @@ static bool turn_into_window(walker *w) {
   dims[LB_DIM_STEPS] = w->dims[kept + n - 1];
   w->out->taps[1] = w->strides[A][kept + n - 1];
   while (n > 0) remove_dim(w, kept + --n);
+  while (is_idle(w, w->rank - 1)) remove_dim(w, w->rank - 1);
   memset(w->manners, 0, sizeof w->manners);
   w->form = LB_FORM_WINDOW;
   return true;

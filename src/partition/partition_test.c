@@ -424,6 +424,30 @@ static void a_reduction_down_columns_is_a_window(void **state) {
   end(&t.f);
 }
 
+// As normalisation of channels writes it: the last axis is always 1.
+static void columns_of_a_reduction_may_have_ones_behind_them(void **state) {
+  (void)state;
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *axes, *x = param(r, "x", LB_F32, DIMS(3, 20, 16, 1));
+  ok(lb_const_ints(f.g, "axes", (int64_t[]){1}, 1, &axes));
+  lb_node *n = node(r, LB_OP_ReduceMean, "y", 2, (lb_value *[]){x, axes}, 1);
+  RESULTS(r, n->out[0]);
+  partition(&f);
+  set(&f, x, DIMS(3, 20, 16, 1));
+  set(&f, n->out[0], DIMS(3, 1, 16, 1));
+  lb_binding b;
+  char text[512];
+  assert_string_equal(bind_text(&f, 0, &b, text, sizeof text),
+                      "window %0=input.float32.full %1=scalar.float32 "
+                      "%2=acc.float32.sum %3=div.float32(%2,%1) -> %3.full");
+  assert_int_equal(b.dims[LB_DIM_ROWS], 3);
+  assert_int_equal(b.dims[LB_DIM_COLS], 16);
+  assert_int_equal(b.dims[LB_DIM_STEPS], 20);
+  end(&f);
+}
+
 // -- products ----------------------------------------------------------------
 
 static void a_product_of_batches_loops_over_what_b_follows(void **state) {
@@ -566,6 +590,7 @@ int main(void) {
       cmocka_unit_test(reductions_leave_an_element_of_each_row),
       cmocka_unit_test(axes_before_the_last_are_walked_with_strides),
       cmocka_unit_test(a_reduction_down_columns_is_a_window),
+      cmocka_unit_test(columns_of_a_reduction_may_have_ones_behind_them),
       cmocka_unit_test(a_product_of_batches_loops_over_what_b_follows),
       cmocka_unit_test(a_gemm_packs_what_is_constant),
       cmocka_unit_test(halves_are_computed_in_float32),

@@ -21,9 +21,10 @@
 #include "spec/pack.h"
 
 enum {
-  MIN_ROWS = 8,  // that make a good tile
-  BATCH = -1,    // instead of an axis of space
-  X = 1,         // operands: the result, the image, weights
+  MIN_ROWS = 8,    // that make a good tile
+  MANY_ROWS = 32,  // that lie side by side, more do not help
+  BATCH = -1,      // instead of an axis of space
+  X = 1,           // operands: the result, the image, weights
   W,
 };
 
@@ -299,7 +300,8 @@ static bool may_take_images(const binder *r) {
 }
 
 // Which positions zone number `number` has; false if there is no such zone.
-// Rows run along the longest axis of them, or along images.
+// Rows run along the last axis, where they lie side by side, unless it is short
+// and there is a longer one; or along images.
 static bool choose_zone(lb_walk *b, int space, int number) {
   for (int i = space - 1; i >= 0; i--) {
     const lb_axis *a = &b->axes[i];
@@ -307,7 +309,7 @@ static bool choose_zone(lb_walk *b, int space, int number) {
     number /= a->n_zones;
   }
   b->rows = space - 1;
-  for (int i = 0; i < space; i++)
+  for (int i = 0; i < space && b->zones[space - 1]->n < MANY_ROWS; i++)
     if (b->zones[i]->n > b->zones[b->rows]->n) b->rows = i;
   int64_t n = b->zones[b->rows]->n;
   if (n < MIN_ROWS && n < b->y.dims[0] && b->images) b->rows = BATCH;

@@ -60,7 +60,7 @@ static void draw_axis(sample *s, int i) {
     s->pads[2 * side + i] = draw(s->kernel[i]);
   int64_t pads = s->pads[i] + s->pads[2 + i];
   do {
-    s->in[i] = 1 + draw(9);
+    s->in[i] = 1 + draw(draw(8) ? 9 : 60);
     s->out[i] = turned ? (s->in[i] - 1) * s->stride[i] + extent - pads
                        : (s->in[i] + pads - extent) / s->stride[i] + 1;
   } while (s->out[i] < 1 || (!turned && s->in[i] + pads < extent));
