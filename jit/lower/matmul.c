@@ -58,6 +58,7 @@ typedef struct matmul {
   heights heights;
   lb_kval begin, end;     // the present band, in tiles
   lb_kval row, next_row;  // registers: where it begins, and the next one
+  lb_kval pace;           // elements of b to send for with each step
 } matmul;
 
 typedef struct tile {
@@ -123,19 +124,24 @@ static void point_at_columns(tile *t) {
   }
 }
 
-// Tiles above each other have one panel each of the next column of tiles sent
-// for, a line with every step: read all at once it would come too slowly.
+static bool looks_ahead(const lb_emit *e) {
+  return e->spec->form == LB_FORM_MATMUL &&
+         e->spec->in[1].layout == LB_LAYOUT_PACKED;
+}
+
+// Tiles above each other share in sending for the next column of tiles, with
+// every step a bit: read all at once it would come too slowly.
 static void point_ahead(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   t->ahead = LB_K_NONE;
-  if (e->spec->form != LB_FORM_MATMUL ||
-      e->spec->in[1].layout != LB_LAYOUT_PACKED)
-    return;
-  lb_kval number = lb_k_min(b, t->number, lb_k_i64(b, t->panels - 1));
+  if (!looks_ahead(e)) return;
   lb_kval panel = lb_k_div(b, t->col, lb_k_i64(b, LB_PACK_COLS));
-  panel = lb_k_add(b, lb_emit_add(e, panel, t->panels), number);
-  t->ahead = lb_k_ptr(b, e->in[1], lb_k_mul(b, panel, e->in_stride[1].row), 0);
+  panel = lb_emit_add(e, panel, t->panels);
+  lb_kval at = lb_k_mul(b, panel, e->in_stride[1].row);
+  lb_kval share = lb_k_mul(b, e->dims[LB_DIM_K], t->m->pace);
+  at = lb_k_add(b, at, lb_k_mul(b, t->number, share));
+  t->ahead = lb_k_ptr(b, e->in[1], at, 0);
 }
 
 static lb_kval tail_of(const tile *t, lb_kval col) {
@@ -227,7 +233,7 @@ static void step(tile *t, lb_kval k) {
   lb_kval y[MAX_VECTORS], pointers[MAX_POINTERS];
   pointers_at(t, k, pointers);
   if (t->ahead != LB_K_NONE) {
-    lb_kval at = lb_emit_mul(e, k, LB_PACK_COLS);
+    lb_kval at = lb_k_mul(&e->b, k, t->m->pace);
     lb_k_prefetch(&e->b, lb_k_ptr(&e->b, t->ahead, at, 0), 1);
   }
   for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v, k);
@@ -543,6 +549,16 @@ static lb_kval tiles_a_band(const matmul *m) {
   return lb_k_max(b, n, lb_k_i64(b, MIN_BAND));
 }
 
+// What the tiles of a band send for together is as much as a column of tiles
+// has; no more than a line a step.
+static lb_kval pace_of(const matmul *m) {
+  lb_kbuilder *b = &m->e->b;
+  lb_kval tiles = lb_k_sub(b, m->end, m->begin);
+  lb_kval cols = lb_k_i64(b, m->panels * LB_PACK_COLS - 1);
+  lb_kval pace = lb_k_div(b, lb_k_add(b, cols, tiles), tiles);
+  return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
+}
+
 static void emit_bands(matmul *m) {
   lb_kbuilder *b = &m->e->b;
   lb_kval zero = lb_k_i64(b, 0), size = tiles_a_band(m);
@@ -552,6 +568,7 @@ static void emit_bands(matmul *m) {
   m->next_row = lb_k_reg(b, zero);
   m->begin = lb_k_loop(b, zero, all, size);
   m->end = lb_k_min(b, lb_k_add(b, m->begin, size), all);
+  if (looks_ahead(m->e)) m->pace = pace_of(m);
   emit_band(m);
   lb_k_set(b, m->row, lb_k_get(b, m->next_row));
   lb_k_end(b);
