@@ -4,6 +4,9 @@
 // the same, so the later one is replaced. Small constants with the same bytes
 // count as one, since exporters write each axis list anew. A node is looked up
 // by a key, a string of bytes that says all of the above.
+//
+// A Concat that joins what an earlier one has joined, and one value more, joins
+// the earlier one's result with it: all of them can then lie in one memory.
 #include <string.h>
 
 #include "base/map.h"
@@ -53,11 +56,12 @@ static void put_attr(lb_strbuf *k, const lb_attr *a) {
   }
 }
 
-static void put_node(lb_strbuf *k, const lb_node *n) {
+// As if it had `n_in` inputs, the first ones.
+static void put_node(lb_strbuf *k, const lb_node *n, uint32_t n_in) {
   put_u32(k, (uint32_t)n->op);
-  put_u32(k, n->n_in);
+  put_u32(k, n_in);
   put_u32(k, n->n_out);
-  for (uint32_t i = 0; i < n->n_in; i++)
+  for (uint32_t i = 0; i < n_in; i++)
     put_u32(k, n->in[i] ? n->in[i]->id : UINT32_MAX);
   for (uint32_t i = 0; i < n->n_attrs; i++) put_attr(k, &n->attrs[i]);
 }
@@ -111,6 +115,28 @@ static void apply(lb_rewrite *rw, lb_value **v) {
   if (to) *v = to;
 }
 
+static lb_status extend_concat(merger *m, const lb_map *seen, lb_node *n) {
+  m->key.len = 0;
+  put_node(&m->key, n, n->n_in - 1);
+  LB_TRY(lb_strbuf_status(&m->key));
+  const lb_node *earlier = lb_map_get(seen, m->key.data, m->key.len);
+  if (!earlier) return LB_OK;
+  for (uint32_t i = 0; i + 1 < n->n_in; i++)
+    lb_rewrite_use(m->rw, n->in[i], -1);
+  lb_rewrite_use(m->rw, earlier->out[0], 1);
+  n->in[0] = earlier->out[0];
+  n->in[1] = n->in[n->n_in - 1];
+  n->n_in = 2;
+  m->rw->changes++;
+  return LB_OK;
+}
+
+// Of shapes, which are joined element by element, there is no memory to share.
+static bool may_extend(const lb_node *n) {
+  return n->op == LB_OP_Concat && n->n_in > 2 && n->out[0] &&
+         n->out[0]->info.rank > 1;
+}
+
 static lb_status merge_node(merger *m, lb_map *seen, lb_node *n) {
   for (uint32_t i = 0; i < n->n_in; i++) {
     apply(m->rw, &n->in[i]);
@@ -118,11 +144,11 @@ static lb_status merge_node(merger *m, lb_map *seen, lb_node *n) {
   }
   if (!may_merge(n)) return LB_OK;
   m->key.len = 0;
-  put_node(&m->key, n);
+  put_node(&m->key, n, n->n_in);
   void *first;
   LB_TRY(find_or_put(m, seen, n, &first));
   if (first != n) merge_into(m->rw, first, n);
-  return LB_OK;
+  return first == n && may_extend(n) ? extend_concat(m, seen, n) : LB_OK;
 }
 
 static lb_status merge_region(merger *m, lb_region *r) {

@@ -339,6 +339,24 @@ static void equal_nodes_are_merged(void **state) {
       "out u\n");
 }
 
+static void a_concat_goes_on_where_another_ended(void **state) {
+  (void)state;
+  becomes(
+      "in a float32[b,4]\nin c float32[b,5]\nin d float32[b,6]\n"
+      "x = Concat(a, c) {axis=1}\n"
+      "y = Concat(a, c, d) {axis=1}\n"
+      "z = Concat(a, c, d, a) {axis=1}\n"
+      "w = Concat(a, c, d) {axis=-1}\n"
+      "out x y z w\n",
+      &plain,
+      "in a: float32[b,4]\nin c: float32[b,5]\nin d: float32[b,6]\n"
+      "x: float32[b,9] = Concat(a, c) {axis=1}\n"
+      "y: float32[b,15] = Concat(x, d) {axis=1}\n"
+      "z: float32[b,19] = Concat(y, a) {axis=1}\n"
+      "w: float32[b,15] = Concat(a, c, d) {axis=-1}\n"
+      "out x\nout y\nout z\nout w\n");
+}
+
 static void random_nodes_are_not_merged(void **state) {
   (void)state;
   stays(
@@ -556,6 +574,7 @@ int main(void) {
       cmocka_unit_test(work_is_no_noop),
       cmocka_unit_test(dead_nodes_and_captures_are_removed),
       cmocka_unit_test(equal_nodes_are_merged),
+      cmocka_unit_test(a_concat_goes_on_where_another_ended),
       cmocka_unit_test(random_nodes_are_not_merged),
       cmocka_unit_test(passes_can_be_switched_off),
       cmocka_unit_test(ids_are_dense_afterwards),
