@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "tests" / "models"))
 import cache
 import callers
 import curves
+import judge
 import kernels
 import models
 import package
@@ -24,6 +25,7 @@ import shapes
 import smooth
 import start
 import stream
+import worth
 import tune
 
 SUITES = {
@@ -39,10 +41,13 @@ SUITES = {
     "primitives": (primitives.Primitives,
                    "1,000 shapes of one primitive: kernels, reusable or not"),
     "cache": (cache.Cache, "a hit, an eviction, a run, by entries"),
+    "judge": (judge.Judge, "kernels on trial: kept, demoted, and planted ones"),
+    "worth": (worth.Worth, "what is worth most first, against first come"),
     "kernels": (kernels.Kernels, "each kernel against what the core can do"),
     "tune": (tune.Tune, "the tiles chosen against all others"),
 }
 PEERS = ["onnxruntime", "openvino"]
+BACKGROUND = ("stream", "curves", "judge", "worth")  # compiled beside requests
 
 
 @dataclass
@@ -136,7 +141,7 @@ def environment(build, suite):
         found["LIMBER_JIT"] = "off" if off else "process"
         # What is timed after settle is not to share the processor with it.
         found["LIMBER_COMPILE"] = \
-            "background" if suite in ("stream", "curves") else "settle"
+            "background" if suite in BACKGROUND else "settle"
     return found
 
 
@@ -151,7 +156,8 @@ def models_of(text):
 
 
 def context_of(options):
-    chosen = ["onnxruntime"] if options.suite == "pack" else PEERS
+    chosen = ["onnxruntime"] if options.suite == "pack" else \
+        [] if options.suite in ("judge", "worth") else PEERS
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}

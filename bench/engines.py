@@ -20,10 +20,12 @@ class Limber:
     def version(self):
         return self.module.__version__
 
-    def open(self, path, threads):
+    def open(self, path, threads, event=None):
         options = self.module.SessionOptions()
         if threads:
             options.intra_op_num_threads = threads
+        if event:
+            options.event = event
         return LimberSession(self.module.InferenceSession(path, options))
 
 

@@ -94,6 +94,7 @@ class Worker:
             times.append(now - before)
         made = self.do_stats()
         self.sessions[0].settle(600)
+        self.run_until_judged(self.stream)
         final = [float(np.median([timed(self.run, feeds)[1]
                                   for _ in range(5)]))
                  for feeds in self.stream]
@@ -152,6 +153,65 @@ class Worker:
             time.sleep(0.05)
             now = time.perf_counter()
         return {"seconds": now - start}
+
+    def run_until_judged(self, feeds, most=100):
+        """While kernels are on trial, every other run does without them."""
+        for i in range(most):
+            if not self.sessions[0].stats()["kernels_on_trial"]:
+                return i
+            for x in feeds:
+                self.run(x)
+        return most
+
+    def do_judge(self, shapes, most, count):
+        """Runs the shapes in turn until no kernel is on trial, then times
+        them. The engine is not to be open yet."""
+        verdicts = []
+
+        def hear(event):
+            if event.name in ("kernel_kept", "kernel_demoted"):
+                verdicts.append((event.name, event.reason, event.value / 1000,
+                                 event.text))
+
+        session = engines.ENGINES[self.name]().open(
+            self.model.path, self.threads, hear)
+        run = session.caller()
+        feeds = [self.model.feeds(dims, 1) for dims in shapes]
+        for x in feeds:
+            run(x)
+        session.settle(600)
+        self.sessions, self.run = [session], run
+        runs = self.run_until_judged(feeds, most)
+        times = [[timed(run, x)[1] for _ in range(count)] for x in feeds]
+        stats = session.stats()
+        time.sleep(0.1)  # the listener has a thread of its own
+        return {"verdicts": verdicts, "runs": runs, "times": times,
+                "left": stats["kernels_on_trial"], "kernels": stats["kernels"]}
+
+    def do_trace(self, requests, gap):
+        """Requests to several models, one after the other, in one process; then
+        what each takes when nothing is left to compile."""
+        known = shapes.load()
+        engine = engines.ENGINES[self.name]()
+        opened = {name: engine.open(known[name].path, self.threads)
+                  for name, _ in requests}
+        calls = []
+        for name, dims in requests:
+            calls.append((opened[name].caller(), known[name].feeds(dims, 1)))
+        times = []
+        for run, feeds in calls:
+            times.append(timed(run, feeds)[1])
+            time.sleep(gap)
+        for session in opened.values():
+            session.settle(600)
+        final = {}
+        for (run, feeds), (name, dims) in zip(calls, requests):
+            key = f"{name} {sorted(dims.items())}"
+            if key not in final:
+                final[key] = min(timed(run, feeds)[1] for _ in range(9))
+        return {"times": times,
+                "final": [final[f"{name} {sorted(dims.items())}"]
+                          for name, dims in requests]}
 
     def do_first_runs(self, shapes, seed):
         """The first run at each shape, and the median of those after it."""

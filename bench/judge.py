@@ -1,0 +1,114 @@
+"""Suite `judge`: kernels timed against what they replace, in the runs that come
+anyway. How many were kept and demoted; whether the runs are any slower for it
+once all is decided; and what becomes of kernels that are made half as slow
+again: bench/planted.c."""
+
+import collections
+
+import fleet as fleets
+import report
+import stats
+
+PLANTED = 1.5
+CLEAR = 1.15  # what is nearer to equal than this may be judged either way
+MOST = 400    # runs of each shape
+TIMED = 30    # when all is decided
+
+
+def kernel_of(text):
+    return text.split(" pairs: ", 1)[-1]
+
+
+class Judge:
+    goal = "no kernel that is clearly faster is demoted; of those planted " \
+           f"that are clearly slower all are, within 100 runs; beyond {CLEAR}"
+
+    def __init__(self, context):
+        self.context = context
+        self.rows, self.failed = [], []
+        self.table = report.Table(
+            [("model", 8), ("thr", 3), ("judged", 6), ("faster", 6),
+             ("even", 5), ("demoted", 7), ("wrong", 5), ("planted", 7),
+             ("out", 5), ("runs", 5), ("settled ms", 10), ("untried", 7)],
+            numbers=2)
+
+    def run(self):
+        for model in self.context.models:
+            for threads in self.context.settings.threads:
+                self.run_model(model, threads)
+        return self.summary()
+
+    def process(self, model, threads, **more):
+        worker = fleets.Worker("limber", model.name, threads,
+                               {**self.context.environments["limber"], **more})
+        shapes = model.fixed[:self.context.settings.fixed]
+        try:
+            return worker("judge", timeout=3600, shapes=shapes, most=MOST,
+                          count=TIMED)
+        except fleets.Failed as failure:
+            self.failed.append({"model": model.name, "threads": threads,
+                                "failed": str(failure)})
+            print(f"{model.name:8}  {threads:3}  failed: {failure}", flush=True)
+            return None
+        finally:
+            worker.close()
+
+    def run_model(self, model, threads):
+        planted = str(self.context.build / "bench" / "planted")
+        tried, untried, slow = [], [], []
+        for _ in range(self.context.settings.processes):
+            tried.append(self.process(model, threads))
+            untried.append(self.process(model, threads, LIMBER_JUDGE="off"))
+            slow.append(self.process(model, threads, LIMBER_JIT_PATH=planted))
+        if None in tried + untried + slow:
+            return
+        self.print_row(model, threads, tried, untried, slow)
+
+    def print_row(self, model, threads, tried, untried, slow):
+        found = collections.Counter()
+        ratios = collections.defaultdict(list)  # kernel -> as it is
+        for process in tried:
+            for name, reason, ratio, text in process["verdicts"]:
+                found[reason] += 1
+                ratios[kernel_of(text)].append(ratio)
+        usual = {kernel: stats.median(all) for kernel, all in ratios.items()}
+        wrong = sum(name == "kernel_demoted" and usual[kernel_of(text)] > 0.97
+                    for process in tried
+                    for name, _, _, text in process["verdicts"])
+        clear, out = 0, 0
+        for process in slow:
+            for name, _, _, text in process["verdicts"]:
+                if usual.get(kernel_of(text), 9) / PLANTED < 1 / CLEAR:
+                    clear += 1
+                    out += name == "kernel_demoted"
+        times = [[stats.median(of) for p in group for of in p["times"]]
+                 for group in (tried, untried)]
+        row = {"model": model.name, "threads": threads, "found": found,
+               "wrong": wrong, "clear": clear, "out": out, "tried": tried,
+               "untried": untried, "slow": slow,
+               "settled": stats.geomean(times[0]),
+               "untimed": stats.geomean(times[1])}
+        self.rows.append(row)
+        self.table.row(
+            model.name, str(threads), str(sum(found.values())),
+            str(found["faster"]), str(found["even"]), str(found["slower"]),
+            str(wrong), str(clear), str(out),
+            f"{stats.median([p['runs'] for p in tried]):.0f}",
+            report.ms(row["settled"]), report.ms(row["untimed"]))
+
+    def summary(self):
+        def total(name):
+            return sum(row[name] for row in self.rows)
+        judged = sum(sum(row["found"].values()) for row in self.rows)
+        demoted = sum(row["found"]["slower"] for row in self.rows)
+        print(f"\ngoal: {self.goal}")
+        print(f"judged {judged}, demoted {demoted}, of these {total('wrong')} "
+              f"though the others of that kernel say it is not slower; of "
+              f"{total('clear')} planted ones that are slower {total('out')} "
+              f"were demoted")
+        ratio = stats.geomean([row["settled"] / row["untimed"]
+                               for row in self.rows])
+        if ratio:
+            print(f"settled, with judgement / without: geomean {ratio:.3f}")
+        return {"goal": self.goal, "rows": self.rows, "failed": self.failed,
+                "ratio": ratio}
