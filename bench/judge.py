@@ -9,8 +9,9 @@ import fleet as fleets
 import report
 import stats
 
-PLANTED = 1.5
-CLEAR = 1.15  # what is nearer to equal than this may be judged either way
+# What is nearer to equal than this may be judged either way. A planted kernel
+# is 1.5 times slower, its step less so the more of it is not the kernel.
+CLEAR = 1.25
 MOST = 400    # runs of each shape
 TIMED = 30    # when all is decided
 
@@ -19,9 +20,18 @@ def kernel_of(text):
     return text.split(" pairs: ", 1)[-1]
 
 
+def usual_ratios(processes):
+    """How fast each kernel was, by the median over processes."""
+    found = collections.defaultdict(list)
+    for process in processes:
+        for _, _, ratio, text in process["verdicts"]:
+            found[kernel_of(text)].append(ratio)
+    return {kernel: stats.median(all) for kernel, all in found.items()}
+
+
 class Judge:
-    goal = "no kernel that is clearly faster is demoted; of those planted " \
-           f"that are clearly slower all are, within 100 runs; beyond {CLEAR}"
+    goal = "no kernel that is as fast is demoted; of those planted whose steps " \
+           f"are {CLEAR} times slower all are, within 100 runs"
 
     def __init__(self, context):
         self.context = context
@@ -65,22 +75,14 @@ class Judge:
         self.print_row(model, threads, tried, untried, slow)
 
     def print_row(self, model, threads, tried, untried, slow):
-        found = collections.Counter()
-        ratios = collections.defaultdict(list)  # kernel -> as it is
-        for process in tried:
-            for name, reason, ratio, text in process["verdicts"]:
-                found[reason] += 1
-                ratios[kernel_of(text)].append(ratio)
-        usual = {kernel: stats.median(all) for kernel, all in ratios.items()}
+        found = collections.Counter(
+            reason for p in tried for _, reason, _, _ in p["verdicts"])
+        usual, planted = usual_ratios(tried), usual_ratios(slow)
         wrong = sum(name == "kernel_demoted" and usual[kernel_of(text)] > 0.97
-                    for process in tried
-                    for name, _, _, text in process["verdicts"])
-        clear, out = 0, 0
-        for process in slow:
-            for name, _, _, text in process["verdicts"]:
-                if usual.get(kernel_of(text), 9) / PLANTED < 1 / CLEAR:
-                    clear += 1
-                    out += name == "kernel_demoted"
+                    for p in tried for name, _, _, text in p["verdicts"])
+        verdicts = [name for p in slow for name, _, _, text in p["verdicts"]
+                    if planted[kernel_of(text)] < 1 / CLEAR]
+        clear, out = len(verdicts), verdicts.count("kernel_demoted")
         times = [[stats.median(of) for p in group for of in p["times"]]
                  for group in (tried, untried)]
         row = {"model": model.name, "threads": threads, "found": found,
