@@ -1,5 +1,6 @@
-// bench/planted.c -- a worker whose kernels are right, and slower than they need
-// be: what limber-jit makes, and after it half of its time again doing nothing.
+// bench/planted.c -- a worker whose kernels are right, and slower than they
+// need be: what limber-jit makes, and after it half of its time again doing
+// nothing.
 //
 // It is limber-jit itself, linked with another lb_toolchain_compile in front of
 // the toolchain's (see CMakeLists.txt).

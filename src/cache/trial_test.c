@@ -72,7 +72,7 @@ static void times_are_held_against_those_of_equal_work(void **state) {
   lb_trial *t = new_trial();
   bool decided = false;
   for (uint64_t run = 0; run < LB_TRIAL_RUNS && !decided; run++) {
-    int64_t size = run % 2 ? 100 : 100000;
+    int64_t size = run % 2 ? 2000 : 100000;
     decided = tell(t, run + 1, (run / 2 + run) % 2, size, 0.8);
   }
   assert_int_equal(lb_trial_at(t), LB_TRIAL_KEPT);
@@ -88,6 +88,15 @@ static void shapes_that_never_come_again_are_compared_by_cost(void **state) {
   while (!tell(t, run, run & 1, 1000 + 7 * (int64_t)run, 1.5))
     assert_true(run++ < LB_TRIAL_RUNS);
   assert_int_equal(lb_trial_at(t), LB_TRIAL_LOST);
+  free(t);
+}
+
+static void kernels_of_nanoseconds_are_not_judged_by_them(void **state) {
+  (void)state;
+  lb_trial *t = new_trial();
+  uint64_t run = 1;
+  while (!tell(t, run, run & 1, 30, 1.6)) assert_true(run++ < LB_TRIAL_RUNS);
+  assert_int_equal(lb_trial_at(t), LB_TRIAL_KEPT);
   free(t);
 }
 
@@ -171,6 +180,7 @@ int main(void) {
       cmocka_unit_test(what_is_faster_stays),
       cmocka_unit_test(times_are_held_against_those_of_equal_work),
       cmocka_unit_test(shapes_that_never_come_again_are_compared_by_cost),
+      cmocka_unit_test(kernels_of_nanoseconds_are_not_judged_by_them),
       cmocka_unit_test(a_trial_ends_even_if_one_side_never_runs),
       cmocka_unit_test(a_trial_that_was_ended_hears_nothing),
       cmocka_unit_test(a_thread_that_fork_left_inside_does_not_block),
