@@ -48,13 +48,13 @@ class Judge:
                 self.run_model(model, threads)
         return self.summary()
 
-    def process(self, model, threads, **more):
+    def process(self, model, threads, listens, **more):
         worker = fleets.Worker("limber", model.name, threads,
                                {**self.context.environments["limber"], **more})
         shapes = model.fixed[:self.context.settings.fixed]
         try:
             return worker("judge", timeout=3600, shapes=shapes, most=MOST,
-                          count=TIMED)
+                          listens=listens, count=TIMED)
         except fleets.Failed as failure:
             self.failed.append({"model": model.name, "threads": threads,
                                 "failed": str(failure)})
@@ -65,16 +65,19 @@ class Judge:
 
     def run_model(self, model, threads):
         planted = str(self.context.build / "bench" / "planted")
-        tried, untried, slow = [], [], []
-        for _ in range(self.context.settings.processes):
-            tried.append(self.process(model, threads))
-            untried.append(self.process(model, threads, LIMBER_JUDGE="off"))
-            slow.append(self.process(model, threads, LIMBER_JIT_PATH=planted))
-        if None in tried + untried + slow:
-            return
-        self.print_row(model, threads, tried, untried, slow)
+        tried, slow, timed, untried = [], [], [], []
+        for i in range(self.context.settings.processes):
+            def process(listens, **more):
+                return self.process(model, threads, listens, **more)
+            tried.append(process(True))
+            slow.append(process(True, LIMBER_JIT_PATH=planted))
+            for judge in ("on", "off") if i % 2 else ("off", "on"):
+                (timed if judge == "on" else untried).append(
+                    process(False, LIMBER_JUDGE=judge))
+        if None not in tried + slow + timed + untried:
+            self.print_row(model, threads, tried, slow, (timed, untried))
 
-    def print_row(self, model, threads, tried, untried, slow):
+    def print_row(self, model, threads, tried, slow, settled):
         found = collections.Counter(
             reason for p in tried for _, reason, _, _ in p["verdicts"])
         usual, planted = usual_ratios(tried), usual_ratios(slow)
@@ -84,10 +87,10 @@ class Judge:
                     if planted[kernel_of(text)] < 1 / CLEAR]
         clear, out = len(verdicts), verdicts.count("kernel_demoted")
         times = [[stats.median(of) for p in group for of in p["times"]]
-                 for group in (tried, untried)]
+                 for group in settled]
         row = {"model": model.name, "threads": threads, "found": found,
                "wrong": wrong, "clear": clear, "out": out, "tried": tried,
-               "untried": untried, "slow": slow,
+               "slow": slow, "timed": settled,
                "settled": stats.geomean(times[0]),
                "untimed": stats.geomean(times[1])}
         self.rows.append(row)

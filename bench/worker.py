@@ -163,9 +163,10 @@ class Worker:
                 self.run(x)
         return most
 
-    def do_judge(self, shapes, most, count):
+    def do_judge(self, shapes, most, listens, count):
         """Runs the shapes in turn until no kernel is on trial, then times
-        them. The engine is not to be open yet."""
+        them. A listener is called for every run, so either that or times are
+        of use. The engine is not to be open yet."""
         verdicts = []
 
         def hear(event):
@@ -174,7 +175,7 @@ class Worker:
                                  event.text))
 
         session = engines.ENGINES[self.name]().open(
-            self.model.path, self.threads, hear)
+            self.model.path, self.threads, hear if listens else None)
         run = session.caller()
         feeds = [self.model.feeds(dims, 1) for dims in shapes]
         for x in feeds:
