@@ -685,8 +685,8 @@ static PyMethodDef methods[] = {
     {"trim", session_trim, METH_NOARGS,
      "trim()\n\n"
      "Gives back the memory that runs keep for runs to come; returns how many\n"
-     "bytes. It falls back by itself after 32 runs that filled less than half\n"
-     "of it."},
+     "bytes. It falls back by itself after 128 runs that filled less than\n"
+     "half of it."},
     {"profile", (PyCFunction)(void (*)(void))session_profile,
      METH_VARARGS | METH_KEYWORDS,
      "profile(output_names, input_feed)\n\n"

@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define LARGE (2 * HUGE_PAGE)  // what gets such pages
+#define ROOM 4                 // times what is needed
 
 // Large pages where the system has them for the asking: a matrix is walked in
 // many places at once, more than there are entries for small ones.
 static void *c_alloc(size_t size) {
   void *p = NULL;
-  bool large = size >= 2 * HUGE_PAGE;
+  bool large = size >= LARGE;
   if (posix_memalign(&p, large ? HUGE_PAGE : LB_TENSOR_ALIGN, size) != 0)
     return NULL;
   if (large) madvise(p, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
@@ -28,6 +30,15 @@ void *lb_alloc_get(const lb_alloc *a, size_t size) {
   if ((uintptr_t)p % LB_TENSOR_ALIGN == 0) return p;
   lb_alloc_put(a, p);
   return NULL;
+}
+
+// What is small does not become large by that: a large page is cleared at once,
+// however little of it is needed.
+size_t lb_alloc_roomy(const lb_alloc *a, size_t size) {
+  bool ours = !a || !a->alloc;
+  if (!ours || size > PTRDIFF_MAX / ROOM) return size;
+  if (size >= LARGE || ROOM * size < LARGE) return ROOM * size;
+  return LARGE - 1;
 }
 
 void lb_alloc_put(const lb_alloc *a, void *p) {

@@ -18,6 +18,10 @@ typedef struct lb_alloc {
 // breaks the alignment. Not cleared.
 void *lb_alloc_get(const lb_alloc *a, size_t size);
 void lb_alloc_put(const lb_alloc *a, void *p);  // NULL is fine
+// How much to ask for in place of `size` bytes that are likely to become more:
+// the system gives address space, and pages only where they are written. The
+// caller's allocator may give all of it at once, so there it is `size`.
+size_t lb_alloc_roomy(const lb_alloc *a, size_t size);
 // The same for `size` bytes that will not be needed again soon: the system gets
 // them, where the C library would keep them.
 void lb_alloc_drop(const lb_alloc *a, void *p, size_t size);

@@ -69,11 +69,23 @@ static void a_misaligned_answer_is_given_back(void **state) {
   assert_int_equal(c.puts, 1);
 }
 
+static void room_is_address_space_of_ours_alone(void **state) {
+  (void)state;
+  counter c = {0};
+  lb_alloc theirs = {counting_alloc, counting_free, &c};
+  assert_int_equal(lb_alloc_roomy(&theirs, 1000), 1000);
+  assert_true(lb_alloc_roomy(NULL, 1000) > 2000);
+  assert_int_equal(lb_alloc_roomy(NULL, SIZE_MAX), SIZE_MAX);
+  for (size_t size = 1; size < (size_t)1 << 40; size *= 3)
+    assert_true(lb_alloc_roomy(NULL, size) >= size);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_is_aligned_at_any_size),
       cmocka_unit_test(the_callers_allocator_is_used),
       cmocka_unit_test(a_misaligned_answer_is_given_back),
+      cmocka_unit_test(room_is_address_space_of_ours_alone),
   };
   return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "graph/build_test.h"
+#include "session/context.h"
 #include "session/session.h"
 
 typedef struct fixture {
@@ -219,13 +220,13 @@ static void one_run_may_have_less_memory_than_others(void **state) {
 
 enum { LARGE = 1 << 20, LITTLE = 1 << 10 };
 
-static void memory_falls_back_after_32_small_runs(void **state) {
+static void memory_falls_back_after_many_small_runs(void **state) {
   (void)state;
   fixture *f = open_chain();
   run_well(f, LARGE);
   size_t most = kept(f);
   assert_true(most >= LARGE * sizeof(float));
-  for (int i = 0; i < 31; i++) run_well(f, LITTLE);
+  for (int i = 1; i < LB_ROOMY_RUNS; i++) run_well(f, LITTLE);
   assert_int_equal(kept(f), most);
   run_well(f, LITTLE);
   assert_int_equal(kept(f), 0);
@@ -237,8 +238,8 @@ static void memory_falls_back_after_32_small_runs(void **state) {
 static void memory_stays_while_it_is_used_now_and_then(void **state) {
   (void)state;
   fixture *f = open_chain();
-  for (int i = 0; i < 200; i++) {
-    run_well(f, i % 30 ? LITTLE : LARGE);
+  for (int i = 0; i < 4 * LB_ROOMY_RUNS; i++) {
+    run_well(f, i % (LB_ROOMY_RUNS - 2) ? LITTLE : LARGE);
     assert_true(kept(f) >= LARGE * sizeof(float));
   }
   close_graph(f);
@@ -292,7 +293,7 @@ int main(void) {
       cmocka_unit_test(what_was_found_once_stays_found),
       cmocka_unit_test(a_loop_ends_within_its_turn),
       cmocka_unit_test(one_run_may_have_less_memory_than_others),
-      cmocka_unit_test(memory_falls_back_after_32_small_runs),
+      cmocka_unit_test(memory_falls_back_after_many_small_runs),
       cmocka_unit_test(memory_stays_while_it_is_used_now_and_then),
       cmocka_unit_test(trimming_says_what_it_gives_back),
       cmocka_unit_test(contexts_that_nobody_needs_go),

@@ -38,7 +38,7 @@ size_t lb_context_trim(lb_context *c) {
     c->last_size = c->last_cap = 0;
     lb_alloc_drop(c->alloc, c->arena, c->arena_cap);
     c->arena = NULL;
-    c->arena_cap = 0;
+    c->arena_cap = c->arena_kept = 0;
     c->roomy = 0;
     c->budget->kept = 0;
     lb_arena_fini(&c->scratch);  // empty, and ready for more
@@ -108,6 +108,20 @@ static lb_status no_memory(size_t bytes) {
                   bytes);
 }
 
+// Shapes that grow little by little are not to move it each time: then all its
+// pages would be new ones. With a limit it is what the run needs.
+static lb_status move_arena(lb_context *c, size_t bytes) {
+  size_t cap = c->budget->limit ? bytes : lb_alloc_roomy(c->alloc, bytes);
+  void *p = lb_alloc_get(c->alloc, cap);
+  if (!p && cap > bytes) p = lb_alloc_get(c->alloc, cap = bytes);
+  if (!p) return no_memory(bytes);
+  if (c->arena_used) memcpy(p, c->arena, c->arena_used);
+  lb_alloc_put(c->alloc, c->arena);
+  c->arena = p;
+  c->arena_cap = cap;
+  return LB_OK;
+}
+
 lb_status lb_context_arena(lb_context *c, size_t bytes) {
   if (c->lends && bytes > c->lent_bytes)
     return lb_error(LB_INVALID,
@@ -115,16 +129,13 @@ lb_status lb_context_arena(lb_context *c, size_t bytes) {
                     "steps, and has %zu",
                     bytes, c->lent_bytes);
   if (c->lends) return LB_OK;
+  if (bytes > c->arena_kept) {
+    LB_TRY(lb_budget_check(c->budget, bytes - c->arena_kept));
+    if (bytes > c->arena_cap) LB_TRY(move_arena(c, bytes));
+    c->budget->kept += bytes - c->arena_kept;
+    c->arena_kept = bytes;
+  }
   if (bytes > c->arena_used) c->arena_used = bytes;
-  if (bytes <= c->arena_cap) return LB_OK;
-  LB_TRY(lb_budget_check(c->budget, bytes - c->arena_cap));
-  void *p = lb_alloc_get(c->alloc, bytes);
-  if (!p) return no_memory(bytes);
-  if (c->arena) memcpy(p, c->arena, c->arena_cap);
-  lb_alloc_put(c->alloc, c->arena);
-  c->budget->kept += bytes - c->arena_cap;
-  c->arena = p;
-  c->arena_cap = bytes;
   return LB_OK;
 }
 

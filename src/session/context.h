@@ -38,8 +38,9 @@ typedef struct lb_context {
   const lb_watcher *watcher;  // of this run; borrowed, may be NULL
   lb_bound *bound;            // likewise
   void *arena;                // owned
-  size_t arena_cap;
-  size_t arena_used;  // of it, by this run
+  size_t arena_cap;           // that could be written
+  size_t arena_kept;          // that runs have been using, and that counts
+  size_t arena_used;          // of it, by this run
   // Memory of the caller's in the arena's place, for this run; borrowed.
   void *lent;
   size_t lent_bytes;
@@ -72,7 +73,7 @@ size_t lb_context_trim(lb_context *c);
 void lb_context_begin(lb_context *c, size_t limit);
 // After a run: gives back all memory if LB_ROOMY_RUNS runs in a row have filled
 // less than half of it; how much that was.
-#define LB_ROOMY_RUNS 32
+#define LB_ROOMY_RUNS 128
 size_t lb_context_end(lb_context *c);
 
 lb_status lb_context_inner(lb_context *c, lb_context **out);

@@ -13,6 +13,8 @@
 #include "session/record.h"
 #include "session/run.h"
 
+#define LOOK_RUNS 32  // between looks for contexts that nobody needs
+
 #define DEFAULT_PLAN_BYTES ((size_t)64 << 20)
 #define DEFAULT_LOOP_LIMIT 10000000
 
@@ -121,7 +123,7 @@ static void give_context(lb_session *s, lb_context *c) {
   c->bound = NULL;
   c->lends = false;
   keep_context(s, c);
-  if (run % LB_ROOMY_RUNS == 0) free_unused(s, run);
+  if (run % LOOK_RUNS == 0) free_unused(s, run);
 }
 
 size_t lb_session_trim(lb_session *s) {

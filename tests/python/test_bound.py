@@ -111,12 +111,12 @@ def test_memory_falls_back_after_an_input_100_times_larger(size):
     def run(n):
         model.run(None, {"x": np.zeros(n, np.float32),
                          "axis": np.int64(0)})
-    for _ in range(40):
+    for _ in range(136):
         run(size // 100)
     small, before = model.stats().arena_bytes, resident()
     run(size)
     assert model.stats().arena_bytes > 4 * size
-    for _ in range(31):
+    for _ in range(127):
         run(size // 100)
     assert model.stats().arena_bytes > 4 * size
     for _ in range(2):
