@@ -56,7 +56,7 @@ static void every_tile_is_served(void **state) {
   bool other = false;
   for (int64_t rows = 1; rows < 40; rows++) {
     const lb_spec *spec = &lb_pack_list_at(&l, 0)->spec;
-    lb_facts f = lb_facts_of(spec, LANES, (int64_t[LB_SDIMS]){rows, 100, 64});
+    lb_facts f = lb_facts_of(spec, LANES, (int64_t[LB_SDIMS]){rows, 384, 64});
     int best = 0;
     for (size_t i = 0; i < lb_pack_list_count(&l); i++) {
       int has = rows_of(&lb_pack_list_at(&l, i)->facts);

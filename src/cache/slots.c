@@ -107,6 +107,19 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
   return st;
 }
 
+lb_status lb_slots_want(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
+                        lb_slot **out) {
+  lb_slot_key key = key_of(spec, facts);
+  lb_lock_take(&s->lock);
+  lb_status st = find(s, &key, true, out);
+  if (!lb_failed(st)) {
+    want(s, *out);
+    atomic_store_explicit(&(*out)->kin, true, memory_order_relaxed);
+  }
+  lb_lock_give(&s->lock);
+  return st;
+}
+
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
                             const lb_facts *facts, lb_slot **out) {
   lb_slot_key key = key_of(spec, facts);

@@ -73,6 +73,7 @@ typedef struct lb_slot {
   atomic_uint evicted;             // how often its kernel was
   atomic_uint *setbacks;           // of its table; borrowed
   atomic_bool wanted;              // is worth compiling: not of a cover alone
+  atomic_bool kin;  // and so are those that other rows would choose
   // Where the partition's cover begins anew: bit i stands for its node i. 0:
   // not decided yet. See plan/cover.c.
   _Atomic uint64_t cuts;
@@ -118,6 +119,11 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
 // not wanted for that.
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
                             const lb_facts *facts, lb_slot **out);
+
+// The same, wanted for shapes to come: kin of a slot that is used, and not
+// counted as used itself.
+lb_status lb_slots_want(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
+                        lb_slot **out);
 
 // Counts one more use of a slot that was interned before.
 void lb_slots_count_use(lb_slots *s, lb_slot *slot);

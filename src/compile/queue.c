@@ -51,8 +51,7 @@ double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
   double ns =
       (double)atomic_load_explicit(&slot->wish.ns, memory_order_relaxed);
   if (ns <= 0) {
-    unsigned seen = seen_of(slot);
-    ns = UNMEASURED_NS * (seen ? seen : 1);
+    ns = seen_of(slot) ? UNMEASURED_NS * seen_of(slot) : 1;
     if (lb_spec_is_critical(&slot->key.spec)) ns *= CRITICAL_BONUS;
   }
   return ns * q->gain[form][slot->in_pack] / q->cost_us[form];
@@ -105,6 +104,9 @@ static void tell_queued(const lb_queue *q, const lb_slot *slot) {
   char text[LB_EVENT_TEXT];
   if (urgency(slot)) {
     lb_tell(q->events, KERNEL_QUEUED, ASKED, "%s",
+            lb_slot_text(slot, text, sizeof text));
+  } else if (!seen_of(slot)) {
+    lb_tell(q->events, KERNEL_QUEUED, NO_KERNEL, "%s",
             lb_slot_text(slot, text, sizeof text));
   } else {
     lb_tell(q->events, KERNEL_QUEUED, MET, "%s",

@@ -63,6 +63,21 @@ static void the_four_kinds_come_first_while_nothing_is_measured(void **state) {
   free(q);
 }
 
+static void what_no_run_has_met_is_worth_least(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot met = slot_of(LB_FORM_MAP, 1, 1000);
+  lb_slot unmet = slot_of(LB_FORM_MATMUL, 0, 0);
+  lb_queue_put(q, &unmet);
+  lb_queue_put(q, &met);
+  assert_null(take(q, BUSY));
+  assert_ptr_equal(take(q, (lb_queue_time){.sightings = 2, .idle = true}),
+                   &met);
+  assert_ptr_equal(take(q, (lb_queue_time){.sightings = 2, .idle = true}),
+                   &unmet);
+  free(q);
+}
+
 static void softmax_is_critical_and_a_norm_is_not(void **state) {
   (void)state;
   lb_spec s = {.form = LB_FORM_ROWS, .n_nodes = 2};
@@ -237,6 +252,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(more_time_spent_is_worth_more),
       cmocka_unit_test(the_four_kinds_come_first_while_nothing_is_measured),
+      cmocka_unit_test(what_no_run_has_met_is_worth_least),
       cmocka_unit_test(softmax_is_critical_and_a_norm_is_not),
       cmocka_unit_test(a_form_that_is_dear_to_make_is_worth_less),
       cmocka_unit_test(a_form_that_gained_little_is_worth_less),

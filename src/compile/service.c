@@ -30,6 +30,7 @@
 #define MAX_WAIT 1e9       // seconds
 
 enum {
+  NOBODY = 0,  // the session of what no run has met
   SIGHTINGS = 2,
   MAKE_MS = 30000,  // more than any kernel takes: it hangs
   ATTEMPTS = 3,     // at a key that crashes the worker
@@ -64,6 +65,7 @@ struct lb_service {
 
   lb_lock lock;  // of all below
   lb_queue queue;
+  size_t looked_at;  // slots of the table that unmet ones were looked for among
   int settlers;
   uint64_t failures;    // of the worker; settle notices if it grows
   int failures_in_row;  // written by the thread alone
@@ -157,6 +159,7 @@ static bool begin_anew(lb_service *s) {
   atomic_store(&s->asked, NULL);
   atomic_store(&s->decided, true);  // the other may have been about to act
   s->queue.n = 0;
+  s->looked_at = 0;
   s->settlers = 0;
   lb_brake_init(&s->brake, s->pool, s->events, s->brake.off);
   atomic_store(&s->asleep, false);
@@ -224,6 +227,16 @@ void lb_service_decided(lb_service *s) {
   ring(s);
 }
 
+// What plans want and no run has met waits for an idle moment, so that shapes
+// to come find it made. The lock is held.
+static void collect_unmet(lb_service *s) {
+  lb_slot *slot;
+  for (; (slot = lb_slots_at(s->slots, s->looked_at)); s->looked_at++)
+    if (atomic_load(&slot->kin) && lb_slot_lacks(slot) &&
+        !atomic_exchange(&slot->wish.asked, true))
+      lb_queue_put(&s->queue, slot);
+}
+
 // The lock is held.
 static void collect(lb_service *s) {
   lb_slot *slot = atomic_exchange(&s->asked, NULL), *next;
@@ -231,6 +244,7 @@ static void collect(lb_service *s) {
     next = atomic_load_explicit(&slot->wish.next, memory_order_relaxed);
     lb_queue_put(&s->queue, slot);
   }
+  if (s->background) collect_unmet(s);
 }
 
 void lb_service_leave(lb_service *s, unsigned session) {
@@ -238,6 +252,7 @@ void lb_service_leave(lb_service *s, unsigned session) {
   lb_lock_take(&s->lock);
   collect(s);
   lb_queue_drop(&s->queue, session);
+  lb_queue_drop(&s->queue, NOBODY);
   lb_lock_give(&s->lock);
 }
 

@@ -5,14 +5,16 @@
 // first (queue.h), and publishes these into the slots. The next run finds them.
 //
 // Terms. A slot *lacks* while it has no kernel but the pack's. A run that meets
-// such a slot is a *sighting*. A slot is *asked for* from its first sighting
-// until it has a kernel, failed or was dropped.
+// such a slot is a *sighting*. A slot is *asked for* from its first sighting,
+// or from when it was seen that no run has met it, until it has a kernel,
+// failed or was dropped.
 //
 // (1) Telling takes no lock, waits for nobody and starts nothing but the
 //     thread, once. Nobody but settle waits.
 // (2) A slot has one job at a time, whichever sessions and runs ask for it. It
 //     is made at its second sighting (the option says at which), or earlier
 //     when there is nothing else to do and requests have rested for a while.
+//     So is what plans want that no run has met: last of all.
 // (3) A key that the worker refuses is not asked for again, nor one at which it
 //     crashed or hung three times while it was well at others. After a failure
 //     the key rests, and for a shorter time everything, which doubles with

@@ -142,6 +142,27 @@ static void fails(lb_status st, lb_code code, const char *part) {
 
 // -- runs ---------------------------------------------------------------------
 
+// As a plan does that could use slot i at other rows.
+static void want(fixture *f, int i) {
+  lb_slot_key key = f->slot[i]->key;
+  ok(lb_slots_want(&f->slots, &key.spec, &key.facts, &f->slot[i]));
+}
+
+static void what_no_run_has_met_is_made_once_requests_rest(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  want(f, 1);
+  lb_pool_enter(f->pool);
+  tell(f, 0, 1);
+  tell(f, 0, 2);
+  wait_until_made(f, 0);
+  nap(250);
+  assert_false(is_made(f, 1));
+  lb_pool_leave(f->pool);
+  wait_until_made(f, 1);
+  assert_false(is_made(f, 2));  // no plan has a use for it
+}
+
 static void a_slot_is_made_at_its_second_sighting(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
@@ -407,6 +428,7 @@ static void waiting_inside_a_run_is_counted(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_slot_is_made_at_its_second_sighting),
+      TEST(what_no_run_has_met_is_made_once_requests_rest),
       TEST(a_slot_seen_once_is_made_when_requests_rest),
       TEST(nothing_is_made_in_the_background_if_that_is_off),
       TEST(what_a_session_asked_for_goes_with_it),

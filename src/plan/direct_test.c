@@ -180,13 +180,9 @@ static void what_does_not_fit_is_an_error_all_the_same(void **state) {
   end(&f);
 }
 
-// x[n, k] times a constant [4, 3]: k may be anything until it is there.
-static void rows_of_another_length_are_not_multiplied(void **state) {
-  (void)state;
-  fixture f;
-  lb_plan *plan;
+// x[n, k] times w[4, 3], for which the pack has a kernel.
+static void prepare_product(fixture *f, small_pack *pack) {
   static float weights[12];
-  small_pack pack = empty_pack();
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_MATMUL);
@@ -195,21 +191,48 @@ static void rows_of_another_length_are_not_multiplied(void **state) {
   lb_spec_output(&b, lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0),
                  LB_LAYOUT_FULL);
   ok(lb_spec_finish(&b, &s));
-  add_spec(&pack, &s);
-  ok(lb_graph_new(&f.g));
-  lb_region *r = f.g->main;
+  add_spec(pack, &s);
+  ok(lb_graph_new(&f->g));
+  lb_region *r = f->g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, -1)), *w;
   lb_tensor t = tensor(LB_F32, weights, DIMS(4, 3));
-  ok(lb_const_new(f.g, "w", &t, &w));
+  ok(lb_const_new(f->g, "w", &t, &w));
   RESULTS(r, NODE1(r, MatMul, "product", x, w));
-  prepare(&f, &pack);
+  prepare(f, pack);
+}
+
+// x[n, k] times a constant [4, 3]: k may be anything until it is there.
+static void rows_of_another_length_are_not_multiplied(void **state) {
+  (void)state;
+  fixture f;
+  lb_plan *plan;
+  small_pack pack = empty_pack();
+  prepare_product(&f, &pack);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(50, 4));
-  ok(lb_plan_first(&f.prog, r, &in, &(bool){true}, &plan));
+  ok(lb_plan_first(&f.prog, f.g->main, &in, &(bool){true}, &plan));
   lb_plan_release(plan);
   in = tensor(LB_F32, NULL, DIMS(50, 5));
-  lb_status st = lb_plan_first(&f.prog, r, &in, &(bool){true}, &plan);
+  lb_status st = lb_plan_first(&f.prog, f.g->main, &in, &(bool){true}, &plan);
   assert_int_equal(lb_status_code(st), LB_INVALID);
   lb_status_drop(st);
+  end(&f);
+}
+
+static void the_first_plan_wants_the_kernels_of_any_rows(void **state) {
+  (void)state;
+  fixture f;
+  lb_plan *plan;
+  size_t wanted = 0;
+  small_pack pack = empty_pack();
+  prepare_product(&f, &pack);
+  for (int64_t n = 50; n < 350; n++) {
+    lb_tensor in = tensor(LB_F32, NULL, DIMS(n % 300 + 1, 4));
+    ok(lb_plan_first(&f.prog, f.g->main, &in, &(bool){true}, &plan));
+    lb_plan_release(plan);
+    if (n == 50) wanted = lb_slots_wanted(&f.slots);
+  }
+  assert_in_range(wanted, 3, LB_MAX_FACTS_OF);
+  assert_int_equal(lb_slots_wanted(&f.slots), wanted);
   end(&f);
 }
 
@@ -218,6 +241,7 @@ int main(void) {
       cmocka_unit_test(both_ways_give_one_plan),
       cmocka_unit_test(what_does_not_fit_is_an_error_all_the_same),
       cmocka_unit_test(rows_of_another_length_are_not_multiplied),
+      cmocka_unit_test(the_first_plan_wants_the_kernels_of_any_rows),
   };
   return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
 }

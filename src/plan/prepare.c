@@ -31,6 +31,28 @@ void lb_recipe_init(lb_recipe *r, const lb_spec *s, lb_slot *slot) {
   for (uint32_t i = 0; i < r->n_operands; i++) r->operands[i] = describe(s, i);
 }
 
+#define KIN_ROWS 64  // more choose no other tiles
+
+lb_status lb_planner_want_kin(lb_planner *p, const lb_binding *b,
+                              lb_slot *slot) {
+  lb_slots *slots = p->prog->slots;
+  int64_t dims[LB_SDIMS];
+  lb_facts last = slot->key.facts;
+  if (atomic_load_explicit(&slot->kin, memory_order_relaxed) ||
+      atomic_exchange(&slot->kin, true))
+    return LB_OK;
+  memcpy(dims, b->dims, sizeof dims);
+  for (dims[LB_DIM_ROWS] = 1; dims[LB_DIM_ROWS] <= KIN_ROWS;
+       dims[LB_DIM_ROWS]++) {
+    lb_facts f =
+        lb_facts_prefer(&b->spec, slots->lanes, dims, p->prog->reusable);
+    if (memcmp(&f, &last, sizeof f) == 0) continue;
+    LB_TRY(lb_slots_want(slots, &b->spec, &f, &slot));
+    last = f;
+  }
+  return LB_OK;
+}
+
 lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
                             const lb_recipe **known, lb_recipe *made) {
   lb_slots *slots = p->prog->slots;
@@ -43,6 +65,7 @@ lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
     return LB_OK;
   }
   LB_TRY(lb_slots_intern(slots, &b->spec, &facts, &slot));
+  LB_TRY(lb_planner_want_kin(p, b, slot));
   lb_recipe_init(made, &b->spec, slot);
   lb_memo_add_note(b->made, &facts, made, sizeof *made);
   *known = made;

@@ -141,6 +141,7 @@ static lb_status bind(series *s) {
     lb_facts facts = lb_facts_prefer(&t->b.spec, slots->lanes, t->b.dims,
                                      s->p->prog->reusable);
     LB_TRY(lb_slots_intern(slots, &t->b.spec, &facts, &s->slots[i]));
+    LB_TRY(lb_planner_want_kin(s->p, &t->b, s->slots[i]));
   }
   return LB_OK;
 }

@@ -14,18 +14,23 @@ typedef struct shape {
 typedef struct tiling {
   uint32_t lanes;
   shape tiles[9];
-  shape narrow[5][6];  // of as many columns, or less: narrowest first
+  shape rest[6];       // some of these: where none divides the columns
+  shape narrow[5][4];  // of as many columns, or less: narrowest first
 } tiling;
 
 static const tiling tilings[] = {
     {16,
      {{1, 128}, {2, 64}, {4, 64}, {5, 64}, {6, 64}, {7, 48}, {8, 48}, {9, 48}},
-     {{{4, 16}, {8, 16}, {10, 16}, {13, 16}, {16, 16}},
-      {{4, 32}, {8, 32}, {10, 32}, {12, 32}, {13, 32}},
-      {{4, 48}, {9, 48}},
+     {{1, 128}, {2, 64}, {4, 64}, {6, 64}, {9, 48}},
+     {{{8, 16}, {16, 16}},
+      {{8, 32}, {10, 32}, {13, 32}},
+      {{9, 48}},
       {{6, 64}}}},
-    {8, {{1, 64}, {2, 32}, {4, 16}, {5, 16}, {6, 16}}, {{{0}}}},
-    {4, {{1, 32}, {2, 16}}, {{{0}}}},
+    {8,
+     {{1, 64}, {2, 32}, {4, 16}, {5, 16}, {6, 16}},
+     {{1, 64}, {2, 32}, {4, 16}, {6, 16}},
+     {{{0}}}},
+    {4, {{1, 32}, {2, 16}}, {{1, 32}, {2, 16}}, {{{0}}}},
 };
 
 static const tiling *tiling_of(uint32_t lanes) {
@@ -72,27 +77,28 @@ static shape best_shape(const shape *list, const int64_t *dims) {
   return best;
 }
 
-// The tiles for so many columns.
-static const shape *shapes_for(const tiling *t, int64_t cols) {
-  if (any_divides(t->tiles, cols)) return t->tiles;
-  for (int i = 0; t->narrow[i][0].rows; i++)
-    if (cols <= t->narrow[i][0].cols) return t->narrow[i];
-  return t->tiles;
-}
-
 // Tiles for few columns have code for no more than those. Those for many have
 // code for any rest, and serve as well.
-static void choose_tile(const tiling *t, const int64_t *dims, bool reusable,
-                        lb_facts *out) {
+static const shape *shapes_for(const tiling *t, int64_t cols, bool reusable) {
+  if (any_divides(t->tiles, cols)) return t->tiles;
+  for (int i = 0; !reusable && t->narrow[i][0].rows; i++)
+    if (cols <= t->narrow[i][0].cols) return t->narrow[i];
+  return t->rest;
+}
+
+// Few columns of a product are as fast under a mask: whether they divide makes
+// no other kernel.
+static void choose_tile(const lb_spec *spec, const tiling *t,
+                        const int64_t *dims, bool reusable, lb_facts *out) {
   int64_t cols = dims[LB_DIM_COLS];
-  const shape *list = reusable ? t->tiles : shapes_for(t, cols);
+  const shape *list = shapes_for(t, cols, reusable);
   shape s = best_shape(list, dims);
+  bool narrow = list != t->tiles && list != t->rest;
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, s.rows);
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_COLS, s.cols);
-  if (cols % s.cols == 0)
+  if (cols % s.cols == 0 && !(narrow && spec->form == LB_FORM_MATMUL))
     lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, s.cols);
-  if (list != t->tiles)
-    lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_COLS, s.cols);
+  if (narrow) lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_COLS, s.cols);
 }
 
 // Tiles of attention: rows, smallest first. The largest, unless it leaves over
@@ -121,21 +127,19 @@ static void choose_attention(uint32_t lanes, const int64_t *dims,
                attention_rows(lanes, dims[LB_DIM_ROWS]));
 }
 
-// Many rows come from afar, and better in two lines each; of few, eight or six
-// at once leave the least over.
+// Many rows come from afar, and better in two lines each. Of few, eight at once
+// or four leave the least over; less than a tile come one by one.
 static uint16_t window_rows(int64_t rows) {
   int64_t eights = rows / 8 + (rows % 8 != 0);
-  int64_t sixes = rows / 6 + (rows % 6 != 0);
-  if (rows < 6) return rows == 1 ? 1 : 2;
-  if (rows >= 32) return 4;
-  return eights * 9 <= sixes * 8 ? 8 : 6;
+  int64_t fours = rows / 4 + (rows % 4 != 0);
+  if (rows < 6) return 2;
+  return rows < 8 || rows >= 32 || fours < 2 * eights ? 4 : 8;
 }
 
+// Columns are vectors under a mask, whether they divide or not.
 static void choose_window(const int64_t *dims, lb_facts *out) {
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS,
                window_rows(dims[LB_DIM_ROWS]));
-  if (dims[LB_DIM_COLS] % 16 == 0)
-    lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 16);
 }
 
 const char *lb_spec_needs_bound(const lb_spec *s) {
@@ -153,12 +157,12 @@ lb_facts lb_facts_prefer(const lb_spec *s, uint32_t lanes,
                          const int64_t dims[LB_SDIMS], bool reusable) {
   lb_facts f = {0};
   if (s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV)
-    choose_tile(tiling_of(sum_lanes(s, lanes)), dims, reusable, &f);
+    choose_tile(s, tiling_of(sum_lanes(s, lanes)), dims, reusable, &f);
   else if (s->form == LB_FORM_ATTENTION)
     choose_attention(sum_lanes(s, lanes), dims, &f);
   else if (s->form == LB_FORM_WINDOW)
     choose_window(dims, &f);
-  else if (dims[LB_DIM_COLS] % LB_SPEC_LANES == 0)
+  else if (s->form == LB_FORM_ROWS && dims[LB_DIM_COLS] % LB_SPEC_LANES == 0)
     lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, LB_SPEC_LANES);
   return f;
 }

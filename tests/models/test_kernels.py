@@ -1,0 +1,53 @@
+"""How many kernels a model wants, whatever shapes come: few, and those of
+shapes to come together with those of the first ones. A process a model: kernels
+are counted for all sessions of one.
+
+Run as a program with a model's name, a count and a seed, it prints how many are
+wanted after each shape that is planned.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import limber
+import numpy as np
+import shapes
+
+MOST = {"ocr-det": 150}  # of others 60
+
+
+def sizes(model, dims):
+    """What a plan needs to know of the inputs: contents of scalars alone."""
+    return {i.name: tuple(dims[d] if d in dims else int(d) for d in i.dims)
+            or np.asarray(dims[i.values], i.dtype) for i in model.inputs}
+
+
+def wanted_by(model, count, seed):
+    session = limber.InferenceSession(model.path)
+    found = []
+    for dims in model.stream_draws(count, seed):
+        session.plan(sizes(model, dims))
+        found.append(session.stats().kernels_wanted)
+    return found
+
+
+def test_a_model_wants_few_kernels_and_soon_no_others(model, request):
+    if request.config.getoption("kernels") == "off":
+        return  # nothing is wanted of what does not exist
+    words = [model.name, "300", str(request.config.getoption("seed"))]
+    text = subprocess.run([sys.executable, __file__, *words], check=True,
+                          capture_output=True, text=True,
+                          env=os.environ).stdout
+    found = json.loads(text)
+    assert found[-1] <= MOST.get(model.name, 60), words
+    assert found[len(found) // 2] == found[-1], words
+
+
+if __name__ == "__main__":
+    name, count, seed = sys.argv[1:]
+    print(json.dumps(wanted_by(shapes.load()[name], int(count), int(seed))))
