@@ -3,7 +3,8 @@
 // Two nodes of a region with the same operator, inputs and attributes compute
 // the same, so the later one is replaced. Small constants with the same bytes
 // count as one, since exporters write each axis list anew. A node is looked up
-// by a key, a string of bytes that says all of the above.
+// by a key, a string of bytes that says all of the above; one whose contents
+// are known, by these.
 //
 // A Concat that joins what an earlier one has joined, and one value more, joins
 // the earlier one's result with it: all of them can then lie in one memory.
@@ -56,8 +57,21 @@ static void put_attr(lb_strbuf *k, const lb_attr *a) {
   }
 }
 
+// What computes sizes computes the same if they are: exporters write the
+// arithmetic of shapes anew for every layer.
+static bool put_known(lb_strbuf *k, const lb_node *n) {
+  const lb_vinfo *v = n->n_out == 1 && n->out[0] ? &n->out[0]->info : NULL;
+  if (!v || !v->known || v->rank < 0 || v->rank > 1) return false;
+  put_text(k, "known");
+  put_u32(k, (uint32_t)v->dtype);
+  put_u32(k, (uint32_t)v->rank);
+  put(k, v->known, (size_t)v->n_known * sizeof *v->known);
+  return true;
+}
+
 // As if it had `n_in` inputs, the first ones.
 static void put_node(lb_strbuf *k, const lb_node *n, uint32_t n_in) {
+  if (n_in == n->n_in && put_known(k, n)) return;
   put_u32(k, (uint32_t)n->op);
   put_u32(k, n_in);
   put_u32(k, n->n_out);
