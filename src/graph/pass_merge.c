@@ -134,9 +134,7 @@ static lb_status extend_concat(merger *m, const lb_map *seen, lb_node *n) {
   put_node(&m->key, n, n->n_in - 1);
   LB_TRY(lb_strbuf_status(&m->key));
   const lb_node *earlier = lb_map_get(seen, m->key.data, m->key.len);
-  if (!earlier) return LB_OK;
-  for (uint32_t i = 0; i + 1 < n->n_in; i++)
-    lb_rewrite_use(m->rw, n->in[i], -1);
+  if (!earlier || !earlier->out[0]) return LB_OK;
   lb_rewrite_use(m->rw, earlier->out[0], 1);
   n->in[0] = earlier->out[0];
   n->in[1] = n->in[n->n_in - 1];
