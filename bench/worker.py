@@ -95,9 +95,9 @@ class Worker:
         made = self.do_stats()
         self.sessions[0].settle(600)
         self.run_until_judged(self.stream)
-        final = [float(np.median([timed(self.run, feeds)[1]
-                                  for _ in range(5)]))
-                 for feeds in self.stream]
+        rounds = [[timed(self.run, feeds)[1] for feeds in self.stream]
+                  for _ in range(4)][1:]
+        final = np.median(rounds, axis=0).tolist()
         return {"began": began, "times": times, "final": final, **made}
 
     def do_fill(self, others, seed):
@@ -127,7 +127,8 @@ class Worker:
 
     def do_hottest(self, keys, requests):
         """After how many runs all steps of the `keys` kernels that take most
-        of a run had compiled ones (-1: not within so many)."""
+        of a run had compiled ones (-1: not within so many). What takes less
+        than a thousandth of it is not hot."""
         session = self.sessions[0].session
         steps = session.profile(None, self.feeds)
         hot = {}
@@ -135,7 +136,8 @@ class Worker:
             if step["kernel"] and step["tier"] != "host":
                 hot[step["kernel"]] = hot.get(step["kernel"], 0) \
                     + step["end_ns"] - step["start_ns"]
-        hot = sorted(hot, key=hot.get)[-keys:]
+        least = sum(hot.values()) / 1000
+        hot = [k for k in sorted(hot, key=hot.get)[-keys:] if hot[k] > least]
         for i in range(0, requests, 20):
             steps = session.profile(None, self.feeds)
             if not any(step["kernel"] in hot and step["tier"] in

@@ -17,13 +17,15 @@ void lb_brake_init(lb_brake *b, lb_pool *pool, lb_events *events, bool off) {
 
 void lb_brake_hurry(lb_brake *b, int by) { atomic_fetch_add(&b->hurried, by); }
 
-// Of this thread, since it was asked last. Another thread begins anew.
-static int64_t own_since(lb_brake *b) {
+void lb_brake_spend(lb_brake *b, int64_t ns) { b->spent += ns; }
+
+int64_t lb_brake_spent(lb_brake *b) {
   struct timespec t;
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t)) return 0;
-  int64_t now = t.tv_sec * 1000 * MS + t.tv_nsec, before = b->own_ns;
-  b->own_ns = now;
-  return now > before ? now - before : 0;
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t)) return b->spent;
+  int64_t own = t.tv_sec * 1000 * MS + t.tv_nsec;
+  b->spent += own - b->own;
+  b->own = own;
+  return b->spent;
 }
 
 static void read_cgroups(lb_brake *b, int64_t now) {
@@ -55,7 +57,7 @@ static void tell(lb_brake *b, int64_t now) {
     lb_tell(b->events, WORKER_FREED, QUIET, "%s", "");
 }
 
-bool lb_brake_lets_go(lb_brake *b, int64_t spent_ns, int64_t *ns) {
+bool lb_brake_lets_go(lb_brake *b, int64_t *ns) {
   *ns = INT64_MAX;
   if (b->off) return true;
   int64_t now = lb_clock_ns();
@@ -63,7 +65,8 @@ bool lb_brake_lets_go(lb_brake *b, int64_t spent_ns, int64_t *ns) {
   lb_pace_look seen = {.now = now,
                        .runs = lb_pool_count(b->pool),
                        .wanted = atomic_load(&b->hurried) > 0,
-                       .spent = spent_ns + own_since(b)};
+                       .spent = lb_brake_spent(b) - b->told};
+  b->told += seen.spent;
   bool goes = lb_pace_look_at(&b->pace, &seen, ns);
   tell(b, now);
   return goes;

@@ -3,8 +3,8 @@
 // process.
 //
 // The thread that compiles asks before a job and again and again while one is
-// under way; its own processor time counts, as does what it says that others
-// have spent. lb_brake_hurry is for any thread.
+// under way; its own processor time counts, as does what it says that the
+// worker has spent. lb_brake_hurry is for any thread.
 #ifndef LB_COMPILE_BRAKE_H
 #define LB_COMPILE_BRAKE_H
 
@@ -21,7 +21,9 @@ typedef struct lb_brake {
 
   // Of the thread.
   lb_pace pace;
-  int64_t own_ns;   // of processor time that was counted
+  int64_t spent;    // ns of processor time, ever
+  int64_t told;     // to the pace, of these
+  int64_t own;      // of this thread, that is among them
   int64_t read_at;  // when cgroups were read; 0: not yet
   bool has_quota;
   bool told_held;
@@ -30,9 +32,13 @@ typedef struct lb_brake {
 
 void lb_brake_init(lb_brake *b, lb_pool *pool, lb_events *events, bool off);
 
-// May compiling go on, `spent_ns` of others' processor time later? *ns: for how
-// long that holds, at most.
-bool lb_brake_lets_go(lb_brake *b, int64_t spent_ns, int64_t *ns);
+// The worker has used so much processor time.
+void lb_brake_spend(lb_brake *b, int64_t ns);
+// All that was spent until now, in ns.
+int64_t lb_brake_spent(lb_brake *b);
+
+// May compiling go on? *ns: for how long that holds, at most.
+bool lb_brake_lets_go(lb_brake *b, int64_t *ns);
 
 // One more (1) or less (-1) waits for what is compiled: it is not held back.
 void lb_brake_hurry(lb_brake *b, int by);

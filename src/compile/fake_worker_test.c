@@ -91,10 +91,10 @@ static void misbehave(uint64_t id) {
     for (int i = 0; i < 1000; i++) fprintf(stderr, "line %d of many\n", i);
 }
 
-// "kernel" answers with one that loads; "slowly" does too, after 20 ms; that of
-// "sluggish" takes long to do nothing.
+// "kernel" answers with one that loads; "slowly" does too, after 20 ms, "heavy"
+// after 5 ms of work; that of "sluggish" takes long to do nothing.
 static bool is_kernel(void) {
-  return is("kernel") || is("slowly") || is("sluggish");
+  return is("kernel") || is("slowly") || is("heavy") || is("sluggish");
 }
 
 // So many seconds of processor time.
@@ -117,6 +117,7 @@ static void serve(uint64_t id, const lb_request *r) {
                     .bytes = {(const uint8_t *)"not\1this", 8}};
   if (is("slowly")) usleep(20000);
   if (is("busy")) burn(0.02);
+  if (is("heavy")) burn(0.005);
   if (is_kernel()) {
     a.info.generator = LB_GENERATOR_VERSION;
     a.bytes = read_file(is("sluggish") ? SLUGGISH_KERNEL : FAKE_KERNEL, object,

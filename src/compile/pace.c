@@ -1,16 +1,18 @@
 // compile/pace.c -- how much processor time compiling may take from requests.
 #include "compile/pace.h"
 
-#define LEAST (LB_PACE_SHARE / 8)
+#define FASTER 5  // while there is something left of LB_PACE_FIRST
+#define LEAST (LB_PACE_SHARE / 2)
 #define STEP (LB_PACE_SHARE / 8)   // back, for each time without throttling
 #define GLANCE INT64_C(2000000)    // ns between looks while it goes on
-#define LONGEST INT64_C(10000000)  // ns between looks while it does not
+#define LONGEST INT64_C(20000000)  // ns between looks while it does not
 #define OVERDRAWN (50 * LB_PACE_SLICE)  // more is forgiven
 
 void lb_pace_init(lb_pace *p, double processors, int threads) {
   *p = (lb_pace){.processors = processors,
                  .threads = threads,
                  .share = LB_PACE_SHARE,
+                 .first = LB_PACE_FIRST,
                  .last_run = INT64_MIN / 2};
 }
 
@@ -30,7 +32,8 @@ static lb_pace_state state_of(const lb_pace *p, const lb_pace_look *seen) {
 
 static double rate(const lb_pace *p, int inside) {
   double runs = inside > 1 ? inside : 1;
-  return p->share * (runs < p->processors ? runs : p->processors);
+  double share = p->first > 0 ? FASTER * p->share : p->share;
+  return share * (runs < p->processors ? runs : p->processors);
 }
 
 static void fill(lb_pace *p, const lb_pace_look *seen, double per_ns) {
@@ -43,6 +46,7 @@ static void fill(lb_pace *p, const lb_pace_look *seen, double per_ns) {
 
 bool lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
   double per_ns = rate(p, seen->runs.inside);
+  p->first -= seen->spent;
   if (seen->runs.inside || seen->runs.entered != p->entered)
     p->last_run = seen->now;
   p->state = state_of(p, seen);
@@ -68,7 +72,7 @@ void lb_pace_hear(lb_pace *p, double processors, uint64_t throttled) {
   p->throttled = throttled;
   p->heard = true;
   if (grew && p->state >= LB_PACE_PRESSED)
-    p->share = p->share / 2 > LEAST ? p->share / 2 : LEAST;
+    p->share = LEAST;
   else if (!grew)
     p->share =
         p->share + STEP < LB_PACE_SHARE ? p->share + STEP : LB_PACE_SHARE;

@@ -10,8 +10,11 @@
 //     since a process is stopped a little late and our own work not at all;
 //     what was overdrawn has to come in before the next slice begins.
 // (2) Where a quota of the system is used up while requests press, the share
-//     is halved, to an eighth at the least, and comes back step by step.
-// (3) Pure: clocks, counts and what was spent are given. One thread.
+//     is half of it, and comes back step by step.
+// (3) A process that begins may spend LB_PACE_FIRST at five times the share:
+// what
+//     requests lose then they have back soon, by the kernels that matter most.
+// (4) Pure: clocks, counts and what was spent are given. One thread.
 #ifndef LB_COMPILE_PACE_H
 #define LB_COMPILE_PACE_H
 
@@ -23,6 +26,7 @@
 #define LB_PACE_SLICE INT64_C(2000000)   // ns
 #define LB_PACE_QUIET INT64_C(50000000)  // ns without a run: none presses
 #define LB_PACE_SHARE 0.05
+#define LB_PACE_FIRST INT64_C(400000000)  // ns
 
 typedef enum lb_pace_state {
   LB_PACE_FREE,       // nobody presses
@@ -36,6 +40,7 @@ typedef struct lb_pace {
   int threads;        // of a run
   double share;
   int64_t level;  // ns; below 0: overdrawn
+  int64_t first;  // ns that are left of LB_PACE_FIRST
   bool going;     // a slice is under way
   lb_pace_state state;
   int64_t now, last_run;

@@ -25,6 +25,7 @@ typedef struct world {
 static world a_world(double processors, int threads) {
   world w = {.seen = {.now = 1000 * MS}};
   lb_pace_init(&w.pace, processors, threads);
+  w.pace.first = 0;
   return w;
 }
 
@@ -35,7 +36,7 @@ static bool look(world *w, int64_t *ns) {
   w->looks++;
   w->seen.spent = w->look;
   w->spent += w->look;
-  assert_in_range(*ns, 1, 10 * MS);
+  assert_in_range(*ns, 1, 20 * MS);
   return w->goes;
 }
 
@@ -97,6 +98,29 @@ static void pressed_it_takes_its_share(void **state) {
   runs(&w, 1);
   assert_near(share_of(&w), LB_PACE_SHARE);
   assert_in_range(w.slices, 100, 500);
+}
+
+static void a_process_that_begins_spends_faster_once(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  int64_t start = w.seen.now;
+  w.pace.first = LB_PACE_FIRST;
+  runs(&w, 1);
+  while (w.spent < LB_PACE_FIRST) pass_until(&w, w.seen.now + MS);
+  assert_near((double)w.spent / (double)(w.seen.now - start),
+              5 * LB_PACE_SHARE);
+  assert_near(share_of(&w), LB_PACE_SHARE);
+}
+
+static void what_others_wait_for_is_of_that_spending(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  w.pace.first = LB_PACE_FIRST;
+  w.seen.wanted = true;
+  pass_until(&w, w.seen.now + LB_PACE_FIRST);
+  w.seen.wanted = false;
+  runs(&w, 1);
+  assert_near(share_of(&w), LB_PACE_SHARE);
 }
 
 static void being_stopped_late_is_paid_for(void **state) {
@@ -207,8 +231,8 @@ static void throttling_halves_the_share_and_its_end_gives_it_back(
   assert_near(share_of(&w), LB_PACE_SHARE / 2);
   assert_int_equal(w.pace.state, LB_PACE_THROTTLED);
   for (uint64_t i = 72; i < 100; i++) lb_pace_hear(&w.pace, 1, i);
-  assert_near(share_of(&w), LB_PACE_SHARE / 8);
-  for (int i = 0; i < 8; i++) lb_pace_hear(&w.pace, 1, 99);
+  assert_near(share_of(&w), LB_PACE_SHARE / 2);
+  for (int i = 0; i < 5; i++) lb_pace_hear(&w.pace, 1, 99);
   assert_near(share_of(&w), LB_PACE_SHARE);
   assert_int_equal(w.pace.state, LB_PACE_PRESSED);
 }
@@ -239,6 +263,8 @@ int main(void) {
       cmocka_unit_test(without_requests_nothing_is_held_back),
       cmocka_unit_test(the_next_look_after_a_request_began_stops_it),
       cmocka_unit_test(pressed_it_takes_its_share),
+      cmocka_unit_test(a_process_that_begins_spends_faster_once),
+      cmocka_unit_test(what_others_wait_for_is_of_that_spending),
       cmocka_unit_test(being_stopped_late_is_paid_for),
       cmocka_unit_test(looking_is_paid_for_and_does_not_eat_it_all),
       cmocka_unit_test(rest_is_not_saved_up),

@@ -385,14 +385,20 @@ static void put_back(lb_service *s, lb_slot *slot) {
   lb_lock_give(&s->lock);
 }
 
+// Microseconds of processor time: others of the same form will cost as much,
+// however long it was held back.
+static double cost_since(lb_service *s, int64_t before) {
+  return 1e-3 * (double)(lb_brake_spent(&s->brake) - before);
+}
+
 static void look_for(lb_service *s, lb_slot *slot) {
-  int64_t began = lb_clock_ns();
+  int64_t before = lb_brake_spent(&s->brake);
   bool found;
   lb_status st = lb_maker_find(s->maker, slot, &found);
   slot->wish.looked = true;
   if (lb_failed(st)) warn(s, st);
   if (found || lb_failed(st))
-    finish(s, slot, st, (double)(lb_clock_ns() - began) / 1000);
+    finish(s, slot, st, cost_since(s, before));
   else
     put_back(s, slot);
   lb_status_drop(st);
@@ -411,7 +417,7 @@ static bool is_put_off(lb_service *s, lb_slot *slot, lb_made made) {
 }
 
 static void make(lb_service *s, lb_slot *slot) {
-  int64_t began = lb_clock_ns();
+  int64_t before = lb_brake_spent(&s->brake);
   lb_made made;
   bool urgent = atomic_load(&slot->wish.urgent) > 0;
   lb_maker_set_yields(s->maker, !urgent && !s->brake.off);
@@ -429,7 +435,7 @@ static void make(lb_service *s, lb_slot *slot) {
     tell_failure(s, st);
     if (lb_maker_blames(s->maker)) rest_slot(s, slot, st);
   }
-  finish(s, slot, st, (double)(lb_clock_ns() - began) / 1000);
+  finish(s, slot, st, cost_since(s, before));
   lb_status_drop(st);
 }
 
@@ -469,7 +475,7 @@ static void *serve(void *user) {
     int64_t wait_ns;
     bool find;
     if (atomic_exchange(&s->decided, false)) judge(s);
-    lb_slot *slot = lb_brake_lets_go(&s->brake, 0, &wait_ns)
+    lb_slot *slot = lb_brake_lets_go(&s->brake, &wait_ns)
                         ? next_job(s, &find, &wait_ns)
                         : NULL;
     if (slot && find)

@@ -246,6 +246,27 @@ static void settling_makes_all_that_lacks(void **state) {
   assert_false(lb_service_built(f->service, SLOTS, &built));
 }
 
+static atomic_int stops;
+
+static void count_stop(int signal, siginfo_t *info, void *context) {
+  (void)signal, (void)context;
+  if (info->si_code == CLD_STOPPED) atomic_fetch_add(&stops, 1);
+}
+
+static void settling_is_not_held_back_by_requests(void **state) {
+  fixture *f = *state;
+  struct sigaction old,
+      a = {.sa_sigaction = count_stop, .sa_flags = SA_SIGINFO | SA_RESTART};
+  assert_int_equal(sigaction(SIGCHLD, &a, &old), 0);
+  atomic_store(&stops, 0);
+  open_service(f, "heavy", true);
+  lb_pool_enter(f->pool);
+  ok(settle(f, 60));
+  assert_int_equal(atomic_load(&stops), 0);
+  lb_pool_leave(f->pool);
+  sigaction(SIGCHLD, &old, NULL);
+}
+
 static void settling_ends_when_time_is_over(void **state) {
   fixture *f = *state;
   open_service(f, "hang", true);
@@ -434,6 +455,7 @@ int main(void) {
       TEST(what_a_session_asked_for_goes_with_it),
       TEST(what_was_evicted_is_made_again),
       TEST(settling_makes_all_that_lacks),
+      TEST(settling_is_not_held_back_by_requests),
       TEST(settling_ends_when_time_is_over),
       TEST(a_cache_too_small_for_all_does_not_keep_settle),
       TEST(a_refused_key_is_not_asked_for_again),

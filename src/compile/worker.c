@@ -129,11 +129,17 @@ void lb_worker_set_yields(lb_worker *w, bool yields) {
 
 // -- waiting -----------------------------------------------------------------
 
+static void charge(lb_worker *w) {
+  int64_t spent = lb_process_spent(&w->process);
+  if (!w->options.brake || spent < w->spent) return;
+  lb_brake_spend(w->options.brake, spent - w->spent);
+  w->spent = spent;
+}
+
 // Stops the process, or lets it go on. *ns: for how long.
 static bool hold(lb_worker *w, int64_t *ns) {
-  int64_t spent = lb_process_spent(&w->process), before = w->spent;
-  w->spent = spent;
-  bool held = !lb_brake_lets_go(w->options.brake, spent - before, ns);
+  charge(w);
+  bool held = !lb_brake_lets_go(w->options.brake, ns);
   lb_process_hold(&w->process, held);
   return held;
 }
@@ -369,6 +375,7 @@ lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
     LB_TRY(start(w));
   }
   lb_status st = ask(w, request, deadline, &answer, out, info);
+  charge(w);
   if (!lb_failed(st)) {
     w->failures = 0;
     return answer;

@@ -388,6 +388,14 @@ static void unpress(pressed *p) {
   sigaction(SIGCHLD, &p->old, NULL);
 }
 
+static void overdraw(lb_brake *b, int ms) {
+  int64_t ns;
+  lb_brake_lets_go(b, &ns);
+  b->pace.first = 0;
+  lb_brake_spend(b, ms * INT64_C(1000000));
+  lb_brake_lets_go(b, &ns);
+}
+
 static void it_is_stopped_while_requests_press_and_answers(void **state) {
   (void)state;
   pressed p;
@@ -418,10 +426,8 @@ static void nothing_stops_it_without_a_brake_or_for_who_waits(void **state) {
 static void held_time_does_not_count_against_a_request(void **state) {
   (void)state;
   pressed p;
-  int64_t ns;
   press(&p, false);
-  lb_brake_lets_go(&p.brake, 0, &ns);
-  lb_brake_lets_go(&p.brake, 30000000, &ns);
+  overdraw(&p.brake, 30);
   lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
   lb_status st = compile(w, 500);
   if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
@@ -444,10 +450,8 @@ static void cancelled_it_ends_though_it_is_stopped(void **state) {
   (void)state;
   pressed p;
   pthread_t thread;
-  int64_t ns;
   press(&p, false);
-  lb_brake_lets_go(&p.brake, 0, &ns);
-  lb_brake_lets_go(&p.brake, 100000000, &ns);
+  overdraw(&p.brake, 100);
   lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
   pthread_create(&thread, NULL, cancel_soon, w);
   assert_fails(compile(w, LONG), LB_CANCELLED, "cancelled");

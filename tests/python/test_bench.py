@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "models")]
 
+import curves
 import fleet
 import plot
 import shapes
@@ -69,6 +70,29 @@ def test_a_picture_has_every_point_inside_its_frame():
     for dot in dots:
         assert plot.LEFT <= float(dot.get("cx")) <= plot.WIDTH - 150
         assert plot.TOP <= float(dot.get("cy")) <= plot.HEIGHT - plot.BOTTOM
+
+
+def test_curves_lie_inside_their_frame():
+    points = [(1, 0.4), (30, 0.97), (2000, 3.0)]
+    tree = ElementTree.fromstring(plot.curves(
+        "title", ("x", "y"), {"one": points}, high=1.2, mark=0.95))
+    drawn = [c for c in tree.iter() if c.tag.endswith("polyline")]
+    assert len(drawn) == 1
+    places = [tuple(map(float, p.split(",")))
+              for p in drawn[0].get("points").split()]
+    assert len(places) == 3
+    for x, y in places:
+        assert plot.LEFT <= x <= plot.WIDTH - 150
+        assert plot.TOP <= y <= plot.HEIGHT - plot.BOTTOM
+
+
+def test_a_share_compares_runs_with_what_the_same_shapes_take_at_last():
+    found = {"began": [0, 1, 2, 3], "times": [4.0, 2.0, 2.0, 1.0],
+             "final": [2.0, 1.0]}
+    curve = curves.Curve(found)
+    assert curve.share(0) == 0.5
+    assert curve.share(1) == pytest.approx(5 / 8)
+    assert curve.share_at(3) == pytest.approx(curve.share(3))
 
 
 def test_shapes_of_a_stream_are_all_different():
