@@ -93,6 +93,8 @@ def environment(tmp_path, worker, store="off"):
                  PYTHONPATH=os.pathsep.join(p for p in path if p))
     if worker == "absent":
         found["LIMBER_JIT_PATH"] = str(tmp_path / "none")
+    elif worker == "stopped":  # and nobody lets it go on
+        found["LIMBER_COMPILE_PACE"] = "off"
     elif worker in WORKERS:
         program = tmp_path / "limber-jit"
         program.write_text(f"#!/bin/sh\n{WORKERS[worker]}\n")
