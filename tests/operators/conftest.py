@@ -9,7 +9,6 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
-os.environ.setdefault("LIMBER_CACHE_DIR", "off")
 
 import suite
 from kernels import environment

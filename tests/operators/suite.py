@@ -1,6 +1,9 @@
 """All generators together, and the random graphs."""
 
+import os
 import warnings
+
+os.environ.setdefault("LIMBER_CACHE_DIR", "off")  # kernels are to be compiled
 
 import gen_contraction  # noqa: F401
 import gen_elementwise  # noqa: F401
