@@ -9,11 +9,10 @@
 // (1) The bucket holds one slice: rest is not saved up. It may be overdrawn,
 //     since a process is stopped a little late and our own work not at all;
 //     what was overdrawn has to come in before the next slice begins.
-// (2) Where a quota of the system is used up while requests press, the share
-//     is half of it, and comes back step by step.
+// (2) Where a quota of the system is used up while requests press, half of the
+//     share is taken, and it comes back step by step.
 // (3) A process that begins may spend LB_PACE_FIRST at five times the share:
-// what
-//     requests lose then they have back soon, by the kernels that matter most.
+//     requests soon have back what they lose, by the kernels that matter most.
 // (4) Pure: clocks, counts and what was spent are given. One thread.
 #ifndef LB_COMPILE_PACE_H
 #define LB_COMPILE_PACE_H
