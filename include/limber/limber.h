@@ -874,8 +874,8 @@ LIMBER_API limber_status limber_primitive_query(limber_primitive *primitive,
 #define LIMBER_CACHE_ID 33
 LIMBER_API limber_status limber_primitive_get_cache_id(
     const limber_primitive *primitive, char out[LIMBER_CACHE_ID]);
-// Has the kernels made again, so it takes as long as limber_primitive_wait did,
-// and `seconds` at the most. Freed with limber_blob_free.
+// Reads the kernels from disk. What is not there is compiled again, in
+// `seconds` at the most. Freed with limber_blob_free.
 LIMBER_API limber_status limber_primitive_get_cache_blob(
     limber_primitive *primitive, double seconds, void **out, size_t *size);
 LIMBER_API void limber_blob_free(void *blob);

@@ -15,9 +15,9 @@
 
 #include "api/error.h"
 #include "api/primitive.h"
-#include "base/blob.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "compile/keep.h"
 #include "compile/worker.h"
 #include "device/cpu/exec.h"
 #include "spec/generator.h"
@@ -130,29 +130,37 @@ static void put(writer *w, const void *p, size_t n) {
   lb_strbuf_putn(&w->bytes, p, n);
 }
 
-// Compiled code has lost what linked it: the object is made again.
-static lb_status put_kernel(writer *w, const lb_slot *slot) {
-  uint8_t request[LB_REQUEST_BYTES], answer[LB_ANSWER_BYTES];
-  lb_request r;
-  lb_blob object = {0};
-  lb_answer a = {.code = LB_CODE_OK};
+// Compiled code has lost what linked it: the object is on disk, or made again.
+static lb_status get_object(writer *w, const lb_request *r, lb_kept *out) {
   int64_t left = w->end_ns - lb_clock_ns();
+  if (lb_keep_get(w->primitive->runtime->kernels.store, r, LB_GENERATOR_VERSION,
+                  out))
+    return LB_OK;
   if (left <= 0)
     return lb_error(LB_CANCELLED, "the kernels did not come in the time given");
   LB_TRY(open_worker(w));
+  int64_t ms = left / 1000000 + 1;
+  return lb_worker_compile(w->worker, r, ms > 60000 ? 60000 : (int)ms,
+                           &out->object, &out->info);
+}
+
+static lb_status put_kernel(writer *w, const lb_slot *slot) {
+  uint8_t request[LB_REQUEST_BYTES], answer[LB_ANSWER_BYTES];
+  lb_request r;
+  lb_kept kept;
   LB_TRY(
       lb_request_init(&r, &slot->key.spec, &slot->key.facts, w->head.target));
-  int64_t ms = left / 1000000 + 1;
-  LB_TRY(lb_worker_compile(w->worker, &r, ms > 60000 ? 60000 : (int)ms, &object,
-                           &a.info));
-  a.bytes = lb_blob_span(&object);
+  LB_TRY(get_object(w, &r, &kept));
+  lb_answer a = {.code = LB_CODE_OK,
+                 .info = kept.info,
+                 .bytes = lb_blob_span(&kept.object)};
   uint64_t id = w->head.n_kernels++;
   lb_request_write(&r, id, request);
   lb_answer_write(&a, id, answer);
   put(w, request, sizeof request);
   put(w, answer, sizeof answer);
-  put(w, object.data, object.size);
-  lb_blob_fini(&object);
+  put(w, kept.object.data, kept.object.size);
+  lb_kept_fini(&kept);
   return LB_OK;
 }
 

@@ -5,8 +5,10 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from contextlib import closing
 
+import numpy
 import pytest
 
 from conftest import ROOT
@@ -16,32 +18,32 @@ WORKER = ROOT / "build" / "limber-jit"
 
 
 class Machine:
-    """A store, and a worker that notes each of its starts."""
+    """A store, and programs that use it; strace tells who started a compiler."""
 
     def __init__(self, folder):
         self.store = folder / "store"
-        self.starts = folder / "starts"
-        self.worker = folder / "limber-jit"
-        self.worker.write_text(f'#!/bin/sh\necho start >>"{self.starts}"\n'
-                               f'exec "{WORKER}" "$@"\n')
-        self.worker.chmod(0o755)
+        self.trace = folder / "trace"
 
-    def warm(self, model, *words, **environment):
-        environment = {**os.environ, "LIMBER_CACHE_DIR": str(self.store),
-                       "LIMBER_JIT_PATH": str(self.worker), **environment}
-        before = self.count()
+    def run(self, *words, before=(), **environment):
+        """What a command of `limber` says, and how many compilers it started."""
         done = subprocess.run(
-            [PROGRAM, "warm", ROOT / "build/models" / f"{model}.onnx",
-             "--json", *words], env=environment, capture_output=True,
-            text=True, timeout=280)
+            ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=execve",
+             "-o", self.trace, *before, PROGRAM, *words],
+            env={**os.environ, "LIMBER_CACHE_DIR": str(self.store),
+                 **environment},
+            capture_output=True, text=True, timeout=280)
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        assert found["settled"]
-        return found["tiers"], self.count() - before
+        started = [line for line in self.trace.read_text().splitlines()
+                   if f'execve("{WORKER}"' in line]
+        return done.stdout, len(started)
 
-    def count(self):
-        return len(self.starts.read_text().split()) if self.starts.exists() \
-            else 0
+    def warm(self, model, *words, **keywords):
+        said, starts = self.run(
+            "warm", ROOT / "build/models" / f"{model}.onnx", "--json", *words,
+            **keywords)
+        found = json.loads(said)
+        assert found["settled"]
+        return found["tiers"], starts
 
     def sql(self, text):
         with closing(sqlite3.connect(self.store / "kernels.db")) as database:
@@ -83,6 +85,34 @@ def test_no_public_model_starts_a_compiler_twice(machine):
         assert machine.warm(name, *words) == (first[name], 0), name
 
 
+CASES = ["primitive", "--random", "60", "--seed", "5"]
+
+
+def test_no_primitive_starts_a_compiler_twice(machine):
+    said, starts = machine.run(*CASES)
+    assert starts == 1 and " 0 kernels compiled" not in said
+    said, starts = machine.run(*CASES)  # which waits until nothing lacks
+    assert starts == 0 and " 0 kernels compiled" in said
+    assert "60 passed, 0 failed" in said
+
+
+def test_warming_for_every_shape_keeps_nothing_for_some(machine):
+    tiers, _ = machine.warm(MODEL, *WORDS, "--prefer-reusable-kernels", "1")
+    assert tiers["specialised"] == 0 and tiers["reusable"] > 10
+    assert machine.sql("SELECT count(*) FROM kernel WHERE reusable = 0") == \
+        [(0,)]
+
+
+def test_blobs_take_their_kernels_from_the_store(machine, tmp_path):
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    machine.run(*CASES)
+    _, starts = machine.run(*CASES, "--save", blobs)
+    assert starts == 0 and list(blobs.iterdir())
+    machine.run(*CASES, "--load", blobs, LIMBER_CACHE_DIR="off",
+                LIMBER_JIT_PATH="/nowhere")
+
+
 def test_other_shapes_find_the_kernels_of_earlier_ones(machine):
     machine.warm(MODEL, "--shapes", "x={1,2}x3x48x{32..640}", "--count", "40")
     rows = machine.sql("SELECT count(*) FROM kernel")
@@ -105,6 +135,31 @@ def test_a_moved_store_serves(machine, tmp_path):
     machine.store.chmod(0o700)
     again, starts = machine.warm(MODEL, *WORDS, HOSTNAME="elsewhere")
     assert starts == 0 and again == first
+
+
+def can_run(user):
+    """That user may read the program, and all that leads to it."""
+    return shutil.which("setpriv") and os.geteuid() == 0 and subprocess.run(
+        [*user, PROGRAM, "--version"], capture_output=True).returncode == 0
+
+
+USER = ["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups"]
+
+
+def test_a_store_moved_to_another_user_serves(machine):
+    if not can_run(USER):
+        pytest.skip("another user cannot run the program")
+    first, _ = machine.warm(MODEL, *WORDS)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(f"tar -C '{machine.store}' -cf - . | "
+                       f"tar -C '{folder}' --no-same-owner -xf -", shell=True,
+                       check=True)
+        for path in [folder, *(f"{folder}/{name}"
+                               for name in os.listdir(folder))]:
+            os.chown(path, 12345, 12345)
+        machine.store = folder
+        again = machine.warm(MODEL, *WORDS, before=USER, HOME=folder)
+    assert again == (first, 0)
 
 
 def test_an_exported_file_serves_as_a_layer(machine, tmp_path):
@@ -130,6 +185,27 @@ def test_levels_live_side_by_side(machine):
     assert starts == (1 if native else 0)
     again = machine.warm(MODEL, *WORDS, LIMBER_ISA="x86-64-v3")
     assert again == (tiers, 0)
+
+
+def outputs(machine, folder, before=(), **environment):
+    machine.run("run", ROOT / "build/models" / f"{MODEL}.onnx", *WORDS,
+                "--output", folder, before=before, **environment)
+    return [numpy.load(path) for path in sorted(folder.iterdir())]
+
+
+@pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="there is no qemu")
+def test_an_older_processor_takes_nothing_it_cannot_run(machine, tmp_path):
+    """An emulator of one: an illegal instruction would end the program."""
+    older = ["qemu-x86_64", "-cpu", "Haswell"]
+    machine.warm(MODEL, *WORDS)
+    want = outputs(machine, tmp_path / "native")
+    tiers, _ = machine.warm(MODEL, *WORDS, before=older)
+    assert tiers["reusable"] > 10
+    got = outputs(machine, tmp_path / "emulated", before=older)
+    for a, b in zip(want, got, strict=True):
+        numpy.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    targets = {row[0] for row in machine.sql("SELECT target FROM kernel")}
+    assert "x86-64-v3" in targets
 
 
 def test_a_damaged_store_costs_one_warning_and_few_kernels(machine):
