@@ -31,6 +31,10 @@ static const char help[] =
     "  --seed N          of that draw; default 1\n"
     "  --input NAME=...  contents that decide shapes; see limber run\n"
     "  --plan-only       compile nothing\n"
+    "  --prefer-reusable-kernels 0|1\n"
+    "                    1: no kernel that takes more than divisibility of "
+    "sizes\n"
+    "                    for granted, where another serves\n"
     "  --timeout S       seconds for compiling; default 600\n"
     "  --json            results as JSON\n";
 
@@ -40,6 +44,7 @@ typedef struct options {
   size_t n_inputs;
   uint64_t count, seed;
   double timeout;
+  int prefer;  // 1: reusable kernels, -1: any, 0: whatever others say
   bool plan_only, json, help;
 } options;
 
@@ -84,6 +89,7 @@ static bool read_option(int letter, options *o, problem *p) {
     case 'f': o->file = optarg; return true;
     case 'i': o->inputs[o->n_inputs++] = optarg; return true;
     case 'p': o->plan_only = true; return true;
+    case 'R': return read_preference(optarg, &o->prefer, p);
     case 'j': o->json = true; return true;
     case 'h': o->help = true; return true;
     case 'c':
@@ -112,6 +118,7 @@ static bool read_options(int argc, char **argv, options *o, problem *p) {
       {"input", required_argument, NULL, 'i'},
       {"timeout", required_argument, NULL, 't'},
       {"plan-only", no_argument, NULL, 'p'},
+      {"prefer-reusable-kernels", required_argument, NULL, 'R'},
       {"json", no_argument, NULL, 'j'},
       {"help", no_argument, NULL, 'h'},
       {0},
@@ -146,7 +153,9 @@ static bool open_model(job *j, problem *p) {
   how.event_user = j;
   limber_status st = limber_runtime_create(&how, &j->runtime);
   if (st) return fail_status(p, st, j->o.model);
-  st = limber_session_open(j->runtime, j->o.model, NULL, &j->session);
+  limber_session_options session = LIMBER_SESSION_OPTIONS_INIT;
+  session.prefer_reusable_kernels = j->o.prefer;
+  st = limber_session_open(j->runtime, j->o.model, &session, &j->session);
   if (st) return fail_status(p, st, j->o.model);
   j->n = limber_session_inputs(j->session, &j->infos);
   j->inputs = calloc(j->n + 1, sizeof *j->inputs);
