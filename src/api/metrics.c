@@ -54,13 +54,12 @@ static void read_primitives(lb_cache *cache, limber_cache_stats *out) {
   };
 }
 
-static void read_worker(const lb_kernels *k, limber_cache_stats *out) {
-  lb_built b;
-  for (size_t i = 0; k->service && lb_service_built(k->service, i, &b); i++) {
-    out->worker.hits += !b.refused;
-    out->worker.misses += b.refused != NULL;
-    out->worker.build_us += b.compile_us + b.check_us;
-  }
+static void read_worker(const lb_kernels *k, limber_layer_stats *out) {
+  if (!k->service) return;
+  lb_maker_stats made = lb_service_count(k->service).made;
+  out->hits = made.compiled;
+  out->misses = made.refused;
+  out->build_us = made.build_us;
 }
 
 static void read_store(lb_store *store, limber_layer_stats *out) {
@@ -84,7 +83,7 @@ static void read_all(limber_runtime *r, limber_cache_stats *out) {
   if (k->slots) read_slots(k->slots, out);
   if (r->primitives.shelf) read_primitives(&r->primitives, out);
   if (k->store) read_store(k->store, &out->store);
-  read_worker(k, out);
+  read_worker(k, &out->worker);
 }
 
 limber_status limber_get_cache_stats(limber_runtime *runtime,

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define NAME_BYTES 64
+
 lb_status lb_builts_init(lb_builts *b, const char *folder, const lb_log *log) {
   *b = (lb_builts){.log = log};
   lb_arena_init(&b->arena, 4 << 10);
@@ -17,7 +19,10 @@ lb_status lb_builts_init(lb_builts *b, const char *folder, const lb_log *log) {
   return b->folder ? LB_OK : lb_oom();
 }
 
-void lb_builts_fini(lb_builts *b) { lb_arena_fini(&b->arena); }
+void lb_builts_fini(lb_builts *b) {
+  lb_map_fini(&b->by_name);
+  lb_arena_fini(&b->arena);
+}
 
 // -- adding ------------------------------------------------------------------
 
@@ -33,35 +38,54 @@ static lb_status reserve(lb_builts *b) {
 }
 
 // The form is the first word of a spec's text.
-static const char *name_of(lb_arena *a, const lb_request *r, uint64_t generator,
-                           const char *text) {
+static void print_name(const lb_request *r, uint64_t generator,
+                       const char *text, char *out) {
   lb_hash128 key = lb_spec_key(&r->spec, &r->facts, r->target, generator);
-  char name[64];
-  snprintf(name, sizeof name, "%.*s-%016" PRIx64 "%016" PRIx64,
+  snprintf(out, NAME_BYTES, "%.*s-%016" PRIx64 "%016" PRIx64,
            (int)strcspn(text, " "), text, key.hi, key.lo);
-  return lb_arena_strdup(a, name);
+}
+
+// Appends one; its name is in the arena.
+static lb_status append(lb_builts *b, const char *name, const char *text,
+                        lb_built **out) {
+  LB_TRY(reserve(b));
+  lb_built *built = lb_arena_new(&b->arena, lb_built, 1);
+  if (!built) return lb_oom();
+  built->name = name;
+  built->text = lb_arena_strdup(&b->arena, text);
+  if (!built->text) return lb_oom();
+  LB_TRY(lb_map_put(&b->by_name, name, strlen(name), built, NULL));
+  *out = b->list[b->n++] = built;
+  return LB_OK;
+}
+
+static lb_status add(lb_builts *b, const char *name, const char *text,
+                     lb_built **out) {
+  lb_built *old = lb_map_get(&b->by_name, name, strlen(name));
+  if (old) {
+    old->refused = NULL;
+    *out = old;
+    return LB_OK;
+  }
+  const char *copy = lb_arena_strdup(&b->arena, name);
+  return copy ? append(b, copy, text, out) : lb_oom();
 }
 
 lb_status lb_builts_add(lb_builts *b, const lb_request *request,
                         uint64_t generator, lb_built **out) {
+  char name[NAME_BYTES];
   lb_strbuf text = {0};
-  LB_TRY(reserve(b));
-  lb_built *built = lb_arena_new(&b->arena, lb_built, 1);
-  if (!built) return lb_oom();
   lb_spec_print(&request->spec, &text);
   lb_strbuf_puts(&text, "\nfacts ");
   lb_facts_print(&request->facts, &text);
   lb_strbuf_printf(&text, "\ntarget %s\n", request->target);
   lb_status st = lb_strbuf_status(&text);
   if (!lb_failed(st)) {
-    built->name = name_of(&b->arena, request, generator, lb_strbuf_str(&text));
-    built->text = lb_arena_strdup(&b->arena, lb_strbuf_str(&text));
-    if (!built->name || !built->text) st = lb_oom();
+    print_name(request, generator, lb_strbuf_str(&text), name);
+    st = add(b, name, lb_strbuf_str(&text), out);
   }
   lb_strbuf_fini(&text);
-  if (lb_failed(st)) return st;
-  *out = b->list[b->n++] = built;
-  return LB_OK;
+  return st;
 }
 
 lb_status lb_builts_refuse(lb_builts *b, lb_built *built, const char *why) {

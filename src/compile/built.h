@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "spec/message.h"
 
 typedef struct lb_built {
@@ -24,6 +25,7 @@ typedef struct lb_builts {
   lb_arena arena;
   lb_built **list;  // in the arena
   size_t n, cap;
+  lb_map by_name;
   const char *folder;  // in the arena; NULL: objects are not written
   const lb_log *log;   // borrowed
   bool told;           // that the folder cannot be written
@@ -33,7 +35,8 @@ typedef struct lb_builts {
 lb_status lb_builts_init(lb_builts *b, const char *folder, const lb_log *log);
 void lb_builts_fini(lb_builts *b);
 
-// A new one with its name and text.
+// The one of that key, with its name and text: a kernel that was evicted and is
+// compiled again is not told of twice.
 lb_status lb_builts_add(lb_builts *b, const lb_request *request,
                         uint64_t generator, lb_built **out);
 lb_status lb_builts_refuse(lb_builts *b, lb_built *built, const char *why);

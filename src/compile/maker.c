@@ -100,6 +100,7 @@ static lb_status note(lb_maker *m, const lb_request *r,
   if (!lb_failed(st)) {
     (*out)->compile_us = info->compile_us;
     (*out)->check_us = info->check_us;
+    m->stats.build_us += info->compile_us + info->check_us;
   }
   lb_lock_give(&m->lock);
   return st;

@@ -68,6 +68,7 @@ void lb_maker_rest(lb_maker *m);
 
 typedef struct lb_maker_stats {
   uint64_t compiled, refused;
+  uint64_t build_us;       // spent compiling and checking
   uint64_t found;          // on disk
   uint64_t kept, demoted;  // after trials
   uint64_t code_bytes;
