@@ -5,7 +5,8 @@
 //   soak_shapes MODEL SIGNATURES EVERY CAPACITY OBJECTS SEED
 //
 // Plans random signatures of a model with inputs of (batch, seq), runs one of
-// EVERY, and has kernels compiled now and then under CAPACITY bytes. In the
+// EVERY, creates a primitive of random sizes beside some unless OBJECTS are
+// counted, and has kernels compiled now and then under CAPACITY bytes. In the
 // end:
 //   - what is compiled was within the capacity all the time, as is executable
 //     memory, but for what the last mapping has left
@@ -27,7 +28,8 @@
 #define SETTLE 120.0  // seconds
 #define BATCH 64
 #define SEQ 512
-#define TRIM 33  // runs after which memory of a larger one is given back
+#define PRIMITIVE 20  // one such for that many signatures
+#define TRIM 33       // runs after which memory of a larger one is given back
 
 typedef struct soak {
   const char *model;
@@ -35,7 +37,6 @@ typedef struct soak {
   uint64_t capacity, seed;
   limber_runtime *runtime;
   limber_session *session;
-  int64_t *zeros;  // owned; the contents of every input
 
   size_t half, end, before, after, most;  // bytes
   long half_objects, end_objects;
@@ -87,17 +88,41 @@ static long objects(void) {
 
 // -- shapes ------------------------------------------------------------------
 
+// The caller has memory of its own, of other sizes each time, in the same heap.
 static void take(soak *s, int64_t batch, int64_t seq, bool runs) {
   const limber_value_info *infos;
   limber_tensor in[4] = {0}, out = {0};
   size_t n = limber_session_inputs(s->session, &infos);
+  int64_t *zeros = calloc((size_t)(batch * seq), sizeof *zeros);
   for (size_t i = 0; i < n && i < 4; i++)
     in[i] = (limber_tensor){
-        .dtype = LIMBER_I64, .rank = 2, .dims = {batch, seq}, .data = s->zeros};
+        .dtype = LIMBER_I64, .rank = 2, .dims = {batch, seq}, .data = zeros};
   limber_status st = runs ? limber_session_run(s->session, in, n, &out, 1, NULL)
                           : limber_session_plan(s->session, in, n, NULL);
   if (st) die("shape");
   limber_tensor_free(&out);
+  free(zeros);
+}
+
+// A product of any sizes, made, executed and let go.
+static void take_primitive(soak *s, int64_t m, int64_t k, int64_t n) {
+  float *x = calloc((size_t)(m * k + k * n), sizeof *x);
+  limber_primitive_desc d = {.size = sizeof d, .kind = LIMBER_MATMUL};
+  limber_primitive *p;
+  limber_tensor in[] = {
+      {.dtype = LIMBER_F32, .rank = 2, .dims = {m, k}, .data = x},
+      {.dtype = LIMBER_F32, .rank = 2, .dims = {k, n}, .data = x}};
+  limber_tensor out = {0};
+  for (int i = 0; i < 2; i++) {
+    d.in[i] = (limber_operand){.dtype = LIMBER_F32, .rank = 2};
+    memcpy(d.in[i].dims, in[i].dims, sizeof d.in[i].dims);
+  }
+  if (!x || limber_primitive_create(s->runtime, &d, NULL, &p) ||
+      limber_primitive_execute(p, in, 2, &out, 1, NULL))
+    die("primitive");
+  limber_tensor_free(&out);
+  limber_primitive_destroy(p);
+  free(x);
 }
 
 static int64_t up_to(soak *s, uint64_t most) {
@@ -121,6 +146,8 @@ static void take_all(soak *s) {
     bool runs = i % s->every == 0;
     int64_t batch = up_to(s, runs ? 4 : BATCH), seq = up_to(s, runs ? 64 : SEQ);
     take(s, batch, seq, runs);
+    if (!s->objects && i % PRIMITIVE == 0)
+      take_primitive(s, batch, seq, up_to(s, SEQ));
     if (i % (s->signatures / SETTLES) == 0) settle(s);
     if (i % 100 == 0) check_bytes(s);
     if (i != s->signatures / 2) continue;
@@ -167,9 +194,8 @@ int main(int argc, char **argv) {
             .capacity = strtoull(argv[4], NULL, 10),
             .objects = atol(argv[5]),
             .seed = strtoull(argv[6], NULL, 10)};
-  s.zeros = calloc(BATCH * SEQ, sizeof *s.zeros);
   options.cache_capacity = s.capacity;
-  if (!s.zeros || limber_runtime_create(&options, &s.runtime) ||
+  if (limber_runtime_create(&options, &s.runtime) ||
       limber_session_open(s.runtime, s.model, NULL, &s.session))
     die(s.model);
   take_all(&s);
@@ -182,6 +208,5 @@ int main(int argc, char **argv) {
       s.most >> 10, s.before >> 10, s.after >> 10);
   limber_session_close(s.session);
   limber_runtime_destroy(s.runtime);
-  free(s.zeros);
   return judge(&s);
 }
