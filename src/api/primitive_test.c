@@ -624,8 +624,26 @@ static void many_threads_create_while_the_capacity_changes(void **state) {
   ok(limber_set_cache_capacity(capacity));
 }
 
+// A budget of 64 MB is to hold many.
+static void a_primitive_counts_little(void **state) {
+  (void)state;
+  limber_runtime *r;
+  limber_cache_stats stats = {.size = sizeof stats};
+  limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_RELU);
+  limber_primitive *p;
+  d.in[0] = operand(2, L(3), L(5));
+  ok(limber_runtime_create(NULL, &r));
+  ok(limber_primitive_create(r, &d, NULL, &p));
+  ok(limber_get_cache_stats(r, &stats));
+  assert_int_equal(stats.primitives.entries, 1);
+  assert_in_range(stats.primitives.bytes, 1, 96 << 10);
+  limber_primitive_destroy(p);
+  limber_runtime_destroy(r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      TEST(a_primitive_counts_little),
       TEST(a_product_with_post_operations_and_a_runtime_dim),
       TEST(channels_may_lie_last),
       TEST(a_sum_may_be_the_memory_of_the_result),
