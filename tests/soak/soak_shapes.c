@@ -29,7 +29,7 @@
 #define BATCH 64
 #define SEQ 512
 #define PRIMITIVE 20  // one such for that many signatures
-#define TRIM 33       // runs after which memory of a larger one is given back
+#define TRIM 129      // runs after which memory of a larger one is given back
 
 typedef struct soak {
   const char *model;
