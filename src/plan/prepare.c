@@ -31,24 +31,30 @@ void lb_recipe_init(lb_recipe *r, const lb_spec *s, lb_slot *slot) {
   for (uint32_t i = 0; i < r->n_operands; i++) r->operands[i] = describe(s, i);
 }
 
-#define KIN_ROWS 64  // more choose no other tiles
+#define KIN_ROWS 16  // more choose no other tiles
+
+static bool is_among(const lb_facts *list, int n, const lb_facts *f) {
+  for (int i = 0; i < n; i++)
+    if (memcmp(&list[i], f, sizeof *f) == 0) return true;
+  return false;
+}
 
 lb_status lb_planner_want_kin(lb_planner *p, const lb_binding *b,
                               lb_slot *slot) {
   lb_slots *slots = p->prog->slots;
+  lb_facts seen[KIN_ROWS + 1] = {slot->key.facts};
   int64_t dims[LB_SDIMS];
-  lb_facts last = slot->key.facts;
+  int n = 1;
   if (atomic_load_explicit(&slot->kin, memory_order_relaxed) ||
       atomic_exchange(&slot->kin, true))
     return LB_OK;
   memcpy(dims, b->dims, sizeof dims);
-  for (dims[LB_DIM_ROWS] = 1; dims[LB_DIM_ROWS] <= KIN_ROWS;
-       dims[LB_DIM_ROWS]++) {
-    lb_facts f =
-        lb_facts_prefer(&b->spec, slots->lanes, dims, p->prog->reusable);
-    if (memcmp(&f, &last, sizeof f) == 0) continue;
-    LB_TRY(lb_slots_want(slots, &b->spec, &f, &slot));
-    last = f;
+  for (int64_t rows = 1; rows <= KIN_ROWS; rows++) {
+    dims[LB_DIM_ROWS] = rows;
+    seen[n] = lb_facts_prefer(&b->spec, slots->lanes, dims, p->prog->reusable);
+    if (is_among(seen, n, &seen[n])) continue;
+    LB_TRY(lb_slots_want(slots, &b->spec, &seen[n], &slot));
+    n++;
   }
   return LB_OK;
 }
