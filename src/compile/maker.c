@@ -370,10 +370,10 @@ void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found) {
     slot->judged = true;
     lb_trial_end(&slot->trial);
   }
-  if (m->store) remember(m, slot, lost ? LB_VERDICT_DEMOTED : LB_VERDICT_KEPT);
   lb_lock_take(&m->lock);
   *(lost ? &m->stats.demoted : &m->stats.kept) += 1;
   lb_lock_give(&m->lock);
+  if (m->store) remember(m, slot, lost ? LB_VERDICT_DEMOTED : LB_VERDICT_KEPT);
 }
 
 // -- at the start ------------------------------------------------------------

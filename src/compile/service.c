@@ -222,9 +222,8 @@ void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen) {
 }
 
 void lb_service_decided(lb_service *s) {
-  if (start(s)) return;
-  atomic_store(&s->decided, true);
-  ring(s);
+  atomic_store(&s->decided, true);  // whenever there is a thread
+  if (start(s) == 0) ring(s);
 }
 
 // What plans want and no run has met waits for an idle moment, so that shapes

@@ -12,7 +12,7 @@
 #include "base/testdir.h"
 #include "graph/build_test.h"
 
-#define LONG_NS INT64_C(20000000000)  // when it is not to be reached
+#define LONG_NS INT64_C(200000000000)  // when it is not to be reached
 
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_TSAN 1

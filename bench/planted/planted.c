@@ -1,4 +1,4 @@
-// bench/planted.c -- a worker whose kernels are right, and slower than they
+// planted/planted.c -- a worker whose kernels are right, and slower than they
 // need be: what limber-jit makes, and after it half of its time again doing
 // nothing.
 //
