@@ -77,10 +77,11 @@ static int64_t element(const upconv *u, int i, int64_t r, int64_t j) {
   return at < u->size[i] ? at : -1;
 }
 
-// Weights of one phase and output channel: [in, taps...].
+// Weights of one phase and output channel: [in, taps...]. Those of a mapped
+// file may lie at any address.
 static void fill_phase(const upconv *u, const int64_t r[2], int64_t o,
                        float *to) {
-  const float *w = u->w->data;
+  const char *w = u->w->data;
   bool flat = u->space == 1;
   int64_t rows = flat ? 1 : u->reach[0], cols = u->reach[u->space - 1];
   int64_t height = flat ? 1 : u->size[0], width = u->size[u->space - 1];
@@ -89,9 +90,10 @@ static void fill_phase(const upconv *u, const int64_t r[2], int64_t o,
       for (int64_t x = 0; x < cols; x++, to++) {
         int64_t ky = flat ? 0 : element(u, 0, r[0], y);
         int64_t kx = element(u, u->space - 1, r[1], x);
-        bool there = ky >= 0 && kx >= 0;
-        const float *from = w + (c * u->out + o) * height * width;
-        *to = there ? from[ky * width + kx] : 0;
+        int64_t at = ((c * u->out + o) * height + ky) * width + kx;
+        *to = 0;
+        if (ky >= 0 && kx >= 0)
+          memcpy(to, w + at * (int64_t)sizeof *to, sizeof *to);
       }
 }
 
