@@ -576,8 +576,9 @@ typedef struct limber_stats {
   // What threads inside a run spent compiling, or waiting for it: 0, always.
   // Of the whole process.
   uint64_t compile_us_on_callers;
-  // Compiled ones are timed against what they replaced, in runs: those that are
-  // being timed, those that stayed, those that were slower and are not used.
+  // Compiled ones are timed against what they replaced, in the runs that use
+  // them: those that are to be, those that stayed, those that were slower and
+  // are not used.
   uint64_t kernels_on_trial, kernels_kept, kernels_demoted;
 } limber_stats;
 LIMBER_API limber_status limber_session_stats(limber_session *session,

@@ -45,7 +45,7 @@ class Stats(NamedTuple):
     kernels_asked: int  # of these, told by runs and still to be compiled
     worker_failures: int  # crashes, hangs and bad answers of limber-jit
     compile_us_on_callers: int  # in threads that run: 0, always
-    kernels_on_trial: int  # being timed against what they replaced
+    kernels_on_trial: int  # to be timed against what they replaced
     kernels_kept: int  # after that
     kernels_demoted: int  # after that: slower, and not used
 

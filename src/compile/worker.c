@@ -10,6 +10,8 @@
 //     most PAUSE_MAX. Pauses up to PATIENCE are waited out; while a longer one
 //     lasts, requests fail at once.
 // (3) A program that cannot be started costs little to try: no pause.
+// (4) A process is not stopped before its first answer: until it has seen to
+//     it that it ends with ours, nothing could wake it once we are gone.
 #include "compile/worker.h"
 
 #include <assert.h>
@@ -44,7 +46,8 @@ struct lb_worker {
   pid_t owner;  // who made the process and the event below
   int cancel;   // an eventfd: readable once cancelled
   uint64_t last_id;
-  bool had_it;    // the process got the last request
+  bool answered;  // the process has, once
+  bool had_it;    // it got the last request
   int64_t spent;  // of its processor time, that the brake was told of
   int64_t held;   // for how long, during the last request
 
@@ -139,7 +142,7 @@ static void charge(lb_worker *w) {
 // Stops the process, or lets it go on. *ns: for how long.
 static bool hold(lb_worker *w, int64_t *ns) {
   charge(w);
-  bool held = !lb_brake_lets_go(w->options.brake, ns);
+  bool held = !lb_brake_lets_go(w->options.brake, ns) && w->answered;
   lb_process_hold(&w->process, held);
   return held;
 }
@@ -263,6 +266,7 @@ static lb_status start(lb_worker *w) {
   _Static_assert(LB_PROCESS_SOCKET == 3, "as the arguments say");
   LB_TRY(lb_process_start(argv, &w->process));
   w->spent = 0;
+  w->answered = false;
   if (w->options.yields) (void)set_nice(w);  // more is always allowed
   return LB_OK;
 }
@@ -291,7 +295,9 @@ static lb_status converse(lb_worker *w, const lb_request *request,
   body->data = malloc(head->size);
   if (!body->data) return lb_oom();
   body->size = head->size;
-  return recv_all(w, body->data, body->size, deadline);
+  LB_TRY(recv_all(w, body->data, body->size, deadline));
+  w->answered = true;
+  return LB_OK;
 }
 
 static lb_status check_object(const lb_worker *w, const lb_request *request,

@@ -400,7 +400,10 @@ static void it_is_stopped_while_requests_press_and_answers(void **state) {
   (void)state;
   pressed p;
   press(&p, false);
+  overdraw(&p.brake, 5);
   lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
+  assert_compiles(w);
+  assert_int_equal(atomic_load(&stops), 0);  // it would not end with us
   assert_compiles(w);
   assert_true(atomic_load(&stops) > 0);
   assert_compiles(w);
@@ -427,8 +430,9 @@ static void held_time_does_not_count_against_a_request(void **state) {
   (void)state;
   pressed p;
   press(&p, false);
-  overdraw(&p.brake, 30);
   lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
+  assert_compiles(w);
+  overdraw(&p.brake, 30);
   lb_status st = compile(w, 500);
   if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
   assert_false(lb_failed(st));
@@ -451,8 +455,9 @@ static void cancelled_it_ends_though_it_is_stopped(void **state) {
   pressed p;
   pthread_t thread;
   press(&p, false);
-  overdraw(&p.brake, 100);
   lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
+  assert_compiles(w);
+  overdraw(&p.brake, 100);
   pthread_create(&thread, NULL, cancel_soon, w);
   assert_fails(compile(w, LONG), LB_CANCELLED, "cancelled");
   pthread_join(thread, NULL);

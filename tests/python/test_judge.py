@@ -31,18 +31,26 @@ feeds = {"input_ids": rng.integers(0, 30000, (1, 9)),
 first = session.run(None, feeds)[0]
 session.settle(120)
 before = session.stats()
+used = {step["kernel"] for step in session.profile(None, feeds)
+        if step["tier"] not in ("host", "pack")}
+
+def judged():
+    stats = session.stats()
+    return stats.kernels_kept + stats.kernels_demoted
+
 runs = unlike = far = 0
-while runs < 1000 and (runs < 2 or session.stats().kernels_on_trial):
+while runs < 200 and (runs < 2 or judged() < len(used)):
     got = session.run(None, feeds)[0]
     unlike += not np.array_equal(got, first)
     far += not np.allclose(got, first, 1e-3, 1e-4)
     runs += 1
 stats = session.stats()
+time.sleep(0.2)  # would there be more?
+more = judged()
 del session
 print(json.dumps({"runs": runs, "unlike": unlike, "far": far,
-                  "tried": before.kernels_on_trial, "left":
-                  stats.kernels_on_trial, "kernels": stats.kernels,
-                  "judged": stats.kernels_kept + stats.kernels_demoted,
+                  "tried": before.kernels_on_trial, "kernels": stats.kernels, "used": len(used),
+                  "judged": more,
                   "on_callers": stats.compile_us_on_callers,
                   "told": sum(name in ("kernel_kept", "kernel_demoted")
                               for name, _ in told)}))
@@ -67,8 +75,8 @@ def run(*how, **environment):
 @pytest.mark.parametrize("how", ["", "deterministic", "reusable"])
 def test_each_kernel_is_judged_soon(how):
     found = run(how)
-    assert found["judged"] == found["told"] == found["kernels"] > 0
-    assert found["left"] == 0 and found["runs"] <= RUNS + 5
+    assert found["judged"] == found["told"] == found["used"] > 0
+    assert found["runs"] <= RUNS + 5
     if how == "deterministic":
         assert found["unlike"] == 0
 
