@@ -101,6 +101,7 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
   lb_status st = find(s, &key, true, out);
   if (!lb_failed(st)) {
     want(s, *out);
+    atomic_store_explicit(&(*out)->planned, true, memory_order_relaxed);
     lb_slots_count_use(s, *out);
   }
   lb_lock_give(&s->lock);

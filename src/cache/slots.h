@@ -73,6 +73,7 @@ typedef struct lb_slot {
   atomic_uint evicted;             // how often its kernel was
   atomic_uint *setbacks;           // of its table; borrowed
   atomic_bool wanted;              // is worth compiling: not of a cover alone
+  atomic_bool planned;             // some plan has a use for it as it is
   atomic_bool kin;  // and so are those that other rows would choose
   // Where the partition's cover begins anew: bit i stands for its node i. 0:
   // not decided yet. See plan/cover.c.

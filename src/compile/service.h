@@ -82,7 +82,8 @@ typedef struct lb_settle {
 
 // Waits until no wanted slot lacks. LB_CANCELLED when time ran out before that;
 // LB_IO: the worker is missing or fails; LB_DEVICE: executable memory is
-// refused.
+// refused. None of these if all is there that plans use, and what lacks is for
+// shapes to come.
 lb_status lb_service_settle(lb_service *s, const lb_settle *how);
 
 typedef struct lb_service_stats {

@@ -319,6 +319,24 @@ static void each_way_to_fail_is_one_warning(void **state) {
   }
 }
 
+static void kernels_for_shapes_to_come_may_lack(void **state) {
+  fixture *f = *state;
+  lb_facts facts = {0};
+  lb_slot *slot;
+  const lb_spec *spec = &f->slot[0]->key.spec;
+  open_service(f, "kernel", true);
+  ok(settle(f, 60));
+  unlink(testdir_at(&f->dir, "kernel"));
+  lb_facts_add(&facts, LB_CHOOSE_TILE, LB_DIM_ROWS, SLOTS + 1);
+  ok(lb_slots_want(&f->slots, spec, &facts, &slot));
+  close_service(f);
+  open_service(f, "crash", false);
+  ok(settle(f, 60));
+  assert_true(lb_slot_lacks(slot));
+  ok(lb_slots_intern(&f->slots, spec, &facts, &slot));
+  fails(settle(f, 60), LB_IO, "crash");
+}
+
 static void a_worker_that_works_at_last_is_used(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
@@ -460,6 +478,7 @@ int main(void) {
       TEST(a_cache_too_small_for_all_does_not_keep_settle),
       TEST(a_refused_key_is_not_asked_for_again),
       TEST(each_way_to_fail_is_one_warning),
+      TEST(kernels_for_shapes_to_come_may_lack),
       TEST(a_worker_that_works_at_last_is_used),
       TEST(the_background_tries_again_by_itself),
       TEST(a_service_can_be_freed_while_it_makes),

@@ -117,8 +117,9 @@ def test_blobs_bring_their_kernels_where_there_is_no_worker(blobs):
     text = primitive("--mode=init", "--load", blobs, *cases, **NO_WORKER)
     tiers = re.findall(r"^  tier (\w+)", text, re.M)
     assert set(tiers) <= {"reusable", "specialised"}, text
-    text = primitive("--no-compile", "--load", blobs, *cases, **NO_WORKER)
-    assert closing(text) == "3 passed, 0 failed"
+    for more in ([], ["--no-compile"]):
+        text = primitive(*more, "--load", blobs, *cases, **NO_WORKER)
+        assert closing(text) == "3 passed, 0 failed"
 
 
 def test_damaged_blobs_are_refused(blobs):
