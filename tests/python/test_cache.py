@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -11,7 +12,6 @@ import pytest
 from conftest import ROOT
 
 PROGRAM = ROOT / "build" / "limber"
-SOAK = ROOT / "build" / "tests" / "soak_cache"
 OK, BAD, USAGE = 0, 1, 2
 
 
@@ -31,12 +31,18 @@ def cache_json(*words, code=OK):
     return json.loads(done.stdout)
 
 
-@pytest.fixture
-def store(tmp_path):
-    """Two processes filled it for a second."""
-    folder = tmp_path / "store"
-    subprocess.run([SOAK, folder, "1", "2", "1"], check=True)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("filled") / "store"
+    subprocess.run([PROGRAM, "primitive", "--random", "60"], check=True,
+                   env={**os.environ, "LIMBER_CACHE_DIR": str(folder)})
     return folder
+
+
+@pytest.fixture
+def store(filled, tmp_path):
+    """With the kernels of some primitives."""
+    return shutil.copytree(filled, tmp_path / "store")
 
 
 def sql(store, text):

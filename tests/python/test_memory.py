@@ -6,6 +6,7 @@ Each program runs in a process of its own, which prints JSON.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -137,12 +138,12 @@ def test_metrics_and_misses_are_told():
 check(2, 7)
 out["miss"] = limber.explain_miss()
 model.settle(120)
-check(2, 16)
+check(2, 64)
 out["near"] = limber.explain_miss()
 out["metrics"] = limber.metrics()
 """)
     assert got["miss"].endswith("nothing of this form is compiled")
-    assert ": facts: " in got["near"] and " not " in got["near"]
+    assert re.search(": (facts|spec): not ", got["near"])
     lines = got["metrics"].splitlines()
     assert 'limber_cache_evictions_total{layer="kernels"} 0' in lines
     assert "# TYPE limber_cache_bytes gauge" in lines
@@ -208,7 +209,7 @@ def test_few_columns_need_no_bound(tmp_path):
     assert tier == "reusable" and "<=" not in kernel and bounded == 0
     tier, kernel, bounded = narrow(path, False)
     if "<=" in kernel:  # there are no tiles for few columns below x86-64-v4
-        assert tier == "specialised" and bounded == 1
+        assert tier == "specialised" and bounded > 0
 
 
 @pytest.mark.parametrize("options, variable, on, source", [

@@ -108,7 +108,7 @@ static void take(soak *s, int64_t batch, int64_t seq, bool runs) {
 static void take_primitive(soak *s, int64_t m, int64_t k, int64_t n) {
   float *x = calloc((size_t)(m * k + k * n), sizeof *x);
   limber_primitive_desc d = {.size = sizeof d, .kind = LIMBER_MATMUL};
-  limber_primitive *p;
+  limber_primitive *p = NULL;
   limber_tensor in[] = {
       {.dtype = LIMBER_F32, .rank = 2, .dims = {m, k}, .data = x},
       {.dtype = LIMBER_F32, .rank = 2, .dims = {k, n}, .data = x}};
