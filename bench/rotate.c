@@ -182,6 +182,7 @@ void bench_rotation_run(const bench_rotation *r, lb_kernel_fn *kernel,
                         size_t at, size_t n) {
   lb_launch l = r->launch;
   l.spots = r->spots;
+  l.next = NULL;  // of several zones it is one
   uintptr_t bases[BENCH_OPERANDS];
   for (size_t c = at; c < at + n; c++) {
     for (int i = 0; i < r->n; i++) {
