@@ -56,13 +56,20 @@ const float *lb_attr_floats(const lb_node *n, const char *name,
   return a ? a->floats : NULL;
 }
 
+#define CODES 17
+
 lb_dtype lb_attr_dtype(int64_t code) {
-  static const lb_dtype types[] = {
+  static const lb_dtype types[CODES] = {
       [1] = LB_F32,   [2] = LB_U8,   [3] = LB_I8,   [4] = LB_U16,
       [5] = LB_I16,   [6] = LB_I32,  [7] = LB_I64,  [9] = LB_BOOL,
       [10] = LB_F16,  [11] = LB_F64, [12] = LB_U32, [13] = LB_U64,
       [16] = LB_BF16,
   };
-  int64_t count = (int64_t)(sizeof types / sizeof *types);
-  return code > 0 && code < count ? types[code] : LB_NONE;
+  return code > 0 && code < CODES ? types[code] : LB_NONE;
+}
+
+int64_t lb_attr_code(lb_dtype t) {
+  int64_t code = CODES - 1;
+  while (code > 0 && lb_attr_dtype(code) != t) code--;
+  return code;
 }

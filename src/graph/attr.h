@@ -53,5 +53,7 @@ const float *lb_attr_floats(const struct lb_node *n, const char *name,
 // The dtype that ONNX numbers `code` (TensorProto.DataType); LB_NONE: Limber
 // has no such.
 lb_dtype lb_attr_dtype(int64_t code);
+// The number of a dtype other than LB_NONE.
+int64_t lb_attr_code(lb_dtype t);
 
 #endif

@@ -112,6 +112,13 @@ lb_status lb_region_add_result(lb_region *r, lb_value *v);
 lb_status lb_node_new(lb_region *r, lb_op op, const char *name, uint32_t n_in,
                       uint32_t n_out, lb_node **out);  // appended to r
 void lb_node_set_out(lb_node *n, uint32_t i, lb_value *v);
+// NULL where it is absent, or the list is not so long.
+static inline lb_value *lb_node_input(const lb_node *n, uint32_t i) {
+  return i < n->n_in ? n->in[i] : NULL;
+}
+static inline lb_value *lb_node_output(const lb_node *n, uint32_t i) {
+  return i < n->n_out ? n->out[i] : NULL;
+}
 // Appends without looking for another of that name. The struct is copied, what
 // it points to is borrowed and must live as long as the graph.
 lb_status lb_node_add_attr(lb_graph *g, lb_node *n, lb_attr attr);

@@ -49,8 +49,8 @@ typedef struct lb_pass_options {
   lb_eval_fn *eval;   // NULL: nothing is evaluated
   void *user;         // for eval; borrowed
   size_t fold_limit;  // a node is evaluated if its outputs take at most this
-                      // many bytes, or no more than its inputs (a Cast:
-                      // twice those); 0: the default
+                      // many bytes, or no more than its inputs (Cast and
+                      // DequantizeLinear: four times those); 0: the default
   bool images;        // every convolution gets its channels last
   uint32_t off;       // LB_PASS_* bits not to run
 } lb_pass_options;

@@ -192,15 +192,13 @@ static lb_status turn_back(lb_rewrite *rw, const attention *a, lb_value **key) {
 // The two masks as one, or flags as a mask that is added.
 static lb_status one_mask(lb_rewrite *rw, lb_node *n, attention *a) {
   lb_value *zero, *in[3] = {a->mask, a->more};
-  lb_node *node;
   if (a->low) {
     LB_TRY(lb_const_f32(rw->graph, "zero", 0, &zero));
     in[1] = a->low_where_set ? a->low : zero;
     in[2] = a->low_where_set ? zero : a->low;
   }
-  LB_TRY(lb_rewrite_insert(rw, n, a->low ? LB_OP_Where : LB_OP_Add, in,
-                           a->low ? 3 : 2, &node));
-  return lb_rewrite_inserted(rw, node, &a->mask);
+  return lb_rewrite_make(rw, n, a->low ? LB_OP_Where : LB_OP_Add, in,
+                         a->low ? 3 : 2, &a->mask);
 }
 
 static lb_status visit_product(lb_rewrite *rw, lb_node *n) {

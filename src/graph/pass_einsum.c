@@ -140,9 +140,7 @@ static void append(term *to, const term *more) {
 static lb_status insert(const einsum *e, lb_op op, lb_value *x, lb_value *y,
                         lb_value **out) {
   lb_value *in[] = {x, y};
-  lb_node *n;
-  LB_TRY(lb_rewrite_insert(e->rw, e->node, op, in, y ? 2 : 1, &n));
-  return lb_rewrite_inserted(e->rw, n, out);
+  return lb_rewrite_make(e->rw, e->node, op, in, y ? 2 : 1, out);
 }
 
 static lb_status with_list(const einsum *e, lb_op op, lb_value *x,

@@ -48,9 +48,7 @@ static bool match(const lb_rewrite *rw, lb_node *n, group_norm *g) {
 static lb_status add(lb_rewrite *rw, const group_norm *g, lb_op op, lb_value *a,
                      lb_value *b, lb_value **out) {
   lb_value *in[2] = {a, b};
-  lb_node *n;
-  LB_TRY(lb_rewrite_insert(rw, g->node, op, in, b ? 2 : 1, &n));
-  return lb_rewrite_inserted(rw, n, out);
+  return lb_rewrite_make(rw, g->node, op, in, b ? 2 : 1, out);
 }
 
 static lb_status reshape(lb_rewrite *rw, const group_norm *g, lb_value *x,

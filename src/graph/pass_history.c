@@ -20,29 +20,21 @@ typedef struct history {
   int64_t left, right;  // window; -1: open
 } history;
 
-static lb_value *input(const lb_node *n, uint32_t i) {
-  return i < n->n_in ? n->in[i] : NULL;
-}
-
-static lb_value *output(const lb_node *n, uint32_t i) {
-  return i < n->n_out ? n->out[i] : NULL;
-}
-
 static bool has_ranks(const lb_node *n) {
   for (uint32_t i = Q; i <= V; i++) {
     int rank = n->in[i]->info.rank;
     if (n->in[i]->info.dtype != LB_F32 || (rank != 3 && rank != 4))
       return false;
   }
-  const lb_value *past = input(n, PAST_K);
-  return !past || (past->info.rank == 4 && input(n, PAST_V) &&
-                   input(n, PAST_V)->info.rank == 4);
+  const lb_value *past = lb_node_input(n, PAST_K);
+  return !past || (past->info.rank == 4 && lb_node_input(n, PAST_V) &&
+                   lb_node_input(n, PAST_V)->info.rank == 4);
 }
 
 // A mask that may end before the keys do is left alone.
 static lb_status fits(const history *h, bool *ok) {
   const lb_node *n = h->node;
-  const lb_value *m = input(n, MASK), *past = input(n, PAST_K);
+  const lb_value *m = lb_node_input(n, MASK), *past = lb_node_input(n, PAST_K);
   *ok = !m || (m->info.rank >= 1 &&
                (m->info.dtype == LB_F32 || m->info.dtype == LB_BOOL));
   if (!m || !*ok) return LB_OK;
@@ -72,10 +64,11 @@ static bool match(lb_rewrite *rw, lb_node *n, history *h) {
                  .causal = lb_attr_int(n, "is_causal", 0) != 0,
                  .left = lb_attr_int(n, "left_window_size", -1),
                  .right = lb_attr_int(n, "right_window_size", -1)};
-  bool looks = h->causal || h->left >= 0 || h->right >= 0 || input(n, PAST_K) ||
-               output(n, PRESENT_K) || output(n, PRESENT_V);
-  return looks && !input(n, LENGTHS) && !output(n, SCORES) && has_ranks(n) &&
-         is_split_known(n);
+  bool looks = h->causal || h->left >= 0 || h->right >= 0 ||
+               lb_node_input(n, PAST_K) || lb_node_output(n, PRESENT_K) ||
+               lb_node_output(n, PRESENT_V);
+  return looks && !lb_node_input(n, LENGTHS) && !lb_node_output(n, SCORES) &&
+         has_ranks(n) && is_split_known(n);
 }
 
 // -- nodes before it ---------------------------------------------------------
@@ -83,10 +76,7 @@ static bool match(lb_rewrite *rw, lb_node *n, history *h) {
 static lb_status make(const history *h, lb_op op, lb_value *x, lb_value *y,
                       lb_value *z, lb_value **out) {
   lb_value *in[] = {x, y, z};
-  lb_node *n;
-  uint32_t n_in = z ? 3 : y ? 2 : 1;
-  LB_TRY(lb_rewrite_insert(h->rw, h->node, op, in, n_in, &n));
-  return lb_rewrite_inserted(h->rw, n, out);
+  return lb_rewrite_make(h->rw, h->node, op, in, z ? 3 : y ? 2 : 1, out);
 }
 
 static lb_status with_list(const history *h, lb_op op, lb_value *x,
@@ -144,8 +134,8 @@ static lb_status split_heads(const history *h, lb_value *x, lb_value **out) {
 
 // The past and what comes, under the name of what is kept, if it is.
 static lb_status join(const history *h, uint32_t which, lb_value **x) {
-  lb_value *in[2] = {input(h->node, PAST_K + which)}, *made;
-  lb_value *kept = output(h->node, PRESENT_K + which);
+  lb_value *in[2] = {lb_node_input(h->node, PAST_K + which)}, *made;
+  lb_value *kept = lb_node_output(h->node, PRESENT_K + which);
   lb_node *n;
   if (!in[0] && !kept) return LB_OK;
   LB_TRY(split_heads(h, *x, &in[1]));
@@ -166,7 +156,7 @@ static lb_status join(const history *h, uint32_t which, lb_value **x) {
 static lb_status view_of(const history *h, lb_value *k, lb_value **out) {
   static const int64_t axis = 1;
   int64_t right = h->causal ? 0 : h->right;
-  lb_value *q = h->node->in[Q], *past = input(h->node, PAST_K);
+  lb_value *q = h->node->in[Q], *past = lb_node_input(h->node, PAST_K);
   lb_value *rows, *cols, *reach, *end, *start;
   LB_TRY(places(h, q, q->info.rank - 2, &rows));
   LB_TRY(places(h, k, k->info.rank - 2, &cols));
@@ -204,7 +194,7 @@ static lb_status mask_of(const history *h, lb_value *k, lb_value **mask) {
 
 static lb_status rewrite(history *h) {
   lb_node *n = h->node, old = *n;
-  lb_value *in[4] = {n->in[Q], n->in[K], n->in[V], input(n, MASK)};
+  lb_value *in[4] = {n->in[Q], n->in[K], n->in[V], lb_node_input(n, MASK)};
   LB_TRY(join(h, 0, &in[K]));
   LB_TRY(join(h, 1, &in[V]));
   LB_TRY(mask_of(h, in[K], &in[MASK]));

@@ -17,10 +17,6 @@
 enum { A, B, A_ZERO, B_ZERO };  // inputs of a product
 enum { X, SCALE, ZERO };        // of QuantizeLinear; outputs of the dynamic one
 
-static lb_value *input(const lb_node *n, uint32_t i) {
-  return i < n->n_in ? n->in[i] : NULL;
-}
-
 // -- nodes before another one ------------------------------------------------
 
 typedef struct spot {
@@ -31,9 +27,7 @@ typedef struct spot {
 static lb_status make(const spot *s, lb_op op, lb_value *x, lb_value *y,
                       lb_value **out) {
   lb_value *in[] = {x, y};
-  lb_node *n;
-  LB_TRY(lb_rewrite_insert(s->rw, s->at, op, in, y ? 2 : 1, &n));
-  return lb_rewrite_inserted(s->rw, n, out);
+  return lb_rewrite_make(s->rw, s->at, op, in, y ? 2 : 1, out);
 }
 
 static lb_status make_with(const spot *s, lb_op op, lb_value *x, float y,
@@ -43,24 +37,13 @@ static lb_status make_with(const spot *s, lb_op op, lb_value *x, float y,
   return make(s, op, x, scalar, out);
 }
 
-static lb_status make_cast(const spot *s, lb_value *x, int to, lb_value **out) {
-  lb_node *n;
-  LB_TRY(lb_rewrite_insert(s->rw, s->at, LB_OP_Cast, &x, 1, &n));
-  LB_TRY(lb_node_set_int(s->rw->graph, n, "to", to));
-  return lb_rewrite_inserted(s->rw, n, out);
-}
-
 static lb_status make_clip(const spot *s, lb_value *x, float low, float high,
                            lb_value **out) {
   lb_value *in[3] = {x};
-  lb_node *n;
   LB_TRY(lb_const_f32(s->rw->graph, "low", low, &in[1]));
   LB_TRY(lb_const_f32(s->rw->graph, "high", high, &in[2]));
-  LB_TRY(lb_rewrite_insert(s->rw, s->at, LB_OP_Clip, in, 3, &n));
-  return lb_rewrite_inserted(s->rw, n, out);
+  return lb_rewrite_make(s->rw, s->at, LB_OP_Clip, in, 3, out);
 }
-
-enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2 };
 
 // v as floats: what it was cut down from, where it is bytes of this pass.
 static lb_status floats_of(const spot *s, lb_value *v, lb_value **out) {
@@ -68,7 +51,7 @@ static lb_status floats_of(const spot *s, lb_value *v, lb_value **out) {
   *out = cast ? cast->in[0] : NULL;
   if (cast && (*out)->info.dtype == LB_F32 && lb_match_op(*out, LB_OP_Clip))
     return LB_OK;
-  return make_cast(s, v, ONNX_FLOAT, out);
+  return lb_rewrite_cast(s->rw, s->at, v, LB_F32, out);
 }
 
 // -- constants ---------------------------------------------------------------
@@ -127,7 +110,8 @@ static bool match_product(const lb_rewrite *rw, const lb_node *cast,
   bool conv = !p->node;
   if (conv) p->node = lb_match_inner(rw, cast->in[0], LB_OP_ConvInteger);
   if (!p->node || !is_byte(p->node->in[A]->info.dtype)) return false;
-  const lb_value *za = input(p->node, A_ZERO), *zb = input(p->node, B_ZERO);
+  const lb_value *za = lb_node_input(p->node, A_ZERO),
+                 *zb = lb_node_input(p->node, B_ZERO);
   p->w = bytes_of(p->node->in[B]);
   p->zero = zb ? bytes_of(zb) : NULL;
   if (!p->w || p->w->rank < 2 || lb_tensor_count(p->w) == 0 ||
@@ -192,19 +176,19 @@ static lb_status spell_out(lb_rewrite *rw, lb_node *n) {
   LB_TRY(make(&s, LB_OP_Round, zero, NULL, &zero));
   LB_TRY(make_clip(&s, zero, 0, 255, &zero));
   if (old_zero) {
-    LB_TRY(make_cast(&s, zero, ONNX_UINT8, &bytes));
+    LB_TRY(lb_rewrite_cast(rw, n, zero, LB_U8, &bytes));
     keep_name(bytes->producer, old_zero);
   }
   LB_TRY(make_levels(&s, x, scale->out[0], zero, range, &q));
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &q, 1));
-  return lb_node_set_int(rw->graph, n, "to", ONNX_UINT8);
+  return lb_node_set_int(rw->graph, n, "to", lb_attr_code(LB_U8));
 }
 
 static lb_status rewrite_product(lb_rewrite *rw, lb_node *cast,
                                  const product *p) {
   const lb_node *n = p->node;
   spot s = {rw, cast};
-  lb_value *in[2], *zero = input(n, A_ZERO);
+  lb_value *in[2], *zero = lb_node_input(n, A_ZERO);
   lb_node *made = lb_match_op(n->in[A], LB_OP_DynamicQuantizeLinear);
   if (made) LB_TRY(spell_out(rw, made));
   LB_TRY(floats_of(&s, n->in[A], &in[0]));
@@ -230,16 +214,18 @@ static const lb_node *quantised(const lb_node *n) {
   const lb_node *q = lb_match_op(n->in[X], LB_OP_QuantizeLinear);
   double scale;
   if (!q || n->out[0]->info.dtype != LB_F32 || q->in[X]->info.dtype != LB_F32 ||
-      q->in[SCALE] != n->in[SCALE] || input(q, ZERO) != input(n, ZERO) ||
+      q->in[SCALE] != n->in[SCALE] ||
+      lb_node_input(q, ZERO) != lb_node_input(n, ZERO) ||
       !lb_match_scalar(n->in[SCALE], q->in[X], &scale) ||
       n->in[SCALE]->info.dtype != LB_F32)
     return NULL;
-  const lb_tensor *zero = lb_value_const(input(n, ZERO));
-  return !input(n, ZERO) || (zero && lb_tensor_count(zero) == 1) ? q : NULL;
+  const lb_tensor *zero = lb_value_const(lb_node_input(n, ZERO));
+  return !lb_node_input(n, ZERO) || (zero && lb_tensor_count(zero) == 1) ? q
+                                                                         : NULL;
 }
 
 static float zero_of(const lb_node *n) {
-  const lb_tensor *t = lb_value_const(input(n, ZERO));
+  const lb_tensor *t = lb_value_const(lb_node_input(n, ZERO));
   int16_t s16;
   uint16_t u16;
   if (!t) return 0;

@@ -17,12 +17,8 @@ typedef struct recurrent {
   int64_t all;         // rows of all directions
 } recurrent;
 
-static lb_value *input(const lb_node *n, uint32_t i) {
-  return i < n->n_in ? n->in[i] : NULL;
-}
-
 static bool match_bias(recurrent *v) {
-  const lb_value *b = input(v->node, B);
+  const lb_value *b = lb_node_input(v->node, B);
   v->b = lb_value_const(b);
   return !b || (v->b && v->b->dtype == v->w->dtype && v->b->rank == 2 &&
                 v->b->dims[0] == v->w->dims[0] && lb_tensor_is_dense(v->b) &&

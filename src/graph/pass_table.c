@@ -83,20 +83,16 @@ static lb_status scalar_like(lb_rewrite *rw, const lb_value *x, int64_t v,
 static lb_status rows_of(lb_rewrite *rw, lb_node *n, lb_value *x, int64_t rows,
                          lb_value **out) {
   lb_value *in[3] = {x}, *one, *axis;
-  lb_node *node;
   int64_t last = -1;
   LB_TRY(scalar_like(rw, x, -1, &in[1]));
   LB_TRY(scalar_like(rw, x, rows, &in[2]));
   LB_TRY(scalar_like(rw, x, 1, &one));
   LB_TRY(lb_const_ints(rw->graph, "axis", &last, 1, &axis));
-  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Clip, in, 3, &node));
-  LB_TRY(lb_rewrite_inserted(rw, node, &in[0]));
+  LB_TRY(lb_rewrite_make(rw, n, LB_OP_Clip, in, 3, &in[0]));
   in[1] = one;
-  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Add, in, 2, &node));
-  LB_TRY(lb_rewrite_inserted(rw, node, &in[0]));
+  LB_TRY(lb_rewrite_make(rw, n, LB_OP_Add, in, 2, &in[0]));
   in[1] = axis;
-  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Squeeze, in, 2, &node));
-  return lb_rewrite_inserted(rw, node, out);
+  return lb_rewrite_make(rw, n, LB_OP_Squeeze, in, 2, out);
 }
 
 static lb_status visit_product(lb_rewrite *rw, lb_node *n) {

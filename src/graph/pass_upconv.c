@@ -137,18 +137,11 @@ static lb_status make_bias(const upconv *u, int64_t phases, lb_value **out) {
 
 // -- nodes -------------------------------------------------------------------
 
-static lb_status make(const upconv *u, lb_op op, lb_value **in, uint32_t n_in,
-                      lb_value **out) {
-  lb_node *n;
-  LB_TRY(lb_rewrite_insert(u->rw, u->node, op, in, n_in, &n));
-  return lb_rewrite_inserted(u->rw, n, out);
-}
-
 static lb_status reshape(const upconv *u, lb_value *x, const int64_t *dims,
                          uint32_t n, lb_value **out) {
   lb_value *in[2] = {x};
   LB_TRY(lb_const_ints(u->rw->graph, "dims", dims, n, &in[1]));
-  return make(u, LB_OP_Reshape, in, 2, out);
+  return lb_rewrite_make(u->rw, u->node, LB_OP_Reshape, in, 2, out);
 }
 
 static lb_status make_conv(const upconv *u, int64_t phases, lb_value **out) {
@@ -172,11 +165,11 @@ static lb_status make_conv(const upconv *u, int64_t phases, lb_value **out) {
 static lb_status count_columns(const upconv *u, lb_value *x, lb_value **out) {
   lb_value *in[2] = {x}, *shape[2];
   int64_t axis = 2;
-  LB_TRY(make(u, LB_OP_Shape, in, 1, &shape[0]));
+  LB_TRY(lb_rewrite_make(u->rw, u->node, LB_OP_Shape, in, 1, &shape[0]));
   LB_TRY(lb_const_ints(u->rw->graph, "axis", &axis, 1, &shape[1]));
-  LB_TRY(make(u, LB_OP_Gather, shape, 2, &in[0]));
+  LB_TRY(lb_rewrite_make(u->rw, u->node, LB_OP_Gather, shape, 2, &in[0]));
   LB_TRY(lb_const_ints(u->rw->graph, "stride", &u->stride[1], 1, &in[1]));
-  return make(u, LB_OP_Mul, in, 2, out);
+  return lb_rewrite_make(u->rw, u->node, LB_OP_Mul, in, 2, out);
 }
 
 // [batch, rows, columns, phases * channels] as an image.
@@ -195,7 +188,7 @@ static lb_status spread(const upconv *u, lb_value *x, lb_value **out) {
   LB_TRY(lb_rewrite_insert(u->rw, u->node, LB_OP_Concat, list, 3, &n));
   LB_TRY(lb_node_set_int(u->rw->graph, n, "axis", 0));
   LB_TRY(lb_rewrite_inserted(u->rw, n, &in[1]));
-  return make(u, LB_OP_Reshape, in, 2, out);
+  return lb_rewrite_make(u->rw, u->node, LB_OP_Reshape, in, 2, out);
 }
 
 // The last of the new nodes.

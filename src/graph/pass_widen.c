@@ -10,8 +10,6 @@
 #include "graph/infer.h"
 #include "graph/rewrite.h"
 
-enum { ONNX_FLOAT = 1, ONNX_FLOAT16 = 10, ONNX_BFLOAT16 = 16 };
-
 typedef struct widening {
   lb_rewrite *rw;
   lb_value **wide;  // by value id: its Cast to float32, where there is one
@@ -68,7 +66,6 @@ static bool may_widen(const lb_node *n) {
 
 // v as float32 for n; the Cast that makes it serves the rest of the region.
 static lb_status widened(widening *w, lb_node *n, lb_value *v, lb_value **out) {
-  lb_node *cast;
   *out = exact(v);
   if (*out) return LB_OK;
   lb_value *made = v->id < w->n ? w->wide[v->id] : NULL;
@@ -76,9 +73,7 @@ static lb_status widened(widening *w, lb_node *n, lb_value *v, lb_value **out) {
     *out = made;
     return LB_OK;
   }
-  LB_TRY(lb_rewrite_insert(w->rw, n, LB_OP_Cast, &v, 1, &cast));
-  LB_TRY(lb_node_set_int(w->rw->graph, cast, "to", ONNX_FLOAT));
-  LB_TRY(lb_rewrite_inserted(w->rw, cast, out));
+  LB_TRY(lb_rewrite_cast(w->rw, n, v, LB_F32, out));
   if (v->id < w->n) w->wide[v->id] = *out;
   return LB_OK;
 }
@@ -98,7 +93,7 @@ static lb_status widen_inputs(widening *w, lb_node *n, bool *changed) {
 
 static lb_status round_output(widening *w, lb_node *n, uint32_t i) {
   lb_graph *g = w->rw->graph;
-  int64_t to = n->out[i]->info.dtype == LB_F16 ? ONNX_FLOAT16 : ONNX_BFLOAT16;
+  int64_t to = lb_attr_code(n->out[i]->info.dtype);
   lb_node *cast;
   LB_TRY(lb_rewrite_after(w->rw, n, i, LB_OP_Cast, &cast));
   LB_TRY(lb_node_set_int(g, cast, "to", to));

@@ -146,6 +146,21 @@ lb_status lb_rewrite_inserted(lb_rewrite *rw, lb_node *n, lb_value **out) {
   return lb_infer_outputs(rw->graph, &rw->scratch, n);
 }
 
+lb_status lb_rewrite_make(lb_rewrite *rw, lb_node *n, lb_op op,
+                          lb_value *const *in, uint32_t n_in, lb_value **out) {
+  lb_node *node;
+  LB_TRY(lb_rewrite_insert(rw, n, op, in, n_in, &node));
+  return lb_rewrite_inserted(rw, node, out);
+}
+
+lb_status lb_rewrite_cast(lb_rewrite *rw, lb_node *n, lb_value *x, lb_dtype to,
+                          lb_value **out) {
+  lb_node *node;
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Cast, &x, 1, &node));
+  LB_TRY(lb_node_set_int(rw->graph, node, "to", lb_attr_code(to)));
+  return lb_rewrite_inserted(rw, node, out);
+}
+
 lb_status lb_rewrite_after(lb_rewrite *rw, lb_node *n, uint32_t i, lb_op op,
                            lb_node **out) {
   lb_value *old = n->out[i], *v;

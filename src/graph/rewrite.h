@@ -64,6 +64,11 @@ lb_status lb_rewrite_value(lb_rewrite *rw, const lb_value *v, const char *tag,
 lb_status lb_rewrite_insert(lb_rewrite *rw, lb_node *n, lb_op op,
                             lb_value *const *in, uint32_t n_in, lb_node **out);
 lb_status lb_rewrite_inserted(lb_rewrite *rw, lb_node *n, lb_value **out);
+// Both at once, for a node without attributes; and for a Cast.
+lb_status lb_rewrite_make(lb_rewrite *rw, lb_node *n, lb_op op,
+                          lb_value *const *in, uint32_t n_in, lb_value **out);
+lb_status lb_rewrite_cast(lb_rewrite *rw, lb_node *n, lb_value *x, lb_dtype to,
+                          lb_value **out);
 // A new node with one input, right behind n: it makes output i of n from
 // another value, which n makes from now on.
 lb_status lb_rewrite_after(lb_rewrite *rw, lb_node *n, uint32_t i, lb_op op,
