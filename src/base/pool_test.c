@@ -15,14 +15,7 @@
 #include <unistd.h>
 
 #include "base/pool.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
+#include "base/undertsan.h"
 
 #define ITEMS 1000
 

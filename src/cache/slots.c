@@ -94,31 +94,29 @@ void lb_slots_count_use(lb_slots *s, lb_slot *slot) {
   if (!hit) atomic_store_explicit(&s->missed, slot, memory_order_relaxed);
 }
 
-lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
-                          const lb_facts *facts, lb_slot **out) {
+static lb_status find_wanted(lb_slots *s, const lb_spec *spec,
+                             const lb_facts *facts, lb_slot **out) {
   lb_slot_key key = key_of(spec, facts);
   lb_lock_take(&s->lock);
   lb_status st = find(s, &key, true, out);
-  if (!lb_failed(st)) {
-    want(s, *out);
-    atomic_store_explicit(&(*out)->planned, true, memory_order_relaxed);
-    lb_slots_count_use(s, *out);
-  }
+  if (!lb_failed(st)) want(s, *out);
   lb_lock_give(&s->lock);
   return st;
 }
 
+lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
+                          const lb_facts *facts, lb_slot **out) {
+  LB_TRY(find_wanted(s, spec, facts, out));
+  atomic_store_explicit(&(*out)->planned, true, memory_order_relaxed);
+  lb_slots_count_use(s, *out);
+  return LB_OK;
+}
+
 lb_status lb_slots_want(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
                         lb_slot **out) {
-  lb_slot_key key = key_of(spec, facts);
-  lb_lock_take(&s->lock);
-  lb_status st = find(s, &key, true, out);
-  if (!lb_failed(st)) {
-    want(s, *out);
-    atomic_store_explicit(&(*out)->kin, true, memory_order_relaxed);
-  }
-  lb_lock_give(&s->lock);
-  return st;
+  LB_TRY(find_wanted(s, spec, facts, out));
+  atomic_store_explicit(&(*out)->kin, true, memory_order_relaxed);
+  return LB_OK;
 }
 
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,

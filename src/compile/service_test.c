@@ -16,15 +16,8 @@
 #include "base/clock.h"
 #include "base/testdir.h"
 #include "base/thread.h"
+#include "base/undertsan.h"
 #include "compile/service.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
 
 #define SLOTS 24
 #define LONG_NS INT64_C(20000000000)  // when it is not to be reached

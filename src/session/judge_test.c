@@ -10,17 +10,10 @@
 
 #include "base/clock.h"
 #include "base/testdir.h"
+#include "base/undertsan.h"
 #include "graph/build_test.h"
 
 #define LONG_NS INT64_C(200000000000)  // when it is not to be reached
-
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
 
 typedef struct fixture {
   testdir dir;

@@ -21,15 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/undertsan.h"
 #include "device/cpu/code.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
 
 #define ARENA ((size_t)256 << 10)
 #define MANY ((size_t)64 << 20)
