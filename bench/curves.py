@@ -8,6 +8,7 @@ import numpy as np
 import fleet as fleets
 import plot
 import report
+import suite
 
 AT = (1, 10, 50, 200)  # requests
 SECONDS = 10
@@ -41,7 +42,7 @@ class Curve:
         return [(int(n), self.share(n - 1)) for n in places]
 
 
-class Curves:
+class Curves(suite.ByModel):
     goal = (f"share of the final speed >= 0.7 at request 1, >= {WANTED} by "
             f"request 200 or {SECONDS} s")
 
@@ -52,12 +53,6 @@ class Curves:
             [("model", 8), ("thr", 3), ("requests", 8),
              *[(f"at {n}", 6) for n in AT], (f"{SECONDS} s", 6),
              ("kernels", 7), ("lacking", 7), ("goal", 6)], numbers=2)
-
-    def run(self):
-        for model in self.context.models:
-            for threads in self.context.settings.threads:
-                self.run_model(model, threads)
-        return self.summary()
 
     def run_model(self, model, threads):
         worker = fleets.Worker("limber", model.name, threads,

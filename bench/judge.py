@@ -8,6 +8,7 @@ import collections
 import fleet as fleets
 import report
 import stats
+import suite
 
 # What is nearer to equal than this may be judged either way. A planted kernel
 # is 1.5 times slower, its step less so the more of it is not the kernel.
@@ -29,7 +30,7 @@ def usual_ratios(processes):
     return {kernel: stats.median(all) for kernel, all in found.items()}
 
 
-class Judge:
+class Judge(suite.ByModel):
     goal = "no kernel that is as fast is demoted; of those planted whose steps " \
            f"are {CLEAR} times slower all are, within 100 runs"
 
@@ -41,12 +42,6 @@ class Judge:
              ("even", 5), ("demoted", 7), ("wrong", 5), ("planted", 7),
              ("out", 5), ("runs", 5), ("settled ms", 10), ("untried", 7)],
             numbers=2)
-
-    def run(self):
-        for model in self.context.models:
-            for threads in self.context.settings.threads:
-                self.run_model(model, threads)
-        return self.summary()
 
     def process(self, model, threads, listens, **more):
         worker = fleets.Worker("limber", model.name, threads,

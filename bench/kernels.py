@@ -1,61 +1,36 @@
 """Suite `kernels`: every kernel of a model against what one core can do."""
 
-import json
-import os
-import subprocess
-
 import report
+import suite
 
 # Share of its line that a kernel must reach: products and rows, and those that
 # do nothing but move and map elements.
 GOOD, GOOD_MAP = 0.9, 0.7
 
 
-class Kernels:
+class Kernels(suite.ByShape):
     goal = "85 % of kernel time at >= 90 % of the line (elementwise and " \
            "movement: 70 %)"
+    program = "kernels"
 
-    def __init__(self, context):
-        self.context = context
-        self.program = context.build / "bench" / "kernels"
-        self.environment = dict(
-            os.environ, LIMBER_JIT="process", LIMBER_COMPILE="settle",
-            LIMBER_JIT_PATH=str(context.build / "limber-jit"))
+    def report_shape(self, shape, lines):
+        kernels = shape["kernels"]
+        shape["share_good"] = 0.0
+        if kernels:
+            judge(kernels)
+            shape["share_good"] = sum(k["share"] for k in kernels if k["good"])
+            print_kernels(kernels)
+        if lines and "launches" in lines[-1]:
+            shape["model_facts"] = lines[-1]
+            print_total(shape)
 
-    def run(self):
-        shapes = [self.run_shape(model, dims)
-                  for model in self.context.models
-                  for dims in model.fixed[:self.context.settings.fixed]]
-        print(f"goal: {self.goal}")
+    def summary(self):
         for model in self.context.models:
-            some = [s["share_good"] for s in shapes
+            some = [s["share_good"] for s in self.shapes
                     if s["model"] == model.name and s["kernels"]]
             if some:
                 print(f"{model.name}: " + ", ".join(
                     f"{100 * share:.0f} %" for share in some))
-        return {"goal": self.goal, "shapes": shapes}
-
-    def run_shape(self, model, dims):
-        print(f"{model.name}, {report.dims_text(dims)}")
-        answer = subprocess.run(
-            [str(self.program), model.path, *report.inputs_text(model, dims)],
-            capture_output=True, text=True, env=self.environment)
-        lines = [json.loads(line) for line in answer.stdout.splitlines()]
-        kernels = [line for line in lines if "spec" in line]
-        out = {"model": model.name, "dims": dims, "kernels": kernels,
-               "share_good": 0.0}
-        if answer.returncode:
-            out["failed"] = answer.stderr.strip()[-300:]
-            print(f"  failed: {out['failed']}")
-        if kernels:
-            judge(kernels)
-            out["share_good"] = sum(k["share"] for k in kernels if k["good"])
-            print_kernels(kernels)
-        if lines and "launches" in lines[-1]:
-            out["model_facts"] = lines[-1]
-            print_total(out)
-        print()
-        return out
 
 
 def judge(kernels):

@@ -9,6 +9,7 @@ import numpy as np
 import fleet as fleets
 import report
 import stats
+import suite
 
 SETTLE_SECONDS = 600
 
@@ -125,7 +126,7 @@ def measure(fleet, point, settings):
                    if len(t) == settings.rounds}
 
 
-class Models:
+class Models(suite.ByModel):
     """The suite, with its table."""
 
     goal = "geomean(r) >= 1.1, no point whose 95 % upper bound is < 0.9"
@@ -141,12 +142,6 @@ class Models:
         if "against" in context.engines:
             names += [("against/ours", 18)]
         self.table = report.Table(names, numbers=3)
-
-    def run(self):
-        for model in self.context.models:
-            for threads in self.context.settings.threads:
-                self.run_model(model, threads)
-        return self.summary()
 
     def run_model(self, model, threads):
         context = self.context

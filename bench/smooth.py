@@ -7,9 +7,10 @@ import numpy as np
 
 import fleet as fleets
 import report
+import suite
 
 
-class Smooth:
+class Smooth(suite.ByModel):
     goal = "first / steady, p99 over all models and shapes <= 1.25; raw p50 " \
            "and p99 not above ONNX Runtime's"
 
@@ -21,12 +22,6 @@ class Smooth:
             names += [(f"{fleets.NAMES[engine]} p50", 16), ("p99", 6),
                       ("p99 ms", 7)]
         self.table = report.Table(names, numbers=2)
-
-    def run(self):
-        for model in self.context.models:
-            for threads in self.context.settings.threads:
-                self.run_model(model, threads)
-        return self.summary()
 
     def run_model(self, model, threads):
         shapes = model.stream_draws(self.context.settings.smooth_shapes, seed=2)

@@ -3,6 +3,7 @@
 import fleet as fleets
 import report
 import stats
+import suite
 
 # what: (title, factor, unit); all of them better when smaller
 MEASURES = {
@@ -44,7 +45,7 @@ def notes(what, row, ours):
     return [f"packed {packed / 2**20:.1f} MB", "ABOVE" if above else ""]
 
 
-class Start:
+class Start(suite.ByModel):
     goal = "open <= 0.6, first run <= 1.0, peak RSS <= 1.0 of ONNX Runtime's " \
            "(geomean), none > 1.3; RssAnon <= packed bytes + 16 MB"
 
@@ -56,12 +57,6 @@ class Start:
         names += [(fleets.NAMES[e], 13) for e in context.engines]
         names += [(f"ours/{fleets.NAMES[e]}", 20) for e in context.peers]
         self.table = report.Table(names, numbers=3)
-
-    def run(self):
-        for model in self.context.models:
-            for threads in self.context.settings.threads:
-                self.run_model(model, threads)
-        return self.summary()
 
     def run_model(self, model, threads):
         found = {}  # engine -> measure -> [one a round]

@@ -1,52 +1,28 @@
 """Suite `tune`: the tiles that src/spec/choose.c takes against all others."""
 
-import json
-import os
-import subprocess
-
 import report
+import suite
 
 
-class Tune:
+class Tune(suite.ByShape):
     goal = "the tiles chosen within 3 % of the fastest ones, over all kernels"
+    program = "tune"
 
-    def __init__(self, context):
-        self.context = context
-        self.program = context.build / "bench" / "tune"
-        self.environment = dict(
-            os.environ, LIMBER_JIT="process", LIMBER_COMPILE="settle",
-            LIMBER_CACHE_DIR="off", LIMBER_LOG="error",
-            LIMBER_JIT_PATH=str(context.build / "limber-jit"))
+    def report_shape(self, shape, lines):
+        kernels = shape["kernels"]
+        if not kernels:
+            return
+        for kernel in kernels:
+            judge(kernel)
+        print_kernels(kernels)
+        shape["loss"] = sum(k["count"] * k["taken"] for k in kernels) / \
+            sum(k["count"] * k["fastest"]["best"] for k in kernels) - 1
 
-    def run(self):
-        shapes = [self.run_shape(model, dims)
-                  for model in self.context.models
-                  for dims in model.fixed[:self.context.settings.fixed]]
-        print(f"goal: {self.goal}")
-        for shape in shapes:
+    def summary(self):
+        for shape in self.shapes:
             if shape["kernels"]:
                 print(f"{shape['model']}, {report.dims_text(shape['dims'])}: "
                       f"{100 * shape['loss']:.1f} % slower than the fastest")
-        return {"goal": self.goal, "shapes": shapes}
-
-    def run_shape(self, model, dims):
-        print(f"{model.name}, {report.dims_text(dims)}")
-        answer = subprocess.run(
-            [str(self.program), model.path, *report.inputs_text(model, dims)],
-            capture_output=True, text=True, env=self.environment)
-        kernels = [json.loads(line) for line in answer.stdout.splitlines()]
-        out = {"model": model.name, "dims": dims, "kernels": kernels}
-        if answer.returncode:
-            out["failed"] = answer.stderr.strip()[-300:]
-            print(f"  failed: {out['failed']}")
-        for kernel in kernels:
-            judge(kernel)
-        if kernels:
-            print_kernels(kernels)
-            out["loss"] = sum(k["count"] * k["taken"] for k in kernels) / \
-                sum(k["count"] * k["fastest"]["best"] for k in kernels) - 1
-        print()
-        return out
 
 
 def judge(kernel):
