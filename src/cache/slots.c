@@ -12,7 +12,7 @@ const char *lb_tier_name(lb_tier t) {
 }
 
 lb_status lb_slots_init(lb_slots *s, uint32_t lanes, const lb_pack *pack) {
-  *s = (lb_slots){.lanes = lanes, .pack = pack, .setbacks = 1};
+  *s = (lb_slots){.lanes = lanes, .pack = pack, .reviews = 1};
   return lb_lock_init(&s->lock);
 }
 
@@ -39,7 +39,7 @@ static lb_status insert(lb_slots *s, const lb_slot_key *key,
   slot->key = *key;
   slot->in_pack = kernel != NULL;
   slot->pack = kernel;
-  slot->setbacks = &s->setbacks;
+  slot->reviews = &s->reviews;
   if (kernel) lb_slot_publish(slot, kernel, LB_TIER_PACK);
   lb_status st = lb_map_put(&s->map, &slot->key, sizeof slot->key, slot, NULL);
   if (lb_failed(st)) {
@@ -164,13 +164,19 @@ typedef struct lb_slot_item {
   void *owner;
 } item;
 
+// Runs that have begun before may yet find that nothing lacks, but they say so
+// of the number that they began with.
+static void have_reviewed(lb_slot *slot) {
+  atomic_fetch_add_explicit(slot->reviews, 1, memory_order_release);
+}
+
 static void go_back(lb_slot *slot) {
   slot->item = NULL;
   slot->item_bytes = 0;
   lb_trial_end(&slot->trial);
   lb_slot_publish(slot, slot->pack,
                   slot->in_pack ? LB_TIER_PACK : LB_TIER_HOST);
-  atomic_fetch_add_explicit(slot->setbacks, 1, memory_order_relaxed);
+  have_reviewed(slot);
 }
 
 static void hide(lb_shelf_item *base) {
@@ -213,7 +219,10 @@ static bool put(lb_shelf *shelf, lb_slot *slot, item *x,
   slot->item = x;
   slot->item_bytes = x->base.bytes;
   lb_slot_publish(slot, code->kernel, code->tier);
-  if (code->on_trial) lb_trial_open(&slot->trial);
+  if (code->on_trial) {
+    lb_trial_open(&slot->trial);
+    have_reviewed(slot);
+  }
   if (former) lb_shelf_take_off(shelf, &former->base);
   return lb_shelf_try_put(shelf, &x->base);
 }

@@ -71,7 +71,7 @@ typedef struct lb_slot {
   uint64_t item_bytes;             // of it; likewise
   struct lb_slot_item *item;       // what is on the shelf; of the shelf's lock
   atomic_uint evicted;             // how often its kernel was
-  atomic_uint *setbacks;           // of its table; borrowed
+  atomic_uint *reviews;            // of its table; borrowed
   atomic_bool wanted;              // is worth compiling: not of a cover alone
   atomic_bool planned;             // some plan has a use for it as it is
   atomic_bool kin;  // and so are those that other rows would choose
@@ -104,9 +104,10 @@ typedef struct lb_slots {
   uint64_t insertions, evictions;  // with the shelf's lock
   _Atomic uint64_t hits, misses;   // of the statistics
   _Atomic(lb_slot *) missed;  // the last that was used without compiled kernel
-  // Grows when a slot falls back to a lesser kernel: a plan whose slots had
-  // their best may then lack again. Begins with 1.
-  atomic_uint setbacks;
+  // Grows when a slot falls back to a lesser kernel, and once its kernel is on
+  // trial: plans whose slots had their best then look at them again. Begins
+  // with 1.
+  atomic_uint reviews;
 } lb_slots;
 
 // The caller may set the shelf and the events then.

@@ -125,6 +125,33 @@ static bool publish(lb_slots *t, lb_slot *s, intptr_t number, uint64_t bytes) {
   return kept;
 }
 
+// A run may have seen the kernel before the trial, and found that nothing
+// lacks.
+static void plans_look_again_at_what_is_on_trial(void **state) {
+  (void)state;
+  lb_slots t;
+  lb_shelf shelf;
+  bool kept;
+  lb_spec exp = spec_of(LB_S_EXP);
+  lb_slot_code code = {.kernel = kernel,
+                       .tier = LB_TIER_REUSABLE,
+                       .bytes = 100,
+                       .release = count_release,
+                       .owner = (void *)7,
+                       .on_trial = true};
+  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  assert_false(lb_failed(lb_shelf_init(&shelf, 1500)));
+  t.shelf = &shelf;
+  lb_slot *slot = intern(&t, &exp, &(lb_facts){0});
+  unsigned before = atomic_load(&t.reviews);
+  assert_false(lb_failed(lb_slots_publish(&t, slot, &code, &kept)));
+  assert_true(kept);
+  assert_int_equal(lb_trial_at(&slot->trial), LB_TRIAL_OPEN);
+  assert_true(atomic_load(&t.reviews) > before);
+  lb_slots_fini(&t);
+  lb_shelf_fini(&shelf);
+}
+
 static void what_is_evicted_lacks_again(void **state) {
   (void)state;
   lb_slots t;
@@ -198,6 +225,7 @@ int main(void) {
       cmocka_unit_test(a_slot_is_empty_until_published),
       cmocka_unit_test(a_cover_asks_for_nothing_to_be_made),
       cmocka_unit_test(a_slot_begins_with_what_the_pack_has),
+      cmocka_unit_test(plans_look_again_at_what_is_on_trial),
       cmocka_unit_test(what_is_evicted_lacks_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

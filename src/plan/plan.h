@@ -124,7 +124,7 @@ typedef struct lb_plan {
   size_t arena_bytes;     // of the run's arena, live values of parents included
   struct lb_planner *rest;  // what is still to plan; NULL: the last stage
   uint32_t n_left;          // nodes of it that are known to be needed
-  // The slots' setbacks when no step lacked its best kernel; 0: not yet. For
+  // The slots' reviews when no step lacked its best kernel; 0: not yet. For
   // the one who runs it, as is `serial`.
   atomic_uint complete;
   atomic_uint turns;  // runs that looked at steps; likewise

@@ -4,9 +4,8 @@
 #include "base/hash.h"
 #include "compile/queue.h"
 
-static unsigned setbacks_of(const lb_session *s) {
-  return atomic_load_explicit(&s->options.slots->setbacks,
-                              memory_order_relaxed);
+static unsigned reviews_of(const lb_session *s) {
+  return atomic_load_explicit(&s->options.slots->reviews, memory_order_acquire);
 }
 
 static bool tells(const lb_session *s) {
@@ -16,7 +15,7 @@ static bool tells(const lb_session *s) {
 bool lb_look_needed(const lb_session *s, const lb_plan *plan) {
   return tells(s) &&
          atomic_load_explicit(&plan->complete, memory_order_relaxed) !=
-             setbacks_of(s);
+             reviews_of(s);
 }
 
 // -- trials ------------------------------------------------------------------
@@ -90,7 +89,7 @@ void lb_look_begin(lb_look *l, lb_session *s, const lb_context *c,
   l->run = plan->serial << 32 ^ (turn + 1);
   l->seen.session = s->number;
   l->seen.run = (uint64_t)s->number << 32 ^ ((c->seed >> 32) + 1);
-  l->setbacks = setbacks_of(s);
+  l->reviews = reviews_of(s);
 }
 
 static bool lacks(const lb_look *l, const lb_slot *slot) {
@@ -134,5 +133,5 @@ void lb_look_step(lb_look *l, const lb_step *step, int64_t start, int64_t end) {
 
 void lb_look_end(lb_look *l, lb_plan *plan) {
   if (l->seen.session && !l->lacks)
-    atomic_store_explicit(&plan->complete, l->setbacks, memory_order_relaxed);
+    atomic_store_explicit(&plan->complete, l->reviews, memory_order_relaxed);
 }

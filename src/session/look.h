@@ -12,7 +12,7 @@
 typedef struct lb_look {
   lb_session *s;    // borrowed
   lb_meeting seen;  // this run
-  unsigned setbacks;
+  unsigned reviews;
   bool lacks;    // some step does, or is on trial
   bool tries;    // times count in trials
   bool former;   // it runs slots on trial by what was there before
