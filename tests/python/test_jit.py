@@ -259,7 +259,7 @@ def hunt():
     while True:
         for pid in children():
             os.kill(pid, SIGNAL)
-            print("hit:", pid, flush=True)
+            os.write(1, f"hit: {pid}\n".encode())  # in one piece
             return
         time.sleep(0.001)
 
