@@ -13,8 +13,8 @@
 #include "device/cpu/code.h"
 #include "graph/pass.h"
 
-// Of a session with its arenas and a context, about: what cannot be asked for.
-#define SESSION_BYTES ((size_t)48 << 10)
+// Tables of a small session, about: symbols, sizes, specs.
+#define TABLE_BYTES ((size_t)2 << 10)
 
 // -- a primitive's life ------------------------------------------------------
 
@@ -84,8 +84,9 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
   declared(p, in);
   if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, NULL, &counts));
   lb_session_stats_get(p->session, &stats);
-  p->bytes = sizeof *p + SESSION_BYTES + p->key_size + strlen(p->text) +
-             stats.packed_bytes + stats.plan_bytes + p->g.graph->arena.used;
+  p->bytes = sizeof *p + TABLE_BYTES + p->key_size + strlen(p->text) +
+             stats.own_bytes + stats.packed_bytes + stats.plan_bytes +
+             p->g.graph->arena.used;
   return LB_OK;
 }
 
@@ -146,8 +147,8 @@ lb_status lb_primitives_init(limber_runtime *r, lb_shelf *shelf) {
   return lb_cache_init(&r->primitives, shelf, &in_cache);
 }
 
-// What was evicted is freed by whichever thread finds that it is time, which
-// may be one of another runtime, inside a run: this waits for that.
+// What was evicted is freed by whichever thread did it, which may be one of
+// another runtime, and still be at it: this waits for that.
 void lb_primitives_fini(limber_runtime *r) {
   struct timespec moment = {0, 100000};
   lb_shelf *shelf = r->primitives.shelf;

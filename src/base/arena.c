@@ -2,8 +2,11 @@
 #include "base/arena.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LEAST ((size_t)512)  // of a first block, unless all are smaller
 
 struct lb_block {
   struct lb_block *next;  // owned
@@ -73,10 +76,19 @@ void lb_arena_reset(lb_arena *a) {
   a->used = sizeof *keep + keep->cap;
 }
 
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+// As much as there is already, so that little takes little, and much takes few
+// blocks.
+static size_t next_cap(const lb_arena *a) {
+  size_t cap = max_size(a->used, max_size(a->block_size / 16, LEAST));
+  return cap < a->block_size ? cap : a->block_size;
+}
+
 // A block made for one large request goes behind the head, so that the room
 // left in the head is not lost to the small requests that follow.
-static void link_block(lb_arena *a, struct lb_block *b) {
-  if (a->head && b->cap > a->block_size) {
+static void link_block(lb_arena *a, struct lb_block *b, bool large) {
+  if (a->head && large) {
     b->next = a->head->next;
     a->head->next = b;
   } else {
@@ -90,10 +102,11 @@ void *lb_arena_alloc(lb_arena *a, size_t size, size_t align) {
   assert(align && (align & (align - 1)) == 0);
   void *p = a->head ? block_carve(a->head, size, align) : NULL;
   if (p || size > SIZE_MAX - align) return p;
-  size_t cap = size + align > a->block_size ? size + align : a->block_size;
-  struct lb_block *b = block_new(cap);
+  size_t cap = next_cap(a);
+  bool large = size + align > cap;
+  struct lb_block *b = block_new(large ? size + align : cap);
   if (!b) return NULL;
-  link_block(a, b);
+  link_block(a, b, large);
   return block_carve(b, size, align);
 }
 

@@ -1,8 +1,9 @@
 // base/arena.h -- bump allocation, freed all at once.
 //
 // For anything with a phase: an import, a graph, one plan. Not thread-safe.
-// A request larger than a block gets a block of its own, so NULL means
-// overflow or a failed malloc, nothing else.
+// Blocks double from a sixteenth of block_size up to it. A request larger than
+// a block gets a block of its own, so NULL means overflow or a failed malloc,
+// nothing else.
 #ifndef LB_BASE_ARENA_H
 #define LB_BASE_ARENA_H
 

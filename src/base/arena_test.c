@@ -41,6 +41,18 @@ static void large_requests_get_their_own_block(void **state) {
   assert_int_equal(a.used, 0);
 }
 
+// Blocks grow with what is there, and stop at the size that was asked for.
+static void little_takes_little_and_much_not_much_more(void **state) {
+  (void)state;
+  lb_arena a;
+  lb_arena_init(&a, 64 << 10);
+  assert_non_null(lb_arena_alloc(&a, 100, 1));
+  assert_in_range(a.used, 100, 5000);
+  for (int i = 0; i < 10000; i++) assert_non_null(lb_arena_alloc(&a, 100, 1));
+  assert_in_range(a.used, 1000000, 1000000 + 2 * (64 << 10));
+  lb_arena_fini(&a);
+}
+
 static void overflowing_sizes_are_null(void **state) {
   (void)state;
   lb_arena a;
@@ -99,6 +111,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pointers_are_aligned_and_apart),
       cmocka_unit_test(large_requests_get_their_own_block),
+      cmocka_unit_test(little_takes_little_and_much_not_much_more),
       cmocka_unit_test(overflowing_sizes_are_null),
       cmocka_unit_test(new_arrays_are_zero_even_when_reused),
       cmocka_unit_test(reset_keeps_the_largest_block_alone),

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARENA_BLOCK (8 * 1024)  // a primitive has a graph, too
+#define ARENA_BLOCK (64 * 1024)
 
 lb_status lb_graph_new(lb_graph **out) {
   *out = NULL;

@@ -8,7 +8,7 @@
 #define GROW(arena, list, n, cap)                                 \
   do {                                                            \
     if ((n) == (cap)) {                                           \
-      uint32_t cap_ = (cap) ? (cap)*2 : 64;                       \
+      uint32_t cap_ = (cap) ? (cap)*2 : 4;                        \
       void *new_ = lb_arena_alloc((arena), cap_ * sizeof *(list), \
                                   _Alignof(max_align_t));         \
       if (!new_) return lb_oom();                                 \

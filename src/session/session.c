@@ -322,13 +322,15 @@ void lb_output_free(const lb_session *s, lb_output *o) {
 }
 
 void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
-  *out = (lb_session_stats){.packed_bytes = s->parts.packed_bytes};
+  *out = (lb_session_stats){.packed_bytes = s->parts.packed_bytes,
+                            .own_bytes = sizeof *s + s->parts.arena.used};
   out->runs = atomic_load(&s->runs);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
     lb_context *c = atomic_exchange(&s->idle[i], NULL);  // nobody runs in it
     if (!c) continue;
     out->contexts++;
     out->arena_bytes += c->budget->kept;
+    out->own_bytes += sizeof *c + c->scratch.used + c->keys.used;
     keep_context(s, c);
   }
   lb_lock_take(&s->plans.lock);

@@ -110,6 +110,7 @@ typedef struct lb_session_stats {
   size_t plans, plan_bytes;      // in the cache now
   size_t contexts, arena_bytes;  // of idle run contexts
   size_t packed_bytes;           // of weights, laid out for kernels
+  size_t own_bytes;              // partitions, idle contexts without values
 } lb_session_stats;
 void lb_session_stats_get(lb_session *s, lb_session_stats *out);
 

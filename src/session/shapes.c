@@ -112,8 +112,8 @@ void lb_shapes_print(const lb_sighting *s, lb_strbuf *out) {
 
 typedef struct reader {
   lb_shapes *out;
-  char *at;  // NUL-terminated: one line
-  const char *wrong;
+  char *at;           // NUL-terminated: one line
+  const char *wrong;  // NULL where it fails: out of memory
 } reader;
 
 static bool fail_reader(reader *r, const char *wrong) {
@@ -143,7 +143,7 @@ static bool read_name(reader *r, const char **out) {
     *to++ = c;
   }
   *out = lb_arena_strndup(&r->out->arena, name, (size_t)(to - name));
-  return *out || fail_reader(r, "out of memory");
+  return *out != NULL;
 }
 
 static bool read_size(reader *r, int64_t *out) {
@@ -232,7 +232,7 @@ static bool read_contents(reader *r, lb_tensor *t) {
   r->at++;
   if (n > LB_MAX_KNOWN) return fail_reader(r, "contents of too many elements");
   t->data = lb_arena_alloc(&r->out->arena, lb_tensor_bytes(t) + 1, 16);
-  if (!t->data) return fail_reader(r, "out of memory");
+  if (!t->data) return false;
   for (int64_t i = 0; i < n; i++) {
     if (i && *r->at++ != ',') return fail_reader(r, "contents that are short");
     if (!read_element(r, t, i)) return false;
@@ -267,8 +267,7 @@ static bool read_line(reader *r, lb_sighting *s) {
   s->names = lb_arena_new(a, const char *, most);
   s->inputs = lb_arena_zalloc(a, most * sizeof *s->inputs, 16);
   const char **outputs = lb_arena_new(a, const char *, most);
-  if (!s->names || !s->inputs || !outputs)
-    return fail_reader(r, "out of memory");
+  if (!s->names || !s->inputs || !outputs) return false;
   s->count = strtoull(r->at, &end, 10);
   if (end == r->at || !isdigit((unsigned char)*r->at))
     return fail_reader(r, "it does not begin with a count");
@@ -300,7 +299,8 @@ static lb_status add_line(lb_shapes *out, size_t *cap, char *line, size_t no) {
   }
   out->list[out->n] = (lb_sighting){0};
   if (!read_line(&r, &out->list[out->n]))
-    return lb_error(LB_INVALID, "line %zu: %s", no, r.wrong);
+    return r.wrong ? lb_error(LB_INVALID, "line %zu: %s", no, r.wrong)
+                   : lb_oom();
   out->n++;
   return LB_OK;
 }
