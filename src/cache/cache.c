@@ -75,15 +75,16 @@ static lb_status new_entry(lb_cache *c, const void *key, size_t size,
                            entry **out) {
   entry *e = malloc(sizeof *e + size);
   if (!e) return lb_oom();
-  *e = (entry){.base = {.hide = hide, .drop = drop, .used = &e->used},
-               .cache = c,
-               .shelf = c->shelf,
-               .type = c->type,
-               .refs = 2,
-               .pending = true,
-               .listed = true,
-               .forks = lb_fork_count(),
-               .key_size = size};
+  *e = (entry){
+      .base = {.hide = hide, .drop = drop, .used = &e->used, .counted = true},
+      .cache = c,
+      .shelf = c->shelf,
+      .type = c->type,
+      .refs = 2,
+      .pending = true,
+      .listed = true,
+      .forks = lb_fork_count(),
+      .key_size = size};
   memcpy(e->key, key, size);
   lb_status st = lb_map_put(&c->map, e->key, size, e, NULL);
   if (lb_failed(st)) {

@@ -1,4 +1,4 @@
-// cache/shelf.c -- one byte budget: a list by use, and one of what is retired.
+// cache/shelf.c -- one byte budget: a list by use, and those of what is gone.
 #include "cache/shelf.h"
 
 // Whoever evicts looks at so many items at most: those that were used since
@@ -54,10 +54,12 @@ static lb_shelf_item *least_used(lb_shelf *s) {
 
 // -- what is retired ----------------------------------------------------------
 
+static void loosen(lb_shelf *s, lb_shelf_item *x) {
+  x->next = atomic_load_explicit(&s->loose, memory_order_relaxed);
+  atomic_store_explicit(&s->loose, x, memory_order_release);
+}
+
 static void retire(lb_shelf *s, lb_shelf_item *x) {
-  unlink_item(s, x);
-  s->stats.bytes -= x->bytes;
-  s->stats.items--;
   s->stats.retired_bytes += x->bytes;
   s->stats.retired++;
   x->placed = lb_epochs_next(&s->epochs);
@@ -71,10 +73,21 @@ static void retire(lb_shelf *s, lb_shelf_item *x) {
   s->last_gone = x;
 }
 
+static void take_off(lb_shelf *s, lb_shelf_item *x) {
+  unlink_item(s, x);
+  s->stats.bytes -= x->bytes;
+  s->stats.items--;
+  if (x->counted) {
+    loosen(s, x);
+  } else {
+    retire(s, x);
+  }
+}
+
 static void evict(lb_shelf *s) {
   lb_shelf_item *x = least_used(s);
   x->hide(x);
-  retire(s, x);
+  take_off(s, x);
   s->stats.evictions++;
 }
 
@@ -105,12 +118,19 @@ static void drop_all(lb_shelf_item *x) {
   }
 }
 
+static lb_shelf_item *take_loose(lb_shelf *s) {
+  return atomic_exchange_explicit(&s->loose, NULL, memory_order_acquire);
+}
+
 void lb_shelf_collect(lb_shelf *s) {
-  if (!atomic_load_explicit(&s->gone, memory_order_acquire)) return;
+  if (!atomic_load_explicit(&s->gone, memory_order_acquire) &&
+      !atomic_load_explicit(&s->loose, memory_order_acquire))
+    return;
   lb_lock_take(&s->lock);
-  lb_shelf_item *gone = take_gone(s);
+  lb_shelf_item *gone = take_gone(s), *loose = take_loose(s);
   lb_lock_give(&s->lock);
   drop_all(gone);
+  drop_all(loose);
 }
 
 // Only a run that entered before something was retired can have held it up.
@@ -127,6 +147,7 @@ void lb_shelf_leave(lb_shelf *s, lb_stay *stay) {
 void lb_shelf_fini(lb_shelf *s) {
   while (s->last) evict(s);
   drop_all(take_gone(s));
+  drop_all(take_loose(s));
   lb_lock_fini(&s->lock);
 }
 
@@ -161,7 +182,7 @@ bool lb_shelf_try_put(lb_shelf *s, lb_shelf_item *x) {
   return true;
 }
 
-void lb_shelf_take_off(lb_shelf *s, lb_shelf_item *x) { retire(s, x); }
+void lb_shelf_take_off(lb_shelf *s, lb_shelf_item *x) { take_off(s, x); }
 
 void lb_shelf_move_up(lb_shelf *s, lb_shelf_item *x) {
   unlink_item(s, x);

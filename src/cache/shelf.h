@@ -4,7 +4,8 @@
 // Terms. An *item* stands on the shelf while it is kept. When bytes run out,
 // the least recently used ones are *evicted*: hidden, so that nobody finds
 // them, then *retired* until no run that may be using them is inside
-// (cache/epoch.h), then dropped.
+// (cache/epoch.h), then dropped. Items whose users hold references of their own
+// are *counted*, and need not be retired.
 //
 // (1) The bytes of the items on the shelf never exceed the capacity. What is
 //     retired counts apart: it is as much as runs in flight hold, no more.
@@ -26,6 +27,7 @@ typedef struct lb_shelf_item {
   _Atomic uint64_t *used;  // the epoch of its last use; borrowed
   void (*hide)(struct lb_shelf_item *item);
   void (*drop)(struct lb_shelf_item *item);
+  bool counted;
 
   // -- for shelf.c only
   struct lb_shelf_item *prev, *next;
@@ -44,6 +46,7 @@ typedef struct lb_shelf {
   lb_shelf_item *first, *last;            // by use, the latest first
   lb_shelf_item *first_gone, *last_gone;  // retired, the earliest first
   _Atomic uint64_t gone;                  // stamp of first_gone; 0: none
+  _Atomic(lb_shelf_item *) loose;         // hidden and counted, to be dropped
   lb_shelf_stats stats;
 } lb_shelf;
 
@@ -69,7 +72,7 @@ static inline void lb_shelf_use(_Atomic uint64_t *used, uint64_t epoch) {
     atomic_store_explicit(used, epoch, memory_order_relaxed);
 }
 
-// Drops what was retired and is not in use any more.
+// Drops what was retired and is not in use any more, and what is counted.
 void lb_shelf_collect(lb_shelf *s);
 
 // -- with the lock held; lb_shelf_collect is due after it is given back
@@ -77,7 +80,7 @@ void lb_shelf_collect(lb_shelf *s);
 // Puts an item there, and evicts others for it. False if it is larger than the
 // capacity: then it is not taken.
 bool lb_shelf_try_put(lb_shelf *s, lb_shelf_item *item);
-// Takes an item off and retires it; it is hidden already.
+// Takes an item off and retires it, unless it is counted; it is hidden already.
 void lb_shelf_take_off(lb_shelf *s, lb_shelf_item *item);
 // An item was used, and the lock is there: the order is exact.
 void lb_shelf_move_up(lb_shelf *s, lb_shelf_item *item);

@@ -23,14 +23,19 @@ typedef struct thing {
 static void hide(lb_shelf_item *x) { ((thing *)x)->hidden++; }
 static void drop(lb_shelf_item *x) { ((thing *)x)->dropped++; }
 
-static bool put(lb_shelf *s, thing *t, uint64_t bytes) {
-  *t = (thing){.item = {.bytes = bytes, .hide = hide, .drop = drop}};
+static bool put_so(lb_shelf *s, thing *t, uint64_t bytes, bool counted) {
+  *t = (thing){
+      .item = {.bytes = bytes, .hide = hide, .drop = drop, .counted = counted}};
   t->item.used = &t->used;
   lb_lock_take(&s->lock);
   bool put = lb_shelf_try_put(s, &t->item);
   lb_lock_give(&s->lock);
   lb_shelf_collect(s);
   return put;
+}
+
+static bool put(lb_shelf *s, thing *t, uint64_t bytes) {
+  return put_so(s, t, bytes, false);
 }
 
 static void use(lb_shelf *s, thing *t) {
@@ -132,6 +137,27 @@ static void nothing_in_use_is_dropped(void **state) {
   lb_shelf_fini(&s);
 }
 
+static void what_is_counted_waits_for_no_run(void **state) {
+  (void)state;
+  lb_shelf s;
+  thing t[3];
+  lb_stay stay = {0};
+  init(&s, 10);
+  put_so(&s, &t[0], 10, true);
+  lb_shelf_enter(&s, &stay);
+  put(&s, &t[1], 10);
+  assert_int_equal(t[0].hidden, 1);
+  assert_int_equal(t[0].dropped, 1);
+  put_so(&s, &t[2], 10, true);
+  assert_int_equal(t[1].dropped, 0);
+  lb_shelf_set_capacity(&s, 5);
+  assert_int_equal(t[2].dropped, 1);
+  assert_int_equal(t[1].dropped, 0);
+  lb_shelf_leave(&s, &stay);
+  assert_int_equal(t[1].dropped, 1);
+  lb_shelf_fini(&s);
+}
+
 static void any_number_of_runs_is_inside(void **state) {
   (void)state;
   lb_shelf s;
@@ -188,6 +214,7 @@ int main(void) {
       cmocka_unit_test(among_used_ones_the_oldest_use_decides),
       cmocka_unit_test(shrinking_evicts_just_enough),
       cmocka_unit_test(nothing_in_use_is_dropped),
+      cmocka_unit_test(what_is_counted_waits_for_no_run),
       cmocka_unit_test(any_number_of_runs_is_inside),
       cmocka_unit_test(a_child_is_not_held_up_by_runs_of_its_parent),
   };
