@@ -218,18 +218,25 @@ static bool try_result(lb_planner *p, const lb_partition *part,
 typedef struct attempt {
   lb_tensor dense, view;  // the result; inside that of a Concat
   bool roomy;             // there it will lie
+  const lb_made *twin;    // launches of one; NULL: it has to be bound
   lb_binding b;
   const lb_recipe *recipe;
   lb_recipe made;
 } attempt;
 
-static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
-                      bool *ok) {
+// Where the result is to lie, and whether a twin has one like it.
+static lb_status look(lb_planner *p, const lb_partition *part, attempt *a) {
   const lb_value *result = lb_partition_result(part);
   a->roomy = false;
-  *ok = false;
   if (!lb_planner_lands(p, result))
     LB_TRY(lb_planner_find_room(p, result, &a->dense, &a->view, &a->roomy));
+  return lb_planner_find_made(p, part, a->roomy ? &a->view : &a->dense,
+                              &a->twin);
+}
+
+static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
+                      bool *ok) {
+  *ok = false;
   if (a->roomy) LB_TRY(lb_planner_bind_as(p, part, &a->view, &a->b, ok));
   if (*ok) return LB_OK;
   a->roomy = false;
@@ -240,7 +247,12 @@ static lb_status put(lb_planner *p, const lb_partition *part, attempt *a) {
   const lb_value *result = lb_partition_result(part);
   LB_TRY(a->roomy ? lb_planner_enter_room(p, result, &a->dense)
                   : lb_planner_place(p, result, &a->dense));
-  LB_TRY(lb_planner_add_launch(p, part, &a->b, a->recipe));
+  if (a->twin) {
+    LB_TRY(lb_planner_repeat(p, part, a->twin));
+  } else {
+    LB_TRY(lb_planner_add_launch(p, part, &a->b, a->recipe));
+    LB_TRY(lb_planner_note_made(p, part, &a->b));
+  }
   for (uint32_t i = 0; i < part->n_nodes; i++)
     p->planned[part->nodes[i]->id] = true;
   for (uint32_t i = 0; i < part->n_reads; i++)
@@ -253,7 +265,10 @@ lb_status lb_planner_direct(lb_planner *p, const lb_partition *part,
   attempt a;
   *done = part->plain && p->exact && is_ready(p, part) &&
           try_result(p, part, &a.dense);
-  if (*done) LB_TRY(bind(p, part, &a, done));
+  if (!*done) return LB_OK;
+  LB_TRY(look(p, part, &a));
+  if (a.twin) return put(p, part, &a);
+  LB_TRY(bind(p, part, &a, done));
   if (!*done) return LB_OK;
   LB_TRY(lb_planner_recipe(p, &a.b, &a.recipe, &a.made));
   *done = a.recipe->slot->in_pack;

@@ -74,7 +74,9 @@ static void same_plan(const lb_plan *a, const lb_plan *b) {
     for (uint32_t k = 0; k < x->n_in; k++) same_operand(&x->in[k], &y->in[k]);
     for (uint32_t k = 0; k < x->n_out; k++)
       same_operand(&x->out[k], &y->out[k]);
-    if (x->launch) same_launch(x->launch, y->launch);
+    const lb_launch *l = x->launch, *m = y->launch;
+    for (; l && m; l = l->next, m = m->next) same_launch(l, m);
+    assert_true(!l && !m);
   }
 }
 
@@ -83,11 +85,12 @@ static void compare(fixture *f, const lb_tensor *in) {
   lb_plan *direct, *slow;
   bool *plain = calloc(f->parts.n_parts, sizeof *plain);
   assert_non_null(plain);
-  ok(lb_plan_first(&f->prog, f->g->main, in, &(bool){true}, &direct));
+  const bool wanted[] = {true, true};
+  ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &direct));
   for (uint32_t i = 0; i < f->parts.n_parts; i++)
     plain[i] = f->parts.parts[i]->plain;
   never_directly(f);
-  ok(lb_plan_first(&f->prog, f->g->main, in, &(bool){true}, &slow));
+  ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &slow));
   for (uint32_t i = 0; i < f->parts.n_parts; i++)
     f->parts.parts[i]->plain = plain[i];
   same_plan(direct, slow);
@@ -180,9 +183,7 @@ static void what_does_not_fit_is_an_error_all_the_same(void **state) {
   end(&f);
 }
 
-// x[n, k] times w[4, 3], for which the pack has a kernel.
-static void prepare_product(fixture *f, small_pack *pack) {
-  static float weights[12];
+static void add_product(small_pack *pack) {
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_MATMUL);
@@ -192,6 +193,12 @@ static void prepare_product(fixture *f, small_pack *pack) {
                  LB_LAYOUT_FULL);
   ok(lb_spec_finish(&b, &s));
   add_spec(pack, &s);
+}
+
+// x[n, k] times w[4, 3], for which the pack has a kernel.
+static void prepare_product(fixture *f, small_pack *pack) {
+  static float weights[12];
+  add_product(pack);
   ok(lb_graph_new(&f->g));
   lb_region *r = f->g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, -1)), *w;
@@ -236,12 +243,118 @@ static void the_first_plan_wants_the_kernels_of_any_rows(void **state) {
   end(&f);
 }
 
+// -- twins -------------------------------------------------------------------
+
+static lb_value *times(lb_graph *g, lb_value *x, const char *name, float *w) {
+  lb_tensor t = tensor(LB_F32, w, DIMS(4, 4));
+  lb_value *c;
+  ok(lb_const_new(g, name, &t, &c));
+  return NODE1(g->main, MatMul, name, x, c);
+}
+
+// x[n, 4] times one matrix after the other.
+static void twins_share_all_but_where_operands_lie(void **state) {
+  (void)state;
+  static float weights[3][16];
+  fixture f;
+  lb_plan *plan;
+  small_pack pack = empty_pack();
+  add_product(&pack);
+  ok(lb_graph_new(&f.g));
+  lb_value *x = param(f.g->main, "x", LB_F32, DIMS(-1, 4));
+  x = times(f.g, x, "a", weights[0]);
+  x = times(f.g, x, "b", weights[1]);
+  RESULTS(f.g->main, times(f.g, x, "c", weights[2]));
+  prepare(&f, &pack);
+  ok(lb_program_count(&f.prog));
+  assert_int_equal(f.prog.twins.n_groups, 1);
+  for (int64_t n = 1; n < 100; n += 7) {
+    lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 4));
+    compare(&f, &in);
+    ok(lb_plan_first(&f.prog, f.g->main, &in, &(bool){true}, &plan));
+    for (uint32_t i = 1; i < 3; i++)
+      assert_ptr_equal(plan->steps[i].launch->args,
+                       plan->steps[0].launch->args);
+    lb_plan_release(plan);
+  }
+  end(&f);
+}
+
+// The absolute of x[n, 6] three times: twice beside each other, then alone.
+static void twins_that_lie_otherwise_are_bound(void **state) {
+  (void)state;
+  fixture f;
+  small_pack pack = empty_pack();
+  ADD_CHAIN(&pack, LB_S_ABS);
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 6));
+  lb_value *a = NODE1(r, Abs, "a", x), *b = NODE1(r, Abs, "b", x);
+  lb_node *cat = node(r, LB_OP_Concat, "cat", 2, (lb_value *[]){a, b}, 1);
+  ok(lb_node_set_int(f.g, cat, "axis", 1));
+  RESULTS(r, cat->out[0], NODE1(r, Abs, "c", x));
+  prepare(&f, &pack);
+  ok(lb_program_count(&f.prog));
+  assert_int_equal(f.prog.twins.n_groups, 1);
+  for (int64_t n = 1; n < 100; n += 7) {
+    lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 6));
+    compare(&f, &in);
+  }
+  end(&f);
+}
+
+static uint32_t group_of(const fixture *f, const lb_value *v) {
+  return f->prog.twins.of_node[v->producer->id]->group;
+}
+
+static lb_value *leaky(lb_graph *g, lb_value *x, const char *name,
+                       double alpha) {
+  lb_node *n = node(g->main, LB_OP_LeakyRelu, name, 1, &x, 1);
+  ok(lb_node_set_float(g, n, "alpha", (float)alpha));
+  return n->out[0];
+}
+
+static lb_value *plus(lb_graph *g, lb_value *x, const char *name, float *y) {
+  lb_tensor t = tensor(LB_F32, y, DIMS(1));
+  lb_value *c;
+  ok(lb_const_new(g, name, &t, &c));
+  return NODE1(g->main, Add, name, x, c);
+}
+
+static void what_differs_in_anything_is_no_twin(void **state) {
+  (void)state;
+  static float one[] = {1}, also_one[] = {1}, two[] = {2};
+  fixture f;
+  small_pack pack = empty_pack();
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1, 6));
+  lb_value *y = param(r, "y", LB_F32, DIMS(-1, 6));
+  lb_value *v[] = {leaky(f.g, x, "a", 0.1),    leaky(f.g, x, "b", 0.2),
+                   leaky(f.g, x, "c", 0.1),    leaky(f.g, y, "d", 0.1),
+                   plus(f.g, x, "e", one),     plus(f.g, x, "f", two),
+                   plus(f.g, x, "g", also_one)};
+  RESULTS(r, v[0], v[1], v[2], v[3], v[4], v[5], v[6]);
+  prepare(&f, &pack);
+  ok(lb_program_count(&f.prog));
+  assert_int_equal(f.prog.twins.n_groups, 2);
+  assert_int_equal(group_of(&f, v[0]), group_of(&f, v[2]));
+  assert_int_equal(group_of(&f, v[4]), group_of(&f, v[6]));
+  assert_int_not_equal(group_of(&f, v[0]), group_of(&f, v[4]));
+  for (int i = 1; i < 6; i += 2)  // another slope, symbol, addend
+    assert_int_equal(group_of(&f, v[i]), LB_NO_TWINS);
+  end(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(both_ways_give_one_plan),
       cmocka_unit_test(what_does_not_fit_is_an_error_all_the_same),
       cmocka_unit_test(rows_of_another_length_are_not_multiplied),
       cmocka_unit_test(the_first_plan_wants_the_kernels_of_any_rows),
+      cmocka_unit_test(twins_share_all_but_where_operands_lie),
+      cmocka_unit_test(twins_that_lie_otherwise_are_bound),
+      cmocka_unit_test(what_differs_in_anything_is_no_twin),
   };
   return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
 }

@@ -38,6 +38,12 @@ size_t lb_plan_bytes(const lb_plan *p) {
   return sizeof *p + p->arena.used + p->state.used;
 }
 
+// Launches are shared in one plan alone.
+static lb_status begin_made(lb_planner *p) {
+  p->made = lb_arena_new(p->state, const lb_made *, p->prog->twins.n_groups);
+  return p->made ? LB_OK : lb_oom();
+}
+
 static lb_status planner_new(lb_plan *plan, lb_planner **out) {
   lb_planner *p = lb_arena_new(&plan->state, lb_planner, 1);
   *out = p;
@@ -141,7 +147,9 @@ lb_status lb_program_count(lb_program *prog) {
     lb_planner_count(&p, g->main);
   }
   free(wanted);
-  return ok ? LB_OK : lb_oom();
+  if (!ok) return lb_oom();
+  return prog->parts ? lb_twins_init(&prog->twins, prog->parts, g, &prog->sizes)
+                     : LB_OK;
 }
 
 static lb_status allocate(lb_planner *p, const lb_region *r) {
@@ -188,6 +196,7 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
   const lb_region *r = p->region;
   LB_TRY(allocate(p, r));
   LB_TRY(begin_sizes(p));
+  LB_TRY(begin_made(p));
   p->wanted =
       lb_arena_memdup(p->state, wanted, r->n_results * sizeof *wanted, 1);
   if (!p->wanted) return lb_oom();
@@ -272,6 +281,7 @@ static lb_status build_next(lb_planner *p, const lb_plan *parent,
                             const lb_tensor *facts) {
   const lb_planner *from = parent->rest;
   LB_TRY(resume(p, from));
+  LB_TRY(begin_made(p));
   for (uint32_t i = 0; i < parent->n_facts; i++)
     LB_TRY(learn(p, &parent->facts[i], from->fact_values[i], &facts[i]));
   lb_planner_drop_unread(p, from->pending, from->n_pending);

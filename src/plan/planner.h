@@ -27,6 +27,8 @@ typedef struct lb_pbuf {
   uint32_t refs;   // values that live in it
 } lb_pbuf;
 
+typedef struct lb_made lb_made;  // launches of a partition: see repeat.c
+
 typedef struct lb_planner {
   const lb_program *prog;
   const lb_region *region;
@@ -46,6 +48,7 @@ typedef struct lb_planner {
   bool *claimed;             // by result: some value is written there
   bool *delivered;           // by result: all of it is planned
   const bool *wanted;        // by result
+  const lb_made **made;      // by group of twins, in this stage; or NULL
 
   int64_t *sizes;    // by number of plan/sizes.h; -1: not known
   int64_t *symbols;  // by symbol; likewise
@@ -143,6 +146,9 @@ lb_status lb_planner_want_kin(lb_planner *p, const lb_binding *b,
 // Where the values of operands begin; all of them have states.
 lb_status lb_planner_spots(lb_planner *p, const lb_partition *part,
                            const lb_binding *b, lb_spot *out);
+// The same of one value; NULL: the partition's weights.
+lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
+                                const lb_value *v, lb_spot *out);
 // `offset` bytes behind the first of an operand.
 lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at,
                         int64_t offset);
@@ -166,6 +172,19 @@ lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
 
 // A lb_tensor_fn: what the planner, `user`, knows of a value.
 lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out);
+
+// -- repeat.c ----------------------------------------------------------------
+
+// The launches of a twin whose operands lie like the partition's, of which the
+// result is to lie like `result`; or NULL.
+lb_status lb_planner_find_made(lb_planner *p, const lb_partition *part,
+                               const lb_tensor *result, const lb_made **out);
+// Adds a step that does the same on what the partition reads and makes.
+lb_status lb_planner_repeat(lb_planner *p, const lb_partition *part,
+                            const lb_made *m);
+// Remembers the launches of the last step, which `b` bound, for twins to come.
+lb_status lb_planner_note_made(lb_planner *p, const lb_partition *part,
+                               const lb_binding *b);
 
 // -- recurrent.c -------------------------------------------------------------
 

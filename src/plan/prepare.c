@@ -134,16 +134,21 @@ lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at,
   return out;
 }
 
+lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
+                                const lb_value *v, lb_spot *out) {
+  const lb_pvalue *s;
+  *out = (lb_spot){.offset = (int64_t)(intptr_t)part->packed};
+  if (!v) return LB_OK;
+  LB_TRY(lb_planner_state(p, v, &s));
+  lb_operand at = lb_planner_operand(p, s);
+  *out = lb_planner_spot(p, &at, 0);
+  return LB_OK;
+}
+
 lb_status lb_planner_spots(lb_planner *p, const lb_partition *part,
                            const lb_binding *b, lb_spot *out) {
-  for (uint32_t i = 0; i < b->n_operands; i++) {
-    const lb_pvalue *s;
-    out[i] = (lb_spot){.offset = (int64_t)(intptr_t)part->packed};
-    if (!b->operands[i].value) continue;
-    LB_TRY(lb_planner_state(p, b->operands[i].value, &s));
-    lb_operand at = lb_planner_operand(p, s);
-    out[i] = lb_planner_spot(p, &at, 0);
-  }
+  for (uint32_t i = 0; i < b->n_operands; i++)
+    LB_TRY(lb_planner_value_spot(p, part, b->operands[i].value, &out[i]));
   return LB_OK;
 }
 

@@ -114,6 +114,7 @@ lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit) {
 void lb_program_fini(lb_program *p) {
   free(p->deciding);
   lb_sizes_fini(&p->sizes);
+  lb_twins_fini(&p->twins);
   free(p->all.uses);
   free(p->all.lands);
   free(p->all.homes);

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "partition/partition.h"
 #include "plan/sizes.h"
+#include "plan/twins.h"
 
 typedef enum lb_deciding {
   LB_DECIDES_NOTHING,
@@ -41,6 +42,7 @@ typedef struct lb_program {
   // Both borrowed; NULL: every node runs by its host kernel.
   const lb_partitioning *parts;
   lb_slots *slots;
+  lb_twins twins;
   lb_tally all;  // of the main region, all results wanted; owned. NULL: none
   // Launches only where what covers them gives the same bits.
   bool deterministic;
