@@ -91,7 +91,10 @@ static void evict(lb_shelf *s) {
   s->stats.evictions++;
 }
 
-// Takes those that may be dropped off the list of retired ones.
+// Takes those that may be dropped off the list of retired ones. Who leaves
+// looks at `gone` afterwards, and who sets it looks at who is inside afterwards
+// (again in lb_shelf_collect): one of the two sees the other, and nothing is
+// left over.
 static lb_shelf_item *take_gone(lb_shelf *s) {
   lb_shelf_item *first = s->first_gone, **end = &s->first_gone;
   uint64_t oldest = first ? lb_epochs_oldest(&s->epochs) : 0;
@@ -105,8 +108,7 @@ static lb_shelf_item *take_gone(lb_shelf *s) {
   if (first == left) first = NULL;
   s->first_gone = left;
   if (!left) s->last_gone = NULL;
-  atomic_store_explicit(&s->gone, left ? left->placed : 0,
-                        memory_order_release);
+  atomic_exchange(&s->gone, left ? left->placed : 0);
   return first;
 }
 
@@ -122,24 +124,42 @@ static lb_shelf_item *take_loose(lb_shelf *s) {
   return atomic_exchange_explicit(&s->loose, NULL, memory_order_acquire);
 }
 
-void lb_shelf_collect(lb_shelf *s) {
+// True if some was retired: then there may be more.
+static bool collect_once(lb_shelf *s) {
   if (!atomic_load_explicit(&s->gone, memory_order_acquire) &&
       !atomic_load_explicit(&s->loose, memory_order_acquire))
-    return;
+    return false;
   lb_lock_take(&s->lock);
   lb_shelf_item *gone = take_gone(s), *loose = take_loose(s);
   lb_lock_give(&s->lock);
+  bool some = gone != NULL;
   drop_all(gone);
   drop_all(loose);
+  return some;
+}
+
+void lb_shelf_collect(lb_shelf *s) {
+  while (collect_once(s)) continue;
 }
 
 // Only a run that entered before something was retired can have held it up.
+static void collect_since(lb_shelf *s, uint64_t at) {
+  if (atomic_load_explicit(&s->gone, memory_order_acquire) >= at)
+    lb_shelf_collect(s);
+}
+
+void lb_shelf_refresh(lb_shelf *s, lb_stay *stay) {
+  if (!s) return;
+  uint64_t at = stay->at;
+  lb_epochs_refresh(&s->epochs, stay);
+  if (stay->at != at) collect_since(s, at);
+}
+
 void lb_shelf_leave(lb_shelf *s, lb_stay *stay) {
   if (!s) return;
   uint64_t at = stay->at;
   lb_epochs_leave(&s->epochs, stay);
-  if (atomic_load_explicit(&s->gone, memory_order_acquire) >= at)
-    lb_shelf_collect(s);
+  collect_since(s, at);
 }
 
 // -- the whole ----------------------------------------------------------------

@@ -14,7 +14,7 @@
 //     epochs are: one a put and one in 64 runs of a context).
 // (3) hide is called with the lock held and must be short; drop without, by
 //     whichever thread finds that it is time: one that puts, sets the
-//     capacity, or leaves.
+//     capacity, refreshes or leaves.
 //
 // Any thread may call. The lock is one that fork takes.
 #ifndef LB_CACHE_SHELF_H
@@ -61,9 +61,7 @@ void lb_shelf_count(lb_shelf *s, lb_shelf_stats *out);
 static inline void lb_shelf_enter(lb_shelf *s, lb_stay *stay) {
   if (s) lb_epochs_enter(&s->epochs, stay);
 }
-static inline void lb_shelf_refresh(lb_shelf *s, lb_stay *stay) {
-  if (s) lb_epochs_refresh(&s->epochs, stay);
-}
+void lb_shelf_refresh(lb_shelf *s, lb_stay *stay);
 void lb_shelf_leave(lb_shelf *s, lb_stay *stay);
 
 // Notes that an item was used in this epoch, the stay's.

@@ -130,7 +130,6 @@ static void nothing_in_use_is_dropped(void **state) {
   assert_int_equal(t[0].dropped, 1);  // late entered when it was hidden
   assert_int_equal(t[1].dropped, 0);
   lb_shelf_refresh(&s, &late);
-  lb_shelf_collect(&s);
   assert_int_equal(t[1].dropped, 1);
   assert_int_equal(count(&s).retired, 0);
   lb_shelf_leave(&s, &late);
