@@ -53,6 +53,7 @@ typedef struct lb_wish {
   _Atomic uint64_t ns;             // that all of them spent in its step
   _Atomic uint64_t made;           // number of the job that made it last
   _Atomic int64_t rest_until;      // it is left alone until then
+  atomic_bool large;               // because there was no room for it
   // Of the one who compiles: how often it went wrong, and whether it was looked
   // for on disk.
   int failures;

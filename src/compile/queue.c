@@ -161,6 +161,7 @@ lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns) {
   *wait_ns = -1;
   for (size_t i = 0; i < q->n;) {
     if (!lb_slot_lacks(q->slots[i])) {
+      q->let_go++;
       let_go(remove_at(q, i));
       continue;
     }
@@ -181,11 +182,13 @@ lb_slot *lb_queue_take_new(lb_queue *q) {
 
 void lb_queue_drop(lb_queue *q, unsigned session) {
   for (size_t i = 0; i < q->n;) {
-    if (atomic_load(&q->slots[i]->wish.session) == session &&
-        !urgency(q->slots[i]))
-      drop(q, remove_at(q, i), LB_REASON_CLOSED);
-    else
+    if (atomic_load(&q->slots[i]->wish.session) != session ||
+        urgency(q->slots[i])) {
       i++;
+      continue;
+    }
+    q->let_go++;
+    drop(q, remove_at(q, i), LB_REASON_CLOSED);
   }
 }
 

@@ -25,6 +25,7 @@ typedef struct lb_queue {
   double gain[LB_FORM_COUNT][2];
   bool in_turn;       // first come, first made, whatever it is worth
   uint64_t places;    // given so far to what came
+  uint64_t let_go;    // without being made, though there was room
   lb_events *events;  // borrowed; may be NULL. Set after lb_queue_init
 } lb_queue;
 

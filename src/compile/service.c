@@ -55,7 +55,7 @@ struct lb_service {
   atomic_uint news;  // something was made or failed; who settles sleeps on it
   atomic_bool stop;
   atomic_uint sessions;   // that joined
-  _Atomic uint64_t jobs;  // done
+  _Atomic uint64_t jobs;  // begun
   atomic_bool decided;    // some trial may be
 
   // The thread, and the process it belongs to.
@@ -76,7 +76,8 @@ struct lb_service {
   bool broken;  // for good: there is no executable memory
 
   // Of the thread alone.
-  bool warned;  // that nothing is made
+  uint64_t job;  // the one in hand
+  bool warned;   // that nothing is made
   lb_pool_runs runs;
   int64_t last_run;
 };
@@ -246,13 +247,27 @@ static void collect(lb_service *s) {
   if (s->background) collect_unmet(s);
 }
 
+static void tell_settlers(lb_service *s) {
+  atomic_fetch_add(&s->news, 1);
+  lb_word_wake(&s->news, INT_MAX);
+}
+
+// Gives the lock back. Who settles may have found that something is asked for,
+// just before the queue let it go (`before`: so many then): it asks again.
+static void give_lock(lb_service *s, uint64_t before) {
+  bool some = s->queue.let_go != before;
+  lb_lock_give(&s->lock);
+  if (some) tell_settlers(s);
+}
+
 void lb_service_leave(lb_service *s, unsigned session) {
   if (!is_ours(s)) return;
   lb_lock_take(&s->lock);
+  uint64_t let_go = s->queue.let_go;
   collect(s);
   lb_queue_drop(&s->queue, session);
   lb_queue_drop(&s->queue, NOBODY);
-  lb_lock_give(&s->lock);
+  give_lock(s, let_go);
 }
 
 // -- the thread --------------------------------------------------------------
@@ -283,6 +298,7 @@ static lb_slot *next_job(lb_service *s, bool *find, int64_t *wait_ns) {
   bool keeps = lb_slots_keep(s->slots);
   lb_slot *slot = NULL;
   lb_lock_take(&s->lock);
+  uint64_t let_go = s->queue.let_go;
   collect(s);
   t.urgent = s->settlers > 0;
   *wait_ns = -1;
@@ -293,7 +309,7 @@ static lb_slot *next_job(lb_service *s, bool *find, int64_t *wait_ns) {
     *wait_ns = s->queue.n ? REST : -1;
   else if (!slot && may_make(s, now, wait_ns))
     slot = lb_queue_take(&s->queue, &t, wait_ns);
-  lb_lock_give(&s->lock);
+  give_lock(s, let_go);
   return slot;
 }
 
@@ -336,17 +352,11 @@ static void forget(lb_slot *slot) {
   atomic_store_explicit(&slot->wish.seen, 0, memory_order_relaxed);
 }
 
-static void tell_settlers(lb_service *s) {
-  atomic_fetch_add(&s->news, 1);
-  lb_word_wake(&s->news, INT_MAX);
-}
-
 // What failed stays in the queue.
 static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
   bool failed = lb_failed(st);
   atomic_store(&slot->wish.urgent, 0);
   lb_lock_take(&s->lock);
-  uint64_t job = atomic_fetch_add(&s->jobs, 1) + 1;
   if (failed) {
     note_failure(s, st);
     lb_queue_put(&s->queue, slot);
@@ -356,7 +366,7 @@ static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
     s->rest_until = 0;
     s->try_now = true;
     forget(slot);
-    atomic_store(&slot->wish.made, job);
+    atomic_store(&slot->wish.made, s->job);
     slot->wish.looked = false;
     atomic_store(&slot->wish.asked, false);
   }
@@ -406,8 +416,10 @@ static void look_for(lb_service *s, lb_slot *slot) {
 // Another process makes it, or there is no room for it: not again at once.
 static bool is_put_off(lb_service *s, lb_slot *slot, lb_made made) {
   int64_t now = lb_clock_ns();
-  if (made == LB_MADE_LARGE)
+  if (made == LB_MADE_LARGE) {
     atomic_store(&slot->wish.rest_until, now + REST_MAX);
+    atomic_store(&slot->wish.large, true);
+  }
   if (made != LB_MADE_LATER) return false;
   atomic_store(&slot->wish.rest_until, now + LATER);
   slot->wish.looked = false;
@@ -477,6 +489,7 @@ static void *serve(void *user) {
     lb_slot *slot = lb_brake_lets_go(&s->brake, &wait_ns)
                         ? next_job(s, &find, &wait_ns)
                         : NULL;
+    if (slot) s->job = atomic_fetch_add(&s->jobs, 1) + 1;
     if (slot && find)
       look_for(s, slot);
     else if (slot)
@@ -492,7 +505,7 @@ static void *serve(void *user) {
 typedef struct settler {
   lb_service *s;
   const lb_settle *how;
-  uint64_t since;  // jobs that were done before
+  uint64_t since;  // jobs that began before
   size_t left;
   size_t needed;  // of these, by plans as they are
 } settler;
@@ -503,8 +516,11 @@ static bool counts(const settler *t, const lb_slot *slot) {
          (!t->how->critical || lb_spec_is_critical(&slot->key.spec));
 }
 
+// There may be room by now for what a job that began before had none for.
 static void ask_urgently(settler *t, lb_slot *slot, int how_urgent) {
   if (!counts(t, slot)) return;
+  if (atomic_exchange(&slot->wish.large, false))
+    atomic_store(&slot->wish.rest_until, 0);
   int was = atomic_load(&slot->wish.urgent);
   if (was < how_urgent) atomic_store(&slot->wish.urgent, how_urgent);
   ask(t->s, slot);

@@ -20,7 +20,7 @@
 #include "compile/service.h"
 
 #define SLOTS 24
-#define LONG_NS INT64_C(20000000000)  // when it is not to be reached
+#define LONG_NS INT64_C(200000000000)  // when it is not to be reached
 
 typedef struct fixture {
   testdir dir;
@@ -263,9 +263,7 @@ static void settling_is_not_held_back_by_requests(void **state) {
 static void settling_ends_when_time_is_over(void **state) {
   fixture *f = *state;
   open_service(f, "hang", true);
-  int64_t start = lb_clock_ns();
   fails(settle(f, 0.05), LB_CANCELLED, "not settled in the time given");
-  assert_true(lb_clock_ns() - start < LONG_NS / 4);
   fails(settle(f, 0), LB_CANCELLED, "24 kernels");
   assert_int_equal(atomic_load(&f->warnings), 0);
 }
@@ -276,6 +274,60 @@ static void a_cache_too_small_for_all_does_not_keep_settle(void **state) {
   lb_shelf_set_capacity(&f->shelf, 2000);
   ok(settle(f, 60));
   assert_int_equal(lb_service_count(f->service).made.compiled, SLOTS);
+}
+
+typedef struct leaver {
+  fixture *f;
+  atomic_int turn;
+} leaver;
+
+enum { LEAVES = 300 };
+
+// Once for each turn.
+static void *leave_often(void *user) {
+  leaver *l = user;
+  for (int i = 1; i <= LEAVES; i++) {
+    while (atomic_load(&l->turn) < i) sched_yield();
+    lb_service_leave(l->f->service, 1);
+  }
+  return NULL;
+}
+
+// A session that leaves takes what it asked for with it; who waits for the same
+// at that moment asks again.
+static void who_settles_is_not_left_by_sessions_that_leave(void **state) {
+  fixture *f = *state;
+  pthread_t thread;
+  leaver l = {.f = f};
+  open_service(f, "kernel", true);
+  lb_pool_enter(f->pool);
+  ok(settle(f, 100));
+  assert_int_equal(lb_thread_start("leave", leave_often, &l, &thread), 0);
+  for (int i = 1; i <= LEAVES; i++) {
+    lb_slots_withdraw(&f->slots, f->slot[0]);
+    tell(f, 0, (uint64_t)i);
+    atomic_store(&l.turn, i);
+    ok(settle(f, 100));
+  }
+  pthread_join(thread, NULL);
+  lb_pool_leave(f->pool);
+}
+
+// The job that found no room for its kernel may still be under way.
+static void room_that_was_made_before_settling_is_used(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  for (int i = 1; i < SLOTS; i++) atomic_store(&f->slot[i]->wanted, false);
+  for (uint64_t run = 1; run < 100; run += 2) {
+    lb_slots_withdraw(&f->slots, f->slot[0]);
+    lb_shelf_set_capacity(&f->shelf, 100);
+    tell(f, 0, run);
+    tell(f, 0, run + 1);
+    while (!atomic_load(&f->slot[0]->wish.large)) sched_yield();
+    lb_shelf_set_capacity(&f->shelf, 1 << 20);
+    ok(settle(f, 100));
+    assert_true(is_made(f, 0));
+  }
 }
 
 static void a_refused_key_is_not_asked_for_again(void **state) {
@@ -332,7 +384,7 @@ static void kernels_for_shapes_to_come_may_lack(void **state) {
 
 static void a_worker_that_works_at_last_is_used(void **state) {
   fixture *f = *state;
-  open_service(f, "kernel", true);
+  open_service(f, "kernel", false);  // nobody else tries it in between
   unlink(testdir_at(&f->dir, "kernel"));
   fails(settle(f, 60), LB_IO, "kernel");
   symlink(FAKE_WORKER, testdir_at(&f->dir, "kernel"));
@@ -361,9 +413,10 @@ static void a_service_can_be_freed_while_it_makes(void **state) {
     open_service(f, names[i % 4], true);
     for (int k = 0; k < SLOTS; k++) tell(f, k, 1), tell(f, k, 2);
     nap(i);
-    int64_t start = lb_clock_ns();
+    atomic_store(&f->warnings, 0);
     close_service(f);
-    assert_true(lb_clock_ns() - start < LONG_NS / 4);
+    if (i % 4 == 0)  // it was not waited for until it had not answered in time
+      assert_int_equal(atomic_load(&f->warnings), 0);
     for (int k = 0; k < SLOTS; k++) {
       assert_false(f->slot[k]->wish.asked);
       lb_slots_withdraw(&f->slots, f->slot[k]);
@@ -469,6 +522,8 @@ int main(void) {
       TEST(settling_is_not_held_back_by_requests),
       TEST(settling_ends_when_time_is_over),
       TEST(a_cache_too_small_for_all_does_not_keep_settle),
+      TEST(who_settles_is_not_left_by_sessions_that_leave),
+      TEST(room_that_was_made_before_settling_is_used),
       TEST(a_refused_key_is_not_asked_for_again),
       TEST(each_way_to_fail_is_one_warning),
       TEST(kernels_for_shapes_to_come_may_lack),
