@@ -94,11 +94,13 @@ void lb_slots_count_use(lb_slots *s, lb_slot *slot) {
   if (!hit) atomic_store_explicit(&s->missed, slot, memory_order_relaxed);
 }
 
+// Whoever finds the slot in the table sees whether it is kin.
 static lb_status find_wanted(lb_slots *s, const lb_spec *spec,
-                             const lb_facts *facts, lb_slot **out) {
+                             const lb_facts *facts, bool kin, lb_slot **out) {
   lb_slot_key key = key_of(spec, facts);
   lb_lock_take(&s->lock);
   lb_status st = find(s, &key, true, out);
+  if (!lb_failed(st) && kin) atomic_store(&(*out)->kin, true);
   if (!lb_failed(st)) want(s, *out);
   lb_lock_give(&s->lock);
   return st;
@@ -106,7 +108,7 @@ static lb_status find_wanted(lb_slots *s, const lb_spec *spec,
 
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out) {
-  LB_TRY(find_wanted(s, spec, facts, out));
+  LB_TRY(find_wanted(s, spec, facts, false, out));
   atomic_store_explicit(&(*out)->planned, true, memory_order_relaxed);
   lb_slots_count_use(s, *out);
   return LB_OK;
@@ -114,9 +116,7 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
 
 lb_status lb_slots_want(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
                         lb_slot **out) {
-  LB_TRY(find_wanted(s, spec, facts, out));
-  atomic_store_explicit(&(*out)->kin, true, memory_order_relaxed);
-  return LB_OK;
+  return find_wanted(s, spec, facts, true, out);
 }
 
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,

@@ -152,12 +152,10 @@ static lb_status open_code(lb_maker *m) {
 
 static void release(void *exec) { lb_cpu_exec_release(exec); }
 
-// `built` is NULL for an object from disk, which has been told of before.
-static lb_status load(lb_maker *m, lb_slot *slot, lb_built *built,
-                      lb_span object, bool *kept) {
-  lb_cpu_exec *exec;
-  const char *name = built ? built->name : "stored";
-  LB_TRY(lb_cpu_exec_create(m->code, m->perf, object, name, &exec));
+// Takes `exec` over. `built` is NULL for one from disk, which has been told of
+// before. Whoever sees a kernel published sees it counted.
+static lb_status publish(lb_maker *m, lb_slot *slot, lb_built *built,
+                         lb_cpu_exec *exec, bool *kept) {
   size_t bytes = exec->block->size;
   lb_slot_code code = {.kernel = (lb_kernel_fn *)exec->entry,
                        .tier = tier_of(slot),
@@ -165,10 +163,8 @@ static lb_status load(lb_maker *m, lb_slot *slot, lb_built *built,
                        .bytes = bytes + sizeof *exec,
                        .release = release,
                        .owner = exec};
-  LB_TRY(lb_slots_publish(m->slots, slot, &code, kept));
-  if (built) lb_builts_dump(&m->builts, built, object);
   note_loaded(m, built, bytes);
-  return LB_OK;
+  return lb_slots_publish(m->slots, slot, &code, kept);
 }
 
 // -- on disk -----------------------------------------------------------------
@@ -200,7 +196,10 @@ static lb_status find(lb_maker *m, lb_slot *slot, const lb_request *r,
   if (*found) return LB_OK;
   LB_TRY(open_code(m));
   if (!lb_keep_get(m->store, r, LB_GENERATOR_VERSION, &kept)) return LB_OK;
-  lb_status st = load(m, slot, NULL, lb_blob_span(&kept.object), found);
+  lb_cpu_exec *exec;
+  lb_status st = lb_cpu_exec_create(
+      m->code, m->perf, lb_blob_span(&kept.object), "stored", &exec);
+  if (!lb_failed(st)) st = publish(m, slot, NULL, exec, found);
   lb_code code = lb_status_code(st);
   if (code == LB_INVALID || code == LB_UNSUPPORTED) {
     lb_status_drop(lb_store_drop(m->store, key_of(r)));
@@ -267,6 +266,7 @@ static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
   lb_blob object = {0};
   lb_object_info info;
   lb_built *built = NULL;
+  lb_cpu_exec *exec;
   int64_t start = lb_tell_start(m->events);
   pid_t before = lb_worker_pid(m->worker);
   lb_status st = lb_worker_compile(m->worker, r, timeout_ms, &object, &info);
@@ -277,8 +277,14 @@ static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
     tell_compiled(m, slot, start, object.size);
     st = note(m, r, &info, &built);
   }
-  if (!lb_failed(st)) st = load(m, slot, built, lb_blob_span(&object), kept);
-  if (!lb_failed(st)) keep(m, slot, r, &info, lb_blob_span(&object));
+  lb_span bytes = lb_blob_span(&object);
+  if (!lb_failed(st))
+    st = lb_cpu_exec_create(m->code, m->perf, bytes, built->name, &exec);
+  if (!lb_failed(st)) {
+    lb_builts_dump(&m->builts, built, bytes);
+    keep(m, slot, r, &info, bytes);  // first: who settles finds it on disk
+    st = publish(m, slot, built, exec, kept);
+  }
   lb_blob_fini(&object);
   if (!lb_failed(st) || is_passing(lb_status_code(st))) return st;
   refuse(m, slot, r, built, lb_status_message(st));
