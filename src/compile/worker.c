@@ -36,7 +36,8 @@
 enum {
   PAUSE_MS = 50,
   NICE = 10,
-  GRACE_MS = 200,  // for a process to end by itself once its socket is closed
+  GRACE_MS = 200,    // for a process to end by itself once its socket is closed
+  ENDING_MS = 5000,  // ... and once it has closed it: it is about to end
 };
 
 struct lb_worker {
@@ -387,7 +388,7 @@ lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
     return answer;
   }
   bool ended = lb_status_code(st) == LB_IO;
-  st = fail(w, blame_worker(st), ended ? GRACE_MS : 0);
+  st = fail(w, blame_worker(st), ended ? ENDING_MS : 0);
   if (!is_cancelled(w)) remember(w, st);
   return st;
 }
