@@ -38,7 +38,7 @@ static void *take_often(void *user) {
 }
 
 static int child(busy *x) {
-  alarm(10);
+  alarm(120);
   for (int i = 0; i < LOCKS; i++) {
     lb_lock_take(&x->all[i].lock);
     if (x->all[i].a != x->all[i].b) return 1;

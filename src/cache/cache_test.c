@@ -53,6 +53,7 @@ typedef struct fixture {
   lb_shelf shelf;
   lb_cache cache;
   atomic_int builds;
+  atomic_bool closed;  // builds wait until it is opened
 } fixture;
 
 typedef struct order {  // what a build is asked for
@@ -66,6 +67,7 @@ static lb_status build(void *user, void **out) {
   const order *o = user;
   atomic_fetch_add(&o->f->builds, 1);
   for (int i = 0; i < o->slow; i++) usleep(1000);
+  while (atomic_load(&o->f->closed)) usleep(1000);
   if (o->fail) return lb_error(LB_UNSUPPORTED, "thing %u will not do", o->kind);
   thing *t = calloc(1, sizeof *t);
   if (!t) return lb_oom();
@@ -237,14 +239,24 @@ static void a_storm_on_one_key_builds_once(void **state) {
   close_cache(&f);
 }
 
+static void *open_when_awaited(void *user) {
+  fixture *f = user;
+  while (!count(f).waits) sched_yield();
+  atomic_store(&f->closed, false);
+  return NULL;
+}
+
 // Those that come after it failed build again, and fail as well.
 static void a_failure_reaches_every_waiter(void **state) {
   (void)state;
   fixture f;
   job jobs[THREADS];
-  pthread_t threads[THREADS];
+  pthread_t threads[THREADS], opener;
   open_cache(&f, 10000);
+  atomic_store(&f.closed, true);
+  assert_int_equal(pthread_create(&opener, NULL, open_when_awaited, &f), 0);
   start(&f, jobs, threads, 1, ask);
+  pthread_join(opener, NULL);
   for (int i = 0; i < THREADS; i++) {
     assert_int_equal(jobs[i].code, LB_UNSUPPORTED);
     assert_string_equal(jobs[i].message, "thing 9 will not do");
@@ -293,31 +305,28 @@ static void threads_agree_while_the_capacity_changes(void **state) {
 
 // -- fork ---------------------------------------------------------------------
 
-static void *ask_slowly(void *user) {
-  job *j = user;
-  j->o.slow = 200;
-  return ask(user);
-}
-
 static void a_child_builds_what_its_parent_was_building(void **state) {
   (void)state;
   fixture f;
   pthread_t builder, waiter;
   open_cache(&f, 10000);
   job jobs[2] = {{.o = {.f = &f, .kind = 9}}, {.o = {.f = &f, .kind = 9}}};
-  pthread_create(&builder, NULL, ask_slowly, &jobs[0]);
+  atomic_store(&f.closed, true);
+  pthread_create(&builder, NULL, ask, &jobs[0]);
   while (!atomic_load(&f.builds)) sched_yield();
   pthread_create(&waiter, NULL, ask, &jobs[1]);
   while (!count(&f).waits) sched_yield();
   pid_t pid = fork();
   if (pid == 0) {
-    alarm(10);
+    alarm(120);
+    atomic_store(&f.closed, false);
     thing *t = must_get(&f, 9, 1);
     _exit(t && atomic_load(&f.builds) == 2 ? 0 : 1);
   }
   int status;
   assert_int_equal(waitpid(pid, &status, 0), pid);
   assert_int_equal(status, 0);
+  atomic_store(&f.closed, false);
   pthread_join(builder, NULL);
   pthread_join(waiter, NULL);
   assert_ptr_equal(jobs[0].got, jobs[1].got);

@@ -189,7 +189,7 @@ static void a_killed_process_holds_no_lease(void **state) {
   assert_int_equal(pipe(ready), 0);
   pid_t pid = fork();
   if (pid == 0) {
-    alarm(20);
+    alarm(120);
     lb_store *s = fixture_open(f);
     char taken = lb_store_lease(s, key_of(1), 60) == LB_LEASE_TAKEN;
     if (write(ready[1], &taken, 1) == 1) pause();
@@ -242,7 +242,7 @@ static void a_child_keeps_no_lease_of_its_parent(void **state) {
   assert_int_equal(pipe(ready), 0);
   pid_t pid = fork();
   if (pid == 0) {
-    alarm(20);
+    alarm(120);
     if (write(ready[1], "", 1) == 1) pause();
     _exit(0);
   }
