@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "tests" / "models"))
 import cache
 import callers
 import curves
+import disk
 import judge
 import kernels
 import models
@@ -41,6 +42,7 @@ SUITES = {
     "primitives": (primitives.Primitives,
                    "1,000 shapes of one primitive: kernels, reusable or not"),
     "cache": (cache.Cache, "a hit, an eviction, a run, by entries"),
+    "disk": (disk.Disk, "kernels from a warm store, fresh processes"),
     "judge": (judge.Judge, "kernels on trial: kept, demoted, and planted ones"),
     "worth": (worth.Worth, "what is worth most first, against first come"),
     "kernels": (kernels.Kernels, "each kernel against what the core can do"),
@@ -161,7 +163,7 @@ def context_of(options):
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}
-    if options.suite not in ("kernels", "tune", "cache", "primitives"):
+    if options.suite not in ("kernels", "tune", "cache", "disk", "primitives"):
         environments["limber"] = environment(options.build, options.suite)
     engines = ["limber", *chosen]
     if options.against:
