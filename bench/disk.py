@@ -10,7 +10,7 @@ import report
 import stats
 
 GOAL = "a kernel found in 0.3 ms, all of a model's 50 ms after it was loaded"
-SECONDS = 0.5  # that a process runs for, at least
+SECONDS, RUNS = 0.5, 2000  # that a process runs for; each is an event
 
 
 def input_words(model, dims):
@@ -70,9 +70,12 @@ class Disk:
         build = self.context.build
         words = [model.path, *input_words(model, model.fixed[0])]
         first = Process(build, store, [*words, "--settle", "600"])
-        often = str(int(SECONDS * 1e3 / first.said["best_ms"]) + 2)
-        later = [Process(build, store, [*words, "--repeat", often])
+        often = min(RUNS, int(SECONDS * 1e3 / first.said["best_ms"]) + 2)
+        later = [Process(build, store, [*words, "--repeat", str(often)])
                  for _ in range(self.context.settings.processes)]
+        if not all(p.found_ms() for p in later):
+            print(f"{model.name}: a process ended before it found a kernel")
+            return {"model": model.name, "failed": True}
         found = sorted(ms for p in later for ms in p.found_ms()[1:])
         row = {"model": model.name,
                "kernels": len(later[0].found_ms()),
