@@ -16,6 +16,9 @@
 // Tables of a small session, about: symbols, sizes, specs.
 #define TABLE_BYTES ((size_t)2 << 10)
 
+// What plans of one primitive may take: at more shapes they are made again.
+#define PLAN_BYTES ((size_t)4 << 20)
+
 // -- a primitive's life ------------------------------------------------------
 
 limber_primitive *lb_primitive_retain(limber_primitive *p) {
@@ -67,6 +70,7 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
   lb_session_options o = {
       .pool = r->pool,
       .alloc = &r->alloc,
+      .plan_bytes = PLAN_BYTES,
       .slots = d->attr->reference ? NULL : r->kernels.slots,
       .service = d->attr->reference ? NULL : r->kernels.service,
       .critical = r->kernels.critical,
@@ -85,8 +89,7 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
   if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, NULL, &counts));
   lb_session_stats_get(p->session, &stats);
   p->bytes = sizeof *p + TABLE_BYTES + p->key_size + strlen(p->text) +
-             stats.own_bytes + stats.packed_bytes + stats.plan_bytes +
-             p->g.graph->arena.used;
+             stats.own_bytes + stats.packed_bytes + p->g.graph->arena.used;
   return LB_OK;
 }
 
@@ -126,7 +129,8 @@ static lb_status build(limber_runtime *r, const lb_desc *d,
 static void cache_retain(void *value) { lb_primitive_retain(value); }
 static void cache_release(void *value) { lb_primitive_release(value); }
 static uint64_t cache_bytes(const void *value) {
-  return ((const limber_primitive *)value)->bytes;
+  const limber_primitive *p = value;
+  return p->bytes + lb_session_plan_bytes(p->session);
 }
 
 #define FIELD(name) \
@@ -159,6 +163,15 @@ void lb_primitives_fini(limber_runtime *r) {
     if (atomic_load(&r->n_primitives)) nanosleep(&moment, NULL);
   }
   lb_cpu_code_release(atomic_load(&r->code));
+}
+
+// With runtime dims each shape adds a plan.
+static void count_plans(limber_primitive *p) {
+  size_t bytes = lb_session_plan_bytes(p->session);
+  if (bytes == atomic_load_explicit(&p->plan_bytes, memory_order_relaxed))
+    return;
+  atomic_store_explicit(&p->plan_bytes, bytes, memory_order_relaxed);
+  lb_cache_recount(&p->runtime->primitives, p->key, p->key_size, p);
 }
 
 static bool same_elements(const limber_operand *o, const char *name,
@@ -313,6 +326,7 @@ limber_status limber_primitive_execute(limber_primitive *primitive,
   if (primitive->user_scratch) how.lends = true;
   if (!lb_failed(st))
     st = execute(primitive, inputs, n_inputs, outputs, n_outputs, &how);
+  if (primitive->runtime_dims) count_plans(primitive);
   return lb_report(st, &primitive->runtime->log);
 }
 

@@ -700,9 +700,42 @@ static void a_primitive_counts_little(void **state) {
   limber_runtime_destroy(r);
 }
 
+static uint64_t bytes_kept(limber_runtime *r) {
+  limber_cache_stats stats = {.size = sizeof stats};
+  ok(limber_get_cache_stats(r, &stats));
+  assert_true(stats.primitives.bytes <= stats.capacity);
+  return stats.primitives.bytes;
+}
+
+static void plans_of_runtime_dims_count(void **state) {
+  (void)state;
+  float x[64] = {0}, y[64];
+  uint64_t capacity;
+  limber_runtime *r;
+  limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_RELU);
+  limber_primitive *p;
+  d.in[0] = operand(1, ANY);
+  ok(limber_get_cache_capacity(&capacity));
+  ok(limber_runtime_create(NULL, &r));
+  ok(limber_primitive_create(r, &d, NULL, &p));
+  uint64_t before = bytes_kept(r), last = before;
+  for (int64_t n = 1; n <= 64; n++) {
+    if (n == 33) ok(limber_set_cache_capacity(before + 20000));
+    limber_tensor in = tensor(x, 1, n), out = {.data = y, .bytes = sizeof y};
+    ok(limber_primitive_execute(p, &in, 1, &out, 1, NULL));
+    assert_true(n > 32 || bytes_kept(r) > last);
+    last = bytes_kept(r);
+  }
+  assert_int_equal(last, 0);
+  limber_primitive_destroy(p);
+  limber_runtime_destroy(r);
+  ok(limber_set_cache_capacity(capacity));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_primitive_counts_little),
+      TEST(plans_of_runtime_dims_count),
       TEST(a_product_with_post_operations_and_a_runtime_dim),
       TEST(channels_may_lie_last),
       TEST(a_sum_may_be_the_memory_of_the_result),

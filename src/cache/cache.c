@@ -169,6 +169,10 @@ static void leave(lb_cache *c, entry *e) {
   if (last) entry_free(e);
 }
 
+static uint64_t bytes_of(const entry *e) {
+  return e->type->bytes(e->value) + sizeof *e + e->key_size;
+}
+
 static lb_status build_entry(lb_cache *c, entry *e, lb_cache_build *build,
                              void *user, void **out) {
   int64_t start = lb_clock_ns();
@@ -178,7 +182,7 @@ static lb_status build_entry(lb_cache *c, entry *e, lb_cache_build *build,
     keep_failure(e, st);
   } else {
     e->value = value;
-    e->base.bytes = c->type->bytes(value) + sizeof *e + e->key_size;
+    e->base.bytes = bytes_of(e);
     *out = value;
   }
   uint64_t ns = (uint64_t)(lb_clock_ns() - start);
@@ -224,6 +228,19 @@ lb_status lb_cache_get(lb_cache *c, const void *key, size_t size,
   unlock(c);
   if (!build || lb_failed(st)) return st;
   return build_entry(c, e, build, user, out);
+}
+
+void lb_cache_recount(lb_cache *c, const void *key, size_t size,
+                      const void *value) {
+  lock(c);
+  entry *e = lb_map_get(&c->map, key, size);
+  if (e && !e->pending && e->value == value) {
+    uint64_t bytes = bytes_of(e);
+    c->stats.bytes += bytes - e->base.bytes;
+    lb_shelf_resize(c->shelf, &e->base, bytes);
+  }
+  unlock(c);
+  lb_shelf_collect(c->shelf);
 }
 
 // -- the whole ----------------------------------------------------------------

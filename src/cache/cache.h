@@ -98,6 +98,11 @@ typedef lb_status lb_cache_build(void *user, void **out);
 lb_status lb_cache_get(lb_cache *c, const void *key, size_t size,
                        lb_cache_build *build, void *user, void **out);
 
+// The value of `key` takes another number of bytes. Nothing happens unless it
+// is this one that is here.
+void lb_cache_recount(lb_cache *c, const void *key, size_t size,
+                      const void *value);
+
 void lb_cache_count(lb_cache *c, lb_cache_stats *out);
 
 // Says of the key that was missed last which one that is here comes nearest,

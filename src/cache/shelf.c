@@ -204,6 +204,12 @@ bool lb_shelf_try_put(lb_shelf *s, lb_shelf_item *x) {
 
 void lb_shelf_take_off(lb_shelf *s, lb_shelf_item *x) { take_off(s, x); }
 
+void lb_shelf_resize(lb_shelf *s, lb_shelf_item *x, uint64_t bytes) {
+  s->stats.bytes += bytes - x->bytes;
+  x->bytes = bytes;
+  while (s->stats.bytes > s->stats.capacity) evict(s);
+}
+
 void lb_shelf_move_up(lb_shelf *s, lb_shelf_item *x) {
   unlink_item(s, x);
   push_first(s, x);

@@ -80,6 +80,9 @@ void lb_shelf_collect(lb_shelf *s);
 bool lb_shelf_try_put(lb_shelf *s, lb_shelf_item *item);
 // Takes an item off and retires it, unless it is counted; it is hidden already.
 void lb_shelf_take_off(lb_shelf *s, lb_shelf_item *item);
+// An item takes another number of bytes: it may evict others for that, or be
+// evicted itself.
+void lb_shelf_resize(lb_shelf *s, lb_shelf_item *item, uint64_t bytes);
 // An item was used, and the lock is there: the order is exact.
 void lb_shelf_move_up(lb_shelf *s, lb_shelf_item *item);
 

@@ -112,6 +112,25 @@ static void shrinking_evicts_just_enough(void **state) {
   lb_shelf_fini(&s);
 }
 
+static void what_grows_evicts_others_or_itself(void **state) {
+  (void)state;
+  lb_shelf s;
+  thing t[2];
+  init(&s, 40);
+  for (int i = 0; i < 2; i++) put(&s, &t[i], 10);
+  const uint64_t sizes[] = {30, 31, 5, 41};
+  const uint64_t kept[] = {40, 31, 5, 0};
+  for (int i = 0; i < 4; i++) {
+    lb_lock_take(&s.lock);
+    lb_shelf_resize(&s, &t[1].item, sizes[i]);
+    lb_lock_give(&s.lock);
+    assert_int_equal(count(&s).bytes, kept[i]);
+    assert_int_equal(t[0].hidden, i > 0);
+    assert_int_equal(t[1].hidden, i == 3);
+  }
+  lb_shelf_fini(&s);
+}
+
 static void nothing_in_use_is_dropped(void **state) {
   (void)state;
   lb_shelf s;
@@ -212,6 +231,7 @@ int main(void) {
       cmocka_unit_test(the_least_recently_used_goes),
       cmocka_unit_test(among_used_ones_the_oldest_use_decides),
       cmocka_unit_test(shrinking_evicts_just_enough),
+      cmocka_unit_test(what_grows_evicts_others_or_itself),
       cmocka_unit_test(nothing_in_use_is_dropped),
       cmocka_unit_test(what_is_counted_waits_for_no_run),
       cmocka_unit_test(any_number_of_runs_is_inside),

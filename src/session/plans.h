@@ -3,6 +3,8 @@
 #ifndef LB_SESSION_PLANS_H
 #define LB_SESSION_PLANS_H
 
+#include <stdatomic.h>
+
 #include "base/events.h"
 #include "base/lock.h"
 #include "base/map.h"
@@ -12,7 +14,8 @@ typedef struct lb_plans {
   lb_lock lock;
   lb_map map;                           // signature -> struct entry
   struct lb_plans_entry *first, *last;  // most recent first
-  size_t bytes, budget;
+  atomic_size_t bytes;                  // written with the lock held
+  size_t budget;
   uint64_t built, evicted, serial;
   lb_events *events;  // borrowed; may be NULL
 } lb_plans;

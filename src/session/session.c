@@ -321,6 +321,10 @@ void lb_output_free(const lb_session *s, lb_output *o) {
   *o = (lb_output){.wanted = o->wanted};
 }
 
+size_t lb_session_plan_bytes(const lb_session *s) {
+  return atomic_load_explicit(&s->plans.bytes, memory_order_relaxed);
+}
+
 void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
   *out = (lb_session_stats){.packed_bytes = s->parts.packed_bytes,
                             .own_bytes = sizeof *s + s->parts.arena.used};

@@ -113,6 +113,8 @@ typedef struct lb_session_stats {
   size_t own_bytes;              // partitions, idle contexts without values
 } lb_session_stats;
 void lb_session_stats_get(lb_session *s, lb_session_stats *out);
+// Its plan_bytes alone, without a lock.
+size_t lb_session_plan_bytes(const lb_session *s);
 
 // Gives back the memory of contexts in which nobody runs; how much it was.
 size_t lb_session_trim(lb_session *s);
