@@ -65,7 +65,7 @@ class Settings:
     shapes: int = 1000     # of a stream
     curve_seconds: float = 10.5
     alternations: int = 20
-    press_seconds: float = 4
+    press_seconds: float = 1.5
     smooth_shapes: int = 60
     processes: int = 5
 
@@ -125,7 +125,7 @@ def settings_of(options):
         settings.rounds, settings.seeds, settings.random = 7, 1, 2
         settings.turn_seconds, settings.caller_seconds = 0.01, 0.15
         settings.callers = (1, 4)
-        settings.alternations, settings.press_seconds = 3, 2
+        settings.alternations = 5
         settings.shapes, settings.smooth_shapes, settings.processes = 100, 8, 3
     for name in ("rounds", "seeds", "random", "fixed", "shapes",
                  "alternations"):

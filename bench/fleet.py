@@ -76,6 +76,28 @@ class Worker:
             pass
         return 1e-9 * total
 
+    def children(self):
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:  # it ended meanwhile
+                continue
+            if int(fields[1]) == self.process.pid:
+                yield int(stat.parent.name), fields[0]
+
+    def freeze(self):
+        """Stops it and its children; thaw() has them go on, but for those that
+        it had stopped itself."""
+        self.process.send_signal(signal.SIGSTOP)
+        self.frozen = [pid for pid, state in self.children() if state != "T"]
+        for pid in self.frozen:
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self):
+        for pid in self.frozen:
+            os.kill(pid, signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
+
     def rest(self, limit=0.5):
         """Waits until its threads have gone to sleep: some spin for tens of
         milliseconds after a run."""

@@ -105,32 +105,53 @@ class Pressure:
                 for other in shapes.load().values()
                 if other.name != model.name]
 
-    def window(self, model, mode, quota):
-        """Times of a process that serves beside a full queue."""
+    def ready(self, model, mode, quota):
+        """A process that has settled, and a full queue beside it."""
         worker = self.start(model, mode, quota)
         try:
             worker("open")
             worker("feed", dims=model.fixed[0], seed=1)
             worker("time", warm=5, count=1)
             worker("settle", seconds=120)
-            worker("time", warm=20, count=1)
             worker("fill", others=self.others(model), seed=1)
-            before = quota.throttled() if quota else np.zeros(2)
-            seconds = self.context.settings.press_seconds
-            found = worker("press", seconds=seconds)
-            after = quota.throttled() if quota else np.zeros(2)
-            found["throttled"] = list((after - before) / seconds)
-            return found
-        finally:
+        except fleets.Failed:
             worker.close()
+            raise
+        return worker
+
+    def window(self, worker, quota):
+        before = quota.throttled() if quota else np.zeros(2)
+        seconds = self.context.settings.press_seconds
+        found = worker("press", seconds=seconds)
+        after = quota.throttled() if quota else np.zeros(2)
+        found["throttled"] = list((after - before) / seconds)
+        return found
+
+    def windows(self, model, modes, count, quota):
+        """`count` of each mode in turn, of one process each. Who has no turn
+        is stopped: what it compiles in peace would be at the others' cost."""
+        workers, found = {}, {mode: [] for mode in modes}
+        try:
+            for mode in modes:
+                workers[mode] = self.ready(model, mode, quota)
+                workers[mode].freeze()
+            for i in range(count):
+                for mode in modes if i % 2 else modes[::-1]:
+                    workers[mode].thaw()
+                    found[mode].append(self.window(workers[mode], quota))
+                    workers[mode].freeze()
+        finally:
+            for worker in workers.values():
+                worker.thaw()
+                worker.close()
+        return found
 
     def run_where(self, model, where, quota):
-        found = {mode: [] for mode in MODES}
-        modes = list(MODES)
         try:
-            for i in range(self.context.settings.alternations):
-                for mode in modes[i % 3:] + modes[:i % 3]:
-                    found[mode].append(self.window(model, mode, quota))
+            found = self.windows(model, ["off", "on"],
+                                 self.context.settings.alternations, quota)
+            # Its queue is empty soon.
+            found |= self.windows(model, ["unpaced"], 2, quota)
             for mode in MODES:
                 self.print_row(model, where, mode, found)
             self.publish(model, where, quota)
@@ -139,21 +160,21 @@ class Pressure:
                                 "failed": str(failure)})
             print(f"{model.name:8}  {where:7}  failed: {failure}", flush=True)
 
-    # The median over windows: one in which a neighbour of the machine was busy
+    # Medians over windows: one in which a neighbour of the machine was busy
     # says nothing.
     def print_row(self, model, where, mode, found):
-        def percentile(windows, n):
-            return float(np.median([np.percentile(w["times"], n)
-                                    for w in windows]))
-        windows, off = found[mode], found["off"]
-        p50, p99 = percentile(windows, 50), percentile(windows, 99)
-        ratios = [p50 / percentile(off, 50), p99 / percentile(off, 99)]
+        def percentiles(mode):
+            return np.array([np.percentile(w["times"], (50, 99))
+                             for w in found[mode]])
+        windows = found[mode]
+        p50, p99 = np.median(percentiles(mode), axis=0)
+        ratios = [p50, p99] / np.median(percentiles("off"), axis=0)
         seconds, periods = np.median([w["throttled"] for w in windows], axis=0)
-        made = np.median([w["made"] for w in windows]) \
+        made = np.mean([w["made"] for w in windows]) \
             / self.context.settings.press_seconds
-        queue = windows[0]["queue"]
+        queue = windows[0]["queue"][0], windows[-1]["queue"][1]
         self.rows.append({"model": model.name, "where": where, "mode": mode,
-                          "p50": p50, "p99": p99, "ratios": ratios,
+                          "p50": p50, "p99": p99, "ratios": list(ratios),
                           "throttled": [seconds, periods],
                           "windows": windows})
         self.table.row(model.name, where, mode, str(len(windows)),
