@@ -1,4 +1,4 @@
-// compile/brake.c -- from clocks and counts to a yes or no.
+// compile/brake.c -- from clocks and counts to what may be spent.
 #include "compile/brake.h"
 
 #include <time.h>
@@ -57,9 +57,9 @@ static void tell(lb_brake *b, int64_t now) {
     lb_tell(b->events, WORKER_FREED, QUIET, "%s", "");
 }
 
-bool lb_brake_lets_go(lb_brake *b, int64_t *ns) {
+int64_t lb_brake_lets_go(lb_brake *b, int64_t *ns) {
   *ns = INT64_MAX;
-  if (b->off) return true;
+  if (b->off) return LB_PACE_FREELY;
   int64_t now = lb_clock_ns();
   read_cgroups(b, now);
   lb_pace_look seen = {.now = now,
@@ -67,7 +67,7 @@ bool lb_brake_lets_go(lb_brake *b, int64_t *ns) {
                        .wanted = atomic_load(&b->hurried) > 0,
                        .spent = lb_brake_spent(b) - b->told};
   b->told += seen.spent;
-  bool goes = lb_pace_look_at(&b->pace, &seen, ns);
+  int64_t go = lb_pace_look_at(&b->pace, &seen, ns);
   tell(b, now);
-  return goes;
+  return go;
 }

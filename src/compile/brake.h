@@ -37,8 +37,8 @@ void lb_brake_spend(lb_brake *b, int64_t ns);
 // All that was spent until now, in ns.
 int64_t lb_brake_spent(lb_brake *b);
 
-// May compiling go on? *ns: for how long that holds, at most.
-bool lb_brake_lets_go(lb_brake *b, int64_t *ns);
+// How long compiling may go on; see lb_pace_look_at.
+int64_t lb_brake_lets_go(lb_brake *b, int64_t *ns);
 
 // One more (1) or less (-1) waits for what is compiled: it is not held back.
 void lb_brake_hurry(lb_brake *b, int by);

@@ -4,9 +4,11 @@
 #define FASTER 5  // while there is something left of LB_PACE_FIRST
 #define LEAST (LB_PACE_SHARE / 2)
 #define STEP (LB_PACE_SHARE / 8)   // back, for each time without throttling
-#define GLANCE INT64_C(2000000)    // ns between looks while it goes on
-#define LONGEST INT64_C(20000000)  // ns between looks while it does not
-#define OVERDRAWN (50 * LB_PACE_SLICE)  // more is forgiven
+#define BEGIN (LB_PACE_SLICE / 2)  // in the bucket
+#define FULL (LB_PACE_SLICE + BEGIN)
+#define GLANCE INT64_C(2000000)       // ns between looks while it goes freely
+#define LONGEST INT64_C(20000000)     // while it does not
+#define OVERDRAWN INT64_C(100000000)  // more is forgiven
 
 void lb_pace_init(lb_pace *p, double processors, int threads) {
   *p = (lb_pace){.processors = processors,
@@ -40,11 +42,12 @@ static void fill(lb_pace *p, const lb_pace_look *seen, double per_ns) {
   int64_t passed = seen->now - p->now;
   if (passed > 0) p->level += (int64_t)(per_ns * (double)passed);
   p->level -= seen->spent;
-  if (p->level > LB_PACE_SLICE) p->level = LB_PACE_SLICE;
+  if (p->level > FULL) p->level = FULL;
   if (p->level < -OVERDRAWN) p->level = -OVERDRAWN;
 }
 
-bool lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
+int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
+  int64_t go = LB_PACE_FREELY;
   double per_ns = rate(p, seen->runs.inside);
   p->first -= seen->spent;
   if (seen->runs.inside || seen->runs.entered != p->entered)
@@ -53,17 +56,15 @@ bool lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
   *ns = GLANCE;
   if (p->state >= LB_PACE_PRESSED) {
     fill(p, seen, per_ns);
-    p->going = p->level >= (p->going ? 1 : LB_PACE_SLICE / 2);
-    if (!p->going)
-      *ns = (int64_t)((double)(LB_PACE_SLICE - p->level) / per_ns) + 1;
+    go = p->level >= BEGIN ? LB_PACE_SLICE : 0;
+    *ns = (int64_t)((double)(LB_PACE_SLICE + go - p->level) / per_ns) + 1;
     if (*ns > LONGEST) *ns = LONGEST;
   } else {
     p->level = 0;
-    p->going = true;
   }
   p->now = seen->now;
   p->entered = seen->runs.entered;
-  return p->going;
+  return go;
 }
 
 void lb_pace_hear(lb_pace *p, double processors, uint64_t throttled) {

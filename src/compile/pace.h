@@ -6,9 +6,9 @@
 // runs: that is about what each of them loses. While nobody presses, or
 // somebody waits for what is compiled, there is no limit.
 //
-// (1) The bucket holds one slice: rest is not saved up. It may be overdrawn,
-//     since a process is stopped a little late and our own work not at all;
-//     what was overdrawn has to come in before the next slice begins.
+// (1) A slice begins when half of one is in the bucket, and may overdraw it;
+//     what was overdrawn has to come in before the next begins. Rest is not
+//     saved up.
 // (2) Where a quota of the system is used up while requests press, half of the
 //     share is taken, and it comes back step by step.
 // (3) A process that begins may spend LB_PACE_FIRST at five times the share:
@@ -22,10 +22,11 @@
 
 #include "base/pool.h"
 
-#define LB_PACE_SLICE INT64_C(2000000)   // ns
+#define LB_PACE_SLICE INT64_C(500000)    // ns
 #define LB_PACE_QUIET INT64_C(50000000)  // ns without a run: none presses
 #define LB_PACE_SHARE 0.05
 #define LB_PACE_FIRST INT64_C(400000000)  // ns
+#define LB_PACE_FREELY INT64_MAX
 
 typedef enum lb_pace_state {
   LB_PACE_FREE,       // nobody presses
@@ -40,7 +41,6 @@ typedef struct lb_pace {
   double share;
   int64_t level;  // ns; below 0: overdrawn
   int64_t first;  // ns that are left of LB_PACE_FIRST
-  bool going;     // a slice is under way
   lb_pace_state state;
   int64_t now, last_run;
   uint64_t entered;    // runs, ever
@@ -57,8 +57,9 @@ typedef struct lb_pace_look {
   bool wanted;        // somebody waits for what is compiled
   int64_t spent;      // ns of processor time, since the last look
 } lb_pace_look;
-// May compiling go on? *ns: for how long that holds, at most.
-bool lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns);
+// How long compiling may go on: 0, a slice, or LB_PACE_FREELY. *ns: when to
+// look again; then that holds no more.
+int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns);
 
 // In how many periods a quota was used up, ever: from time to time.
 void lb_pace_hear(lb_pace *p, double processors, uint64_t throttled);

@@ -30,6 +30,7 @@ static void close_fd(int *fd) {
 static void close_all(lb_process *p) {
   close_fd(&p->socket);
   close_fd(&p->words);
+  close_fd(&p->lease);
   close_fd(&p->handle);
 }
 
@@ -42,25 +43,27 @@ static int move_up(int fd) {
 
 // A small file in memory that cannot grow: whatever the child writes, it can
 // neither fill a disk nor wait for a reader. -1: not to be had.
-static int open_words(void) {
+static int open_memory(off_t bytes) {
   int fd = memfd_create("limber-jit", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
-  if (ftruncate(fd, WORDS_BYTES) != 0 ||
+  if (ftruncate(fd, bytes) != 0 ||
       fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) != 0)
     close_fd(&fd);
   return move_up(fd);
 }
 
-static int set_files(posix_spawn_file_actions_t *a, int socket, int words) {
-  int err = posix_spawn_file_actions_addopen(a, 0, "/dev/null", O_RDONLY, 0);
-  if (!err)
-    err = posix_spawn_file_actions_addopen(a, 1, "/dev/null", O_WRONLY, 0);
-  if (!err && words >= 0)
-    err = posix_spawn_file_actions_adddup2(a, words, 2);
-  else if (!err)
-    err = posix_spawn_file_actions_addopen(a, 2, "/dev/null", O_WRONLY, 0);
-  if (!err)
-    err = posix_spawn_file_actions_adddup2(a, socket, LB_PROCESS_SOCKET);
+static int set_file(posix_spawn_file_actions_t *a, int to, int fd, int flags) {
+  return fd >= 0
+             ? posix_spawn_file_actions_adddup2(a, fd, to)
+             : posix_spawn_file_actions_addopen(a, to, "/dev/null", flags, 0);
+}
+
+static int set_files(posix_spawn_file_actions_t *a, const lb_process *p,
+                     int socket) {
+  int err = set_file(a, 0, p->lease, O_RDONLY);
+  if (!err) err = set_file(a, 1, -1, O_WRONLY);
+  if (!err) err = set_file(a, 2, p->words, O_WRONLY);
+  if (!err) err = set_file(a, LB_PROCESS_SOCKET, socket, O_RDWR);
   if (!err)
     err = posix_spawn_file_actions_addclosefrom_np(a, LB_PROCESS_SOCKET + 1);
   return err;
@@ -80,16 +83,16 @@ static int set_signals(posix_spawnattr_t *attr) {
   return err;
 }
 
-static int spawn(char *const argv[], int socket, int words, pid_t *pid) {
+static int spawn(char *const argv[], int socket, lb_process *p) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attr;
   int err = posix_spawn_file_actions_init(&files);
   if (err) return err;
   err = posix_spawnattr_init(&attr);
   if (!err) {
-    err = set_files(&files, socket, words);
+    err = set_files(&files, p, socket);
     if (!err) err = set_signals(&attr);
-    if (!err) err = posix_spawn(pid, argv[0], &files, &attr, argv, environ);
+    if (!err) err = posix_spawn(&p->pid, argv[0], &files, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);
   }
   posix_spawn_file_actions_destroy(&files);
@@ -98,7 +101,10 @@ static int spawn(char *const argv[], int socket, int words, pid_t *pid) {
 
 lb_status lb_process_start(char *const argv[], lb_process *out) {
   int pair[2] = {-1, -1};
-  lb_process p = {.handle = -1, .socket = -1, .words = open_words()};
+  lb_process p = {.handle = -1,
+                  .socket = -1,
+                  .words = open_memory(WORDS_BYTES),
+                  .lease = open_memory(sizeof(int64_t))};
   lb_status st = LB_OK;
   *out = (lb_process){0};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -107,7 +113,7 @@ lb_status lb_process_start(char *const argv[], lb_process *out) {
   }
   p.socket = pair[0];
   pair[1] = move_up(pair[1]);
-  int err = pair[1] < 0 ? errno : spawn(argv, pair[1], p.words, &p.pid);
+  int err = pair[1] < 0 ? errno : spawn(argv, pair[1], &p);
   if (err) {
     st = lb_error(LB_IO, "cannot start '%s': %s", argv[0], strerror(err));
     goto done;
@@ -136,10 +142,21 @@ static void signal_it(const lb_process *p, int signal) {
     kill(p->pid, signal);
 }
 
-void lb_process_hold(lb_process *p, bool held) {
-  if (!p->pid || p->held == held) return;
-  signal_it(p, held ? SIGSTOP : SIGCONT);
-  p->held = held;
+void lb_process_hold(lb_process *p) {
+  if (!p->pid || p->state == LB_PROCESS_HELD) return;
+  signal_it(p, SIGSTOP);
+  p->state = LB_PROCESS_HELD;
+}
+
+// It reads what is written at each SIGCONT, the last of which comes after.
+void lb_process_go(lb_process *p, int64_t lease) {
+  bool freed = lease == LB_PROCESS_FREE;
+  int64_t ns = freed ? 0 : lease;
+  if (!p->pid || (freed && p->state == LB_PROCESS_GOES)) return;
+  ssize_t n = p->lease < 0 ? 0 : pwrite(p->lease, &ns, sizeof ns, 0);
+  (void)n;  // without a file: it does not pause, and is held
+  signal_it(p, SIGCONT);
+  p->state = freed ? LB_PROCESS_GOES : LB_PROCESS_LEASED;
 }
 
 int64_t lb_process_spent(const lb_process *p) {
@@ -201,7 +218,7 @@ void lb_process_stop(lb_process *p, int grace_ms, lb_strbuf *how) {
   if (p->pid == 0) return;
   bool killed = !reap(p, WNOHANG, &status);
   if (killed && grace_ms > 0) {
-    lb_process_hold(p, false);
+    lb_process_go(p, LB_PROCESS_FREE);
     // A child of fork may hold this socket too: closing it is not enough.
     shutdown(p->socket, SHUT_RDWR);
     killed = !reap_within(p, grace_ms, &status);

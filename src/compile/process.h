@@ -1,9 +1,9 @@
 // compile/process.h -- one child process, and the socket to it.
 //
-// The child has four descriptors: nothing to read on 0, nowhere to write on 1,
-// 2 to say why it fails (kept for us, to a limit), and on 3 its end of the
-// socket, which is a stream. It has a process group of its own, so that ^C in
-// a terminal is not sent to it, no blocked and no ignored signal.
+// The child has four descriptors: 0 to read its lease from (see below), nowhere
+// to write on 1, 2 to say why it fails (kept for us, to a limit), and on 3 its
+// end of the socket, which is a stream. It has a process group of its own, so
+// that ^C in a terminal is not sent to it, no blocked and no ignored signal.
 //
 // One thread at a time. The struct may not be used in a child of fork, but for
 // lb_process_forget.
@@ -17,22 +17,35 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-#define LB_PROCESS_SOCKET 3  // in the child
+#define LB_PROCESS_SOCKET 3        // in the child
+#define LB_PROCESS_FREE INT64_MAX  // as a lease: none
+
+typedef enum lb_process_state {
+  LB_PROCESS_GOES,    // as any process does
+  LB_PROCESS_LEASED,  // goes, or pauses by itself
+  LB_PROCESS_HELD,    // stopped by us
+} lb_process_state;
 
 typedef struct lb_process {
   pid_t pid;   // 0: none, and nothing below means anything
   int handle;  // a pidfd, or -1: pids are used again, these are not
   int socket;  // ours; closes on exec
   int words;   // what the child wrote to 2, or -1
-  bool held;   // stopped by us
+  int lease;   // what the child reads on 0, or -1
+  lb_process_state state;
 } lb_process;
 
 // argv[0] is the path of the program; no search. LB_IO names it and says what
 // is wrong with it. The process is left empty on failure.
 lb_status lb_process_start(char *const argv[], lb_process *out);
 
-// Stops it (SIGSTOP), or lets it go on.
-void lb_process_hold(lb_process *p, bool held);
+// Stops it (SIGSTOP).
+void lb_process_hold(lb_process *p);
+
+// Lets it go on for `lease` ns from when it has a processor, after which it
+// pauses by itself. A child knows of leases if it says so by doing it; others
+// go on until they are held.
+void lb_process_go(lb_process *p, int64_t lease);
 
 // Processor time that it has used, in ns; of one that runs, a few milliseconds
 // ago.

@@ -486,7 +486,7 @@ static void *serve(void *user) {
     int64_t wait_ns;
     bool find;
     if (atomic_exchange(&s->decided, false)) judge(s);
-    lb_slot *slot = lb_brake_lets_go(&s->brake, &wait_ns)
+    lb_slot *slot = lb_brake_lets_go(&s->brake, &wait_ns) > 0
                         ? next_job(s, &find, &wait_ns)
                         : NULL;
     if (slot) s->job = atomic_fetch_add(&s->jobs, 1) + 1;

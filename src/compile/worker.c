@@ -133,19 +133,35 @@ void lb_worker_set_yields(lb_worker *w, bool yields) {
 
 // -- waiting -----------------------------------------------------------------
 
-static void charge(lb_worker *w) {
-  int64_t spent = lb_process_spent(&w->process);
-  if (!w->options.brake || spent < w->spent) return;
-  lb_brake_spend(w->options.brake, spent - w->spent);
+// What the process has used since the last time.
+static int64_t charge(lb_worker *w) {
+  int64_t spent = lb_process_spent(&w->process), used = spent - w->spent;
+  if (!w->options.brake || used < 0) return 0;
+  lb_brake_spend(w->options.brake, used);
   w->spent = spent;
+  return used;
 }
 
-// Stops the process, or lets it go on. *ns: for how long.
-static bool hold(lb_worker *w, int64_t *ns) {
-  charge(w);
-  bool held = !lb_brake_lets_go(w->options.brake, ns) && w->answered;
-  lb_process_hold(&w->process, held);
-  return held;
+// Lets the process go on, freely (true) or for a slice, or not; *ns: until it
+// is to be asked again. One that has a lease pauses, unless it has used more.
+static bool let_go(lb_worker *w, int64_t used, int64_t *ns) {
+  lb_process *p = &w->process;
+  int64_t go = lb_brake_lets_go(w->options.brake, ns);
+  bool pauses = p->state == LB_PROCESS_LEASED && used < 2 * LB_PACE_SLICE;
+  if (go == LB_PACE_FREELY || !w->answered)
+    lb_process_go(p, LB_PROCESS_FREE);
+  else if (go)
+    lb_process_go(p, go);
+  else if (!pauses)
+    lb_process_hold(p);
+  return p->state == LB_PROCESS_GOES;
+}
+
+// Of the time that passed, what does not count against a request: one that is
+// neither held nor does anything hangs.
+static int64_t held_of(const lb_worker *w, int64_t passed, int64_t used) {
+  bool hangs = w->process.state == LB_PROCESS_LEASED && !used;
+  return hangs || used > passed ? 0 : passed - used;
 }
 
 static struct timespec span_of(int64_t ns) {
@@ -161,13 +177,14 @@ static lb_status wait_until(lb_worker *w, short events, int64_t deadline) {
       {.fd = w->cancel, .events = POLLIN},
       {.fd = events ? w->process.socket : -1, .events = events},
   };
-  for (;;) {
+  for (int64_t used = 0;;) {
     int64_t now = lb_clock_ns(), left = deadline + w->held - now, turn = left;
-    bool held = events && w->options.brake && hold(w, &turn);
-    bool last = !held && left <= turn;
+    bool paced = events && w->options.brake && !let_go(w, used, &turn);
+    bool last = left <= (paced ? 0 : turn);
     struct timespec t = span_of(last ? left : turn);
     int n = ppoll(fds, 2, &t, NULL);
-    if (held) w->held += lb_clock_ns() - now;
+    used = charge(w);
+    if (paced) w->held += held_of(w, lb_clock_ns() - now, used);
     if (n < 0 && errno != EINTR)
       return lb_error(LB_IO, "cannot wait: %s", strerror(errno));
     if (n > 0 && fds[0].revents)

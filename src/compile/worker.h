@@ -6,8 +6,9 @@
 // its handle, and with this program, however that ends. Nothing it does can
 // harm more than its own request: an answer is checked before it is believed.
 //
-// While the brake holds it, the process is stopped (SIGSTOP); that time does
-// not count against a request.
+// While the brake holds it, the process goes on in slices: it pauses by itself
+// after each, and is stopped (SIGSTOP) if it does not. That time does not count
+// against a request.
 //
 // Compiling waits, so it is never called on a thread that is inside `run`. One
 // thread at a time, lb_worker_cancel excepted. After fork the child may go on

@@ -17,6 +17,7 @@
 
 #include "device/cpu/exec.h"
 #include "spec/generator.h"
+#include "worker/program/lease.h"
 #include "worker/serve.h"
 
 enum { SOCKET = 3, CODE_BYTES = 32 << 20 };
@@ -127,6 +128,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   set_limits(&o);
+  lb_lease_init();
   lb_status st = work();
   if (lb_failed(st)) fprintf(stderr, "limber-jit: %s\n", lb_status_message(st));
   int code = lb_failed(st) ? 1 : 0;

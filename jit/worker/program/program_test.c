@@ -3,12 +3,17 @@
 #include "worker/testspecs.h"
 
 #include <math.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "compile/process.h"
 #include "compile/worker.h"
 #include "device/cpu/exec.h"
 #include "device/cpu/isa.h"
@@ -276,6 +281,82 @@ static void it_ends_with_its_parent_whoever_holds_the_socket(void **state) {
   close(line[1]);
 }
 
+// -- leases ------------------------------------------------------------------
+
+static void ask(const lb_process *p, uint64_t id) {
+  lb_request r = request_of(spec_of_matmul(), targets[0]);
+  uint8_t bytes[LB_REQUEST_BYTES];
+  lb_request_write(&r, id, bytes);
+  assert_int_equal(send(p->socket, bytes, sizeof bytes, 0), sizeof bytes);
+}
+
+static void receive_answer(const lb_process *p, uint64_t id) {
+  uint8_t bytes[LB_HEAD_BYTES];
+  lb_message_head head;
+  assert_int_equal(recv(p->socket, bytes, sizeof bytes, MSG_WAITALL),
+                   sizeof bytes);
+  assert_ok(lb_head_read(bytes, LB_MESSAGE_ANSWER, &head));
+  assert_int_equal(head.id, id);
+  uint8_t *body = malloc(head.size);
+  assert_int_equal(recv(p->socket, body, head.size, MSG_WAITALL), head.size);
+  free(body);
+}
+
+static bool is_answered(const lb_process *p) {
+  struct pollfd socket = {.fd = p->socket, .events = POLLIN};
+  return poll(&socket, 1, 0) > 0;
+}
+
+static void wait_until_it_waits(const lb_process *p) {
+  char path[64], state = 'R';
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)p->pid);
+  while (state != 'S') {
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%*d (%*[^)]) %c", &state), 1);
+    fclose(f);
+    sched_yield();
+  }
+}
+
+// Without a lease it waits only when it has answered.
+static void it_pauses_when_its_lease_is_over(void **state) {
+  (void)state;
+  lb_process p;
+  char *argv[] = {LIMBER_JIT, NULL};
+  assert_ok(lb_process_start(argv, &p));
+  ask(&p, 1);
+  receive_answer(&p, 1);
+  lb_process_go(&p, 1);
+  wait_until_it_waits(&p);
+  ask(&p, 2);
+  for (int i = 0; i < 2; i++) {
+    wait_until_it_waits(&p);
+    assert_false(is_answered(&p));
+    lb_process_go(&p, 1);
+  }
+  lb_process_go(&p, LB_PROCESS_FREE);
+  receive_answer(&p, 2);
+  ask(&p, 3);
+  receive_answer(&p, 3);
+  lb_process_stop(&p, LONG, NULL);
+}
+
+static void stopped_and_leased_it_ends_with_its_socket(void **state) {
+  (void)state;
+  lb_process p;
+  lb_strbuf how = {0};
+  char *argv[] = {LIMBER_JIT, NULL};
+  assert_ok(lb_process_start(argv, &p));
+  ask(&p, 1);
+  receive_answer(&p, 1);
+  lb_process_go(&p, 1);
+  lb_process_hold(&p);
+  lb_process_stop(&p, LONG, &how);
+  assert_string_equal(lb_strbuf_str(&how), "it ended with code 0");
+  lb_strbuf_fini(&how);
+}
+
 int main(void) {
   if (!can_run(0)) return 0;  // there are no kernels for this machine
   const struct CMUnitTest tests[] = {
@@ -287,6 +368,8 @@ int main(void) {
       cmocka_unit_test(a_limit_of_memory_is_kept_within_its_process),
       cmocka_unit_test(the_worker_may_be_killed_at_any_time),
       cmocka_unit_test(it_ends_with_its_parent_whoever_holds_the_socket),
+      cmocka_unit_test(it_pauses_when_its_lease_is_over),
+      cmocka_unit_test(stopped_and_leased_it_ends_with_its_socket),
   };
   return cmocka_run_group_tests_name("program", tests, set_up, tear_down);
 }
