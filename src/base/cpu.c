@@ -40,6 +40,29 @@ int lb_cpu_allowed(void) {
   return 1;
 }
 
+_Static_assert(sizeof(lb_cpu_mask) == sizeof(cpu_set_t),
+               "as the system has it");
+
+lb_cpu_mask lb_cpu_allowed_mask(void) {
+  lb_cpu_mask m;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set)) CPU_ZERO(&set);
+  memcpy(&m, &set, sizeof m);
+  return m;
+}
+
+int lb_cpu_here(void) { return sched_getcpu(); }
+
+void lb_cpu_place(pid_t pid, const lb_cpu_mask *all, int cpu) {
+  cpu_set_t set;
+  memcpy(&set, all, sizeof set);
+  if (cpu >= 0 && CPU_ISSET((size_t)cpu, &set)) {
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+  }
+  (void)sched_setaffinity(pid, sizeof set, &set);  // or all stays as it is
+}
+
 // True if `word` is one of the comma-separated words of `list`.
 static bool has_word(const char *list, const char *word) {
   size_t n = strlen(word);
@@ -138,12 +161,18 @@ static double quota_v1(const char *folder) {
   return quota_of(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
-// The same in both: "nr_periods 7\nnr_throttled 2\n..."
+static uint64_t number_behind(const char *name, const char *text) {
+  const char *found = strstr(text, name);
+  return found ? strtoull(found + strlen(name), NULL, 10) : 0;
+}
+
+// "nr_periods 7\nnr_throttled 2\nthrottled_usec 9\n..." in v2, throttled_time,
+// in ns, in v1.
 static uint64_t throttled_at(const char *folder) {
   char text[4096];
   if (!read_in(folder, "cpu.stat", text, sizeof text)) return 0;
-  const char *found = strstr(text, "nr_throttled ");
-  return found ? strtoull(found + strlen("nr_throttled "), NULL, 10) : 0;
+  return 1000 * number_behind("throttled_usec ", text) +
+         number_behind("throttled_time ", text);
 }
 
 static double smaller_quota(double a, double b) {

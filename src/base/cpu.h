@@ -3,15 +3,30 @@
 #define LB_BASE_CPU_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 // Processors allowed by affinity (cpuset), at least 1.
 int lb_cpu_allowed(void);
+
+// Some of the first 1024 processors.
+typedef struct lb_cpu_mask {
+  uint64_t bits[16];
+} lb_cpu_mask;
+// Those that the calling thread may use; none where there are more.
+lb_cpu_mask lb_cpu_allowed_mask(void);
+
+int lb_cpu_here(void);  // the one that the calling thread is on, or -1
+
+// Where the one thread of a process may run, or with 0 the calling thread: on
+// `cpu` if that is one of `all`, else on all. Nothing changes if there are
+// none.
+void lb_cpu_place(pid_t pid, const lb_cpu_mask *all, int cpu);
 
 // What the cgroups of this process grant it, and whether that was enough.
 typedef struct lb_cpu_limits {
   double quota;        // processors: the smallest (v2 cpu.max, v1
                        // cfs_quota_us) up to the root of the hierarchy, or 0
-  uint64_t throttled;  // periods in which a quota was used up, ever
+  uint64_t throttled;  // ns for which a quota was used up, ever
 } lb_cpu_limits;
 // `root` stands for "/" so that tests can bring their own tree; NULL means "".
 // Reads some files; allocates.

@@ -125,9 +125,9 @@ static void v2_adds_up_throttling_where_there_is_a_quota(void **state) {
   put(d, "sys/fs/cgroup/a/b/cpu.stat",
       "usage_usec 9\nnr_periods 8\nnr_throttled 3\nthrottled_usec 77\n");
   put(d, "sys/fs/cgroup/a/cpu.max", "200000 100000\n");
-  put(d, "sys/fs/cgroup/a/cpu.stat", "nr_throttled 40\n");
-  put(d, "sys/fs/cgroup/cpu.stat", "nr_throttled 500\n");
-  assert_int_equal(lb_cpu_read_limits(d->path).throttled, 43);
+  put(d, "sys/fs/cgroup/a/cpu.stat", "throttled_usec 40\n");
+  put(d, "sys/fs/cgroup/cpu.stat", "throttled_usec 500\n");
+  assert_int_equal(lb_cpu_read_limits(d->path).throttled, 117000);
 }
 
 static void v1_tells_of_throttling_too(void **state) {
@@ -140,9 +140,25 @@ static void v1_tells_of_throttling_too(void **state) {
   put(d, "cg/cpu/x/cpu.stat",
       "nr_periods 12\nnr_throttled 7\nthrottled_time 123456789\n");
   assert_true(lb_cpu_read_limits(d->path).quota == 0.5);
-  assert_int_equal(lb_cpu_read_limits(d->path).throttled, 7);
-  put(d, "cg/cpu/x/cpu.stat", "nr_throttled\nxyz -");
+  assert_int_equal(lb_cpu_read_limits(d->path).throttled, 123456789);
+  put(d, "cg/cpu/x/cpu.stat", "throttled_time\nxyz -");
   assert_int_equal(lb_cpu_read_limits(d->path).throttled, 0);
+}
+
+static void a_thread_is_placed_and_goes_home(void **state) {
+  (void)state;
+  lb_cpu_mask all = lb_cpu_allowed_mask();
+  int allowed = lb_cpu_allowed(), here = lb_cpu_here();
+  lb_cpu_place(0, &all, here);
+  int placed = lb_cpu_allowed(), there = lb_cpu_here();
+  lb_cpu_place(0, &(lb_cpu_mask){0}, here);  // changes nothing
+  int still = lb_cpu_allowed();
+  lb_cpu_place(0, &all, 1023);  // none of ours
+  int home = lb_cpu_allowed();
+  assert_int_equal(placed, 1);
+  assert_int_equal(there, here);
+  assert_int_equal(still, 1);
+  assert_int_equal(home, allowed);
 }
 
 static void affinity_limits_what_is_usable(void **state) {
@@ -175,6 +191,7 @@ int main(void) {
       IN_ROOT(quotas_are_read_in_parts_of_a_processor),
       IN_ROOT(v2_adds_up_throttling_where_there_is_a_quota),
       IN_ROOT(v1_tells_of_throttling_too),
+      cmocka_unit_test(a_thread_is_placed_and_goes_home),
       cmocka_unit_test(affinity_limits_what_is_usable),
   };
   return cmocka_run_group_tests_name("cpu", tests, NULL, NULL);

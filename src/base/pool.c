@@ -34,6 +34,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/thread.h"
 
 #define SLOTS 16          // jobs that can have helpers at the same time
@@ -81,6 +82,7 @@ struct lb_pool {
       atomic_uint epoch;  // of published jobs; parked workers sleep on it
   atomic_int inside;      // runs
   atomic_ullong entered;  // runs that began
+  atomic_int cpu;         // where the last did
   _Alignas(64) atomic_int parked;
   atomic_int spinning;
   atomic_uint forks;    // how many forks this copy of the pool is away
@@ -460,6 +462,7 @@ void lb_pool_enter(lb_pool *p) {
   if (!p) return;
   atomic_fetch_add(&p->inside, 1);
   atomic_fetch_add_explicit(&p->entered, 1, memory_order_relaxed);
+  atomic_store_explicit(&p->cpu, lb_cpu_here(), memory_order_relaxed);
 }
 
 // A run that a fork happened inside of is not counted in the child.
@@ -471,10 +474,11 @@ void lb_pool_leave(lb_pool *p) {
 }
 
 lb_pool_runs lb_pool_count(const lb_pool *p) {
-  lb_pool_runs r = {0};
+  lb_pool_runs r = {.cpu = -1};
   if (!p) return r;
   r.inside = atomic_load_explicit(&p->inside, memory_order_relaxed);
   r.entered = atomic_load_explicit(&p->entered, memory_order_relaxed);
+  r.cpu = atomic_load_explicit(&p->cpu, memory_order_relaxed);
   return r;
 }
 

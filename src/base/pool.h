@@ -29,6 +29,7 @@ void lb_pool_leave(lb_pool *p);
 typedef struct lb_pool_runs {
   int inside;        // now
   uint64_t entered;  // ever
+  int cpu;           // where the last one entered, or -1
 } lb_pool_runs;
 lb_pool_runs lb_pool_count(const lb_pool *p);  // none for NULL
 

@@ -11,7 +11,7 @@
 #define TELL (1000 * MS)        // between events, at least
 
 void lb_brake_init(lb_brake *b, lb_pool *pool, lb_events *events, bool off) {
-  *b = (lb_brake){.pool = pool, .events = events, .off = off};
+  *b = (lb_brake){.pool = pool, .events = events, .off = off, .cpu = -1};
   lb_pace_init(&b->pace, lb_cpu_allowed(), lb_pool_threads(pool));
 }
 
@@ -32,11 +32,27 @@ static void read_cgroups(lb_brake *b, int64_t now) {
   int64_t every = b->has_quota ? READ_QUOTA : READ_NONE;
   if (b->read_at && now - b->read_at < every) return;
   lb_cpu_limits limits = lb_cpu_read_limits(NULL);
-  double allowed = lb_cpu_allowed();
-  bool less = limits.quota > 0 && limits.quota < allowed;
+  if (b->cpu < 0) {
+    b->allowed = lb_cpu_allowed();
+    b->all = lb_cpu_allowed_mask();
+  }
   b->read_at = now;
   b->has_quota = limits.quota > 0;
-  lb_pace_hear(&b->pace, less ? limits.quota : allowed, limits.throttled);
+  b->scarce = b->has_quota && limits.quota < b->allowed;
+  lb_pace_hear(&b->pace, now, b->scarce ? limits.quota : b->allowed,
+               limits.throttled);
+}
+
+void lb_brake_place(lb_brake *b, pid_t worker) {
+  lb_pool_runs runs = lb_pool_count(b->pool);
+  bool there = b->scarce && lb_pace_displaces(&b->pace, &runs);
+  int cpu = there ? runs.cpu : -1;
+  bool same = cpu == b->cpu && (cpu < 0 || worker == b->placed);
+  b->cpu = cpu;
+  b->placed = worker;
+  if (same) return;
+  lb_cpu_place(0, &b->all, cpu);
+  lb_cpu_place(worker, &b->all, cpu);
 }
 
 // One event when the state has changed, not for each slice.

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "base/cpu.h"
 #include "base/events.h"
 #include "compile/pace.h"
 
@@ -26,6 +27,11 @@ typedef struct lb_brake {
   int64_t own;      // of this thread, that is among them
   int64_t read_at;  // when cgroups were read; 0: not yet
   bool has_quota;
+  bool scarce;      // it is less than the processors there are
+  int allowed;      // processors
+  lb_cpu_mask all;  // these
+  int cpu;          // that this thread and `placed` keep to, or -1
+  pid_t placed;
   bool told_held;
   int64_t told_at;
 } lb_brake;
@@ -39,6 +45,11 @@ int64_t lb_brake_spent(lb_brake *b);
 
 // How long compiling may go on; see lb_pace_look_at.
 int64_t lb_brake_lets_go(lb_brake *b, int64_t *ns);
+
+// Has the worker and this thread run where they do no harm: under a quota,
+// where the last request began. On another processor they would use up the
+// quota in less than a period, and all threads be halted for the rest of it.
+void lb_brake_place(lb_brake *b, pid_t worker);
 
 // One more (1) or less (-1) waits for what is compiled: it is not held back.
 void lb_brake_hurry(lb_brake *b, int by);

@@ -3,9 +3,14 @@
 
 #define FASTER 5  // while there is something left of LB_PACE_FIRST
 #define LEAST (LB_PACE_SHARE / 2)
-#define STEP (LB_PACE_SHARE / 8)   // back, for each time without throttling
-#define BEGIN (LB_PACE_SLICE / 2)  // in the bucket
-#define FULL (LB_PACE_SLICE + BEGIN)
+#define STEP (LB_PACE_SHARE / 8)  // back, for each time without throttling
+#define SHORT INT64_C(600000)     // ns of a request
+#define SLICE_OF_SHORT INT64_C(4000000)  // ns, beside such requests
+#define SLICE_LEAST INT64_C(400000)      // beside others
+#define SLICE_MOST INT64_C(2000000)
+#define SLICES 8                      // as long as a request
+#define LATELY 16.0                   // looks
+#define TOLERATED 0.02                // of the time, throttled
 #define GLANCE INT64_C(2000000)       // ns between looks while it goes freely
 #define LONGEST INT64_C(20000000)     // while it does not
 #define OVERDRAWN INT64_C(100000000)  // more is forgiven
@@ -14,15 +19,24 @@ void lb_pace_init(lb_pace *p, double processors, int threads) {
   *p = (lb_pace){.processors = processors,
                  .threads = threads,
                  .share = LB_PACE_SHARE,
+                 .slice = LB_PACE_SLICE,
                  .first = LB_PACE_FIRST,
                  .last_run = INT64_MIN / 2};
 }
 
 // A run keeps all threads of its pool busy; more runs than these have a thread
 // each.
+static int busy_of(const lb_pace *p, int inside) {
+  return inside > p->threads ? inside : p->threads;
+}
+
 static bool leave_none_free(const lb_pace *p, int inside) {
-  int busy = inside > p->threads ? inside : p->threads;
-  return busy + 1 > p->processors;
+  return busy_of(p, inside) + 1 > p->processors;
+}
+
+bool lb_pace_displaces(const lb_pace *p, const lb_pool_runs *runs) {
+  return p->state >= LB_PACE_PRESSED &&
+         busy_of(p, runs->inside) >= p->processors;
 }
 
 static lb_pace_state state_of(const lb_pace *p, const lb_pace_look *seen) {
@@ -42,8 +56,26 @@ static void fill(lb_pace *p, const lb_pace_look *seen, double per_ns) {
   int64_t passed = seen->now - p->now;
   if (passed > 0) p->level += (int64_t)(per_ns * (double)passed);
   p->level -= seen->spent;
-  if (p->level > FULL) p->level = FULL;
+  if (p->level > p->slice + p->slice / 2) p->level = p->slice + p->slice / 2;
   if (p->level < -OVERDRAWN) p->level = -OVERDRAWN;
+}
+
+static int64_t slice_beside(double request) {
+  double ns = request / SLICES;
+  if (request < SHORT) return SLICE_OF_SHORT;
+  if (ns < SLICE_LEAST) return SLICE_LEAST;
+  return ns < SLICE_MOST ? (int64_t)ns : SLICE_MOST;
+}
+
+// How long requests take is told by how many began while so many ran.
+static void measure(lb_pace *p, const lb_pace_look *seen) {
+  uint64_t begun = seen->runs.entered - p->entered;
+  int64_t passed = seen->now - p->now;
+  if (passed > 2 * LONGEST) return;  // nobody looked
+  p->busy += (double)passed * seen->runs.inside - p->busy / LATELY;
+  p->begun += (double)begun - p->begun / LATELY;
+  if (p->begun < 1) return;
+  p->slice = slice_beside(p->busy / p->begun);
 }
 
 int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
@@ -55,9 +87,10 @@ int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
   p->state = state_of(p, seen);
   *ns = GLANCE;
   if (p->state >= LB_PACE_PRESSED) {
+    measure(p, seen);
     fill(p, seen, per_ns);
-    go = p->level >= BEGIN ? LB_PACE_SLICE : 0;
-    *ns = (int64_t)((double)(LB_PACE_SLICE + go - p->level) / per_ns) + 1;
+    go = p->level >= p->slice / 2 ? p->slice : 0;
+    *ns = (int64_t)((double)(p->slice + go - p->level) / per_ns) + 1;
     if (*ns > LONGEST) *ns = LONGEST;
   } else {
     p->level = 0;
@@ -67,11 +100,14 @@ int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
   return go;
 }
 
-void lb_pace_hear(lb_pace *p, double processors, uint64_t throttled) {
-  bool grew = p->heard && throttled > p->throttled;
+void lb_pace_hear(lb_pace *p, int64_t now, double processors,
+                  uint64_t throttled) {
+  double most = TOLERATED * (double)(now - p->heard);
+  bool grew = p->heard && throttled > p->throttled &&
+              (double)(throttled - p->throttled) > most;
   p->processors = processors;
   p->throttled = throttled;
-  p->heard = true;
+  p->heard = now;
   if (grew && p->state >= LB_PACE_PRESSED)
     p->share = LEAST;
   else if (!grew)

@@ -9,11 +9,15 @@
 // (1) A slice begins when half of one is in the bucket, and may overdraw it;
 //     what was overdrawn has to come in before the next begins. Rest is not
 //     saved up.
-// (2) Where a quota of the system is used up while requests press, half of the
-//     share is taken, and it comes back step by step.
+// (2) Where a quota of the system is used up for more than a fiftieth of the
+//     time while requests press, half of the share is taken, and it comes back
+//     step by step.
 // (3) A process that begins may spend LB_PACE_FIRST at five times the share:
 //     requests soon have back what they lose, by the kernels that matter most.
-// (4) Pure: clocks, counts and what was spent are given. One thread.
+// (4) A request that is long meets several slices, so these are short: all
+//     requests lose about the same. Short ones meet none or one, so slices are
+//     long: few requests lose anything.
+// (5) Pure: clocks, counts and what was spent are given. One thread.
 #ifndef LB_COMPILE_PACE_H
 #define LB_COMPILE_PACE_H
 
@@ -22,7 +26,7 @@
 
 #include "base/pool.h"
 
-#define LB_PACE_SLICE INT64_C(500000)    // ns
+#define LB_PACE_SLICE INT64_C(500000)    // ns; while requests are unknown
 #define LB_PACE_QUIET INT64_C(50000000)  // ns without a run: none presses
 #define LB_PACE_SHARE 0.05
 #define LB_PACE_FIRST INT64_C(400000000)  // ns
@@ -39,13 +43,15 @@ typedef struct lb_pace {
   double processors;  // that this process may use
   int threads;        // of a run
   double share;
+  int64_t slice;
   int64_t level;  // ns; below 0: overdrawn
   int64_t first;  // ns that are left of LB_PACE_FIRST
   lb_pace_state state;
   int64_t now, last_run;
   uint64_t entered;    // runs, ever
-  uint64_t throttled;  // periods, ever
-  bool heard;          // of them before
+  double busy, begun;  // ns of runs and their number, lately
+  uint64_t throttled;  // ns, ever
+  int64_t heard;       // of it when; 0: not yet
 } lb_pace;
 
 // Runs of a pool of `threads`, on so many processors (1.5: a quota).
@@ -61,7 +67,12 @@ typedef struct lb_pace_look {
 // look again; then that holds no more.
 int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns);
 
-// In how many periods a quota was used up, ever: from time to time.
-void lb_pace_hear(lb_pace *p, double processors, uint64_t throttled);
+// For how many ns a quota was used up, ever: from time to time.
+void lb_pace_hear(lb_pace *p, int64_t now, double processors,
+                  uint64_t throttled);
+
+// Is nothing left of the quota that compiling could use beside requests? Then
+// it has to take their place.
+bool lb_pace_displaces(const lb_pace *p, const lb_pool_runs *runs);
 
 #endif

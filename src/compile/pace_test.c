@@ -219,6 +219,13 @@ static void who_waits_is_not_held_up(void **state) {
   assert_int_equal(w.pace.state, LB_PACE_WANTED);
 }
 
+// So many ms later it was throttled for so many ms more.
+static void hear(world *w, int64_t later, uint64_t more) {
+  w->seen.now += later * MS;
+  lb_pace_hear(&w->pace, w->seen.now, 1,
+               w->pace.throttled + more * (uint64_t)MS);
+}
+
 static void throttling_halves_the_share_and_its_end_gives_it_back(
     void **state) {
   (void)state;
@@ -226,14 +233,16 @@ static void throttling_halves_the_share_and_its_end_gives_it_back(
   int64_t ns;
   runs(&w, 1);
   look(&w, &ns);
-  lb_pace_hear(&w.pace, 1, 70);  // before our time
+  hear(&w, 0, 7000);  // before our time
   assert_near(share_of(&w), LB_PACE_SHARE);
-  lb_pace_hear(&w.pace, 1, 71);
+  hear(&w, 0, 100);  // of ten seconds
+  assert_near(share_of(&w), LB_PACE_SHARE);
+  hear(&w, 0, 300);
   assert_near(share_of(&w), LB_PACE_SHARE / 2);
   assert_int_equal(w.pace.state, LB_PACE_THROTTLED);
-  for (uint64_t i = 72; i < 100; i++) lb_pace_hear(&w.pace, 1, i);
+  for (int i = 0; i < 30; i++) hear(&w, 500, 20);
   assert_near(share_of(&w), LB_PACE_SHARE / 2);
-  for (int i = 0; i < 5; i++) lb_pace_hear(&w.pace, 1, 99);
+  for (int i = 0; i < 5; i++) hear(&w, 500, 5);
   assert_near(share_of(&w), LB_PACE_SHARE);
   assert_int_equal(w.pace.state, LB_PACE_PRESSED);
 }
@@ -243,8 +252,8 @@ static void throttling_without_requests_is_not_their_trouble(void **state) {
   world w = a_world(1, 1);
   int64_t ns;
   look(&w, &ns);
-  lb_pace_hear(&w.pace, 1, 1);
-  lb_pace_hear(&w.pace, 1, 2);
+  hear(&w, 0, 1);
+  hear(&w, 500, 500);
   runs(&w, 1);
   assert_near(share_of(&w), LB_PACE_SHARE);
 }
@@ -255,8 +264,47 @@ static void a_quota_that_changes_is_followed(void **state) {
   int64_t ns;
   runs(&w, 1);
   assert_int_equal(look(&w, &ns), LB_PACE_FREELY);
-  lb_pace_hear(&w.pace, 1, 0);
+  assert_false(lb_pace_displaces(&w.pace, &w.seen.runs));
+  hear(&w, 0, 0);
   assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_true(lb_pace_displaces(&w.pace, &w.seen.runs));
+}
+
+static void a_quota_that_is_not_used_up_has_room_for_it(void **state) {
+  (void)state;
+  world w = a_world(1.5, 1);
+  int64_t ns;
+  runs(&w, 1);
+  look(&w, &ns);
+  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  assert_false(lb_pace_displaces(&w.pace, &w.seen.runs));
+}
+
+// The slice after seconds of requests that take so long, back to back.
+static int64_t slice_beside(world *w, int64_t request) {
+  int64_t end = w->seen.now + 3000 * MS, ns, entered = 0;
+  w->seen.runs.inside = 1;
+  while (w->seen.now < end) {
+    look(w, &ns);
+    pass(w, ns);
+    for (entered += ns; entered >= request; entered -= request)
+      w->seen.runs.entered++;
+  }
+  return w->pace.slice;
+}
+
+static void slices_are_short_beside_long_requests_and_few_beside_short_ones(
+    void **state) {
+  (void)state;
+  static const struct {
+    int64_t request, least, most;  // us
+  } cases[] = {{50, 4000, 4000}, {400, 4000, 4000}, {1500, 400, 400},
+               {4000, 450, 550}, {8000, 900, 1100}, {100000, 2000, 2000},
+               {4000, 450, 550}, {200, 4000, 4000}};
+  world w = a_world(2, 2);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    assert_in_range(slice_beside(&w, cases[i].request * MS / 1000),
+                    cases[i].least * MS / 1000, cases[i].most * MS / 1000);
 }
 
 int main(void) {
@@ -277,6 +325,9 @@ int main(void) {
       cmocka_unit_test(throttling_halves_the_share_and_its_end_gives_it_back),
       cmocka_unit_test(throttling_without_requests_is_not_their_trouble),
       cmocka_unit_test(a_quota_that_changes_is_followed),
+      cmocka_unit_test(a_quota_that_is_not_used_up_has_room_for_it),
+      cmocka_unit_test(
+          slices_are_short_beside_long_requests_and_few_beside_short_ones),
   };
   return cmocka_run_group_tests_name("pace", tests, NULL, NULL);
 }

@@ -49,6 +49,7 @@ struct lb_worker {
   uint64_t last_id;
   bool answered;  // the process has, once
   bool had_it;    // it got the last request
+  int64_t lease;  // the last
   int64_t spent;  // of its processor time, that the brake was told of
   int64_t held;   // for how long, during the last request
 
@@ -147,11 +148,12 @@ static int64_t charge(lb_worker *w) {
 static bool let_go(lb_worker *w, int64_t used, int64_t *ns) {
   lb_process *p = &w->process;
   int64_t go = lb_brake_lets_go(w->options.brake, ns);
-  bool pauses = p->state == LB_PROCESS_LEASED && used < 2 * LB_PACE_SLICE;
+  lb_brake_place(w->options.brake, p->pid);
+  bool pauses = p->state == LB_PROCESS_LEASED && used < 2 * w->lease;
   if (go == LB_PACE_FREELY || !w->answered)
     lb_process_go(p, LB_PROCESS_FREE);
   else if (go)
-    lb_process_go(p, go);
+    lb_process_go(p, w->lease = go);
   else if (!pauses)
     lb_process_hold(p);
   return p->state == LB_PROCESS_GOES;
