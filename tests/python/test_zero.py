@@ -5,10 +5,12 @@ and of the kernels on disk; and the answers are right.
 ZERO_SHAPES=N runs N shapes in each state (scripts/soak zero).
 """
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -22,7 +24,7 @@ ALL = ("minilm", "ocr-det", "ocr-rec", "ocr-cls", "vad", "vad-seq", "magika",
        "yolo")
 
 PROGRAM = r"""
-import glob, json, os, signal, sys, threading, time
+import json, os, sys, time
 import numpy as np
 import onnxruntime
 import limber
@@ -32,17 +34,6 @@ name, count, state = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 model = shapes.load()[name]
 session = limber.InferenceSession(model.path)
 reference = onnxruntime.InferenceSession(model.path)
-stopped = set()
-
-
-def stop_workers():
-    while True:
-        for path in glob.glob("/proc/self/task/*/children"):
-            for pid in open(path).read().split():
-                if pid not in stopped:
-                    stopped.add(pid)
-                    os.kill(int(pid), signal.SIGSTOP)
-        time.sleep(0.001)
 
 
 def mark(text):  # seen by strace, and by nobody else
@@ -52,8 +43,15 @@ def mark(text):  # seen by strace, and by nobody else
         pass
 
 
-if state == "stopped":
-    threading.Thread(target=stop_workers, daemon=True).start()
+def above_pack():
+    # The share of the time of a run that is spent in compiled kernels.
+    took = {}
+    for step in session.profile(None, feeds):
+        compiled = step["tier"] not in ("host", "pack")
+        took[compiled] = took.get(compiled, 0) + step["end_ns"] - step["start_ns"]
+    return took.get(True, 0) / sum(took.values())
+
+
 wrong = 0
 for i, dims in enumerate(model.stream_draws(count, seed=3)):
     feeds = model.feeds(dims, 3)
@@ -65,23 +63,28 @@ for i, dims in enumerate(model.stream_draws(count, seed=3)):
         want = reference.run(None, feeds)
         wrong += not all(np.allclose(a, b, 1e-3, 1e-4)
                          for a, b in zip(got, want))
+share = above_pack()
 if state == "normal":
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     while session.stats().kernels == 0 and time.monotonic() < end:
+        time.sleep(0.05)
+    session.run(None, feeds)
+elif state != "absent":  # one was started at least
+    end = time.monotonic() + 300
+    while not os.path.exists(state) and time.monotonic() < end:
         time.sleep(0.05)
     session.run(None, feeds)
 stats = session.stats()
 print(json.dumps({"on_callers": stats.compile_us_on_callers, "wrong": wrong,
-                  "kernels": stats.kernels, "stopped": len(stopped),
+                  "kernels": stats.kernels, "above_pack": share,
                   "llvm": "LLVM" in open("/proc/self/maps").read()}))
-sys.stdout.flush()
-for pid in stopped:
-    os.kill(int(pid), signal.SIGKILL)
 """
 
-WORKERS = {
+JIT = ROOT / "build" / "limber-jit"
+WORKERS = {  # each notes its number first
     "sleeping": "sleep 30",
     "crashing": "kill -SEGV $$",
+    "stopped": f"kill -STOP $$; exec {JIT} \"$@\"",
     "garbage": "head -c 4096 /dev/urandom >&3; sleep 1",
 }
 
@@ -93,20 +96,20 @@ def environment(tmp_path, worker, store="off"):
                  PYTHONPATH=os.pathsep.join(p for p in path if p))
     if worker == "absent":
         found["LIMBER_JIT_PATH"] = str(tmp_path / "none")
-    elif worker == "stopped":  # and nobody lets it go on
-        found["LIMBER_COMPILE_PACE"] = "off"
     elif worker in WORKERS:
         program = tmp_path / "limber-jit"
-        program.write_text(f"#!/bin/sh\n{WORKERS[worker]}\n")
+        program.write_text(f"#!/bin/sh\necho $$ >>{tmp_path / 'started'}\n"
+                           f"{WORKERS[worker]}\n")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         found["LIMBER_JIT_PATH"] = str(program)
     return found
 
 
 def run(name, count, state, env, before=()):
+    """`state`: normal, absent, or the file that a worker writes."""
     done = subprocess.run(
-        [*before, sys.executable, "-c", PROGRAM, name, str(count), state],
-        env=env, capture_output=True, text=True, timeout=3600)
+        [*before, sys.executable, "-c", PROGRAM, name, str(count), str(state)],
+        env=env, capture_output=True, text=True, timeout=7200)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["on_callers"] == 0
@@ -119,18 +122,25 @@ def run(name, count, state, env, before=()):
 def test_a_run_compiles_nothing_while_kernels_arrive(name, tmp_path):
     found, _ = run(name, SHAPES or 8, "normal", environment(tmp_path, "normal"))
     assert found["kernels"] > 0
+    if SHAPES >= 1000:
+        print(f"{name}: {found['above_pack']:.2f} of the time above the pack")
+        assert found["above_pack"] >= 0.8
 
 
-@pytest.mark.parametrize("worker", ["absent", "stopped", *WORKERS])
-@pytest.mark.parametrize("name", ["minilm", "ocr-cls"])
+@pytest.mark.parametrize("worker", ["absent", *WORKERS])
+@pytest.mark.parametrize("name", ALL if SHAPES else ["minilm", "ocr-cls"])
 def test_nor_waits_for_a_worker_that_fails(name, worker, tmp_path):
-    found, errors = run(name, SHAPES and 100 or 6, worker,
+    started = tmp_path / "started"
+    found, errors = run(name, SHAPES and 100 or 6,
+                        started if worker in WORKERS else worker,
                         environment(tmp_path, worker))
+    if worker in WORKERS:
+        for pid in started.read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
     assert found["kernels"] == 0
     lines = [line for line in errors.splitlines() if line.startswith("limber")]
     assert len(lines) <= 1, errors
-    if worker == "stopped":
-        assert found["stopped"] > 0
 
 
 def corrupt(folder):
@@ -143,16 +153,43 @@ def foreign(folder):
     folder.chmod(0o777)
 
 
+STORED = ALL if SHAPES else ["ocr-cls"]
+
+
 @pytest.mark.parametrize("damage, room", [
     (None, "64M"), (None, "1"), (corrupt, "64M"), (foreign, "64M")])
-def test_nor_for_the_kernels_on_disk(damage, room, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", STORED)
+def test_nor_for_the_kernels_on_disk(name, damage, room, tmp_path,
+                                     monkeypatch):
     monkeypatch.setenv("LIMBER_STORE_CAPACITY", room)
     folder = tmp_path / "store"
     if damage:
         damage(folder)
     for _ in range(2):  # a second process finds what the first one left
-        run("ocr-cls", SHAPES and 100 or 6, "normal",
+        run(name, SHAPES and 100 or 6, "normal",
             environment(tmp_path, "normal", folder))
+
+
+# Mounts its first argument so that it is only read, and runs the others.
+READ_ONLY = ["unshare", "--mount", "sh", "-c",
+             'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" '
+             '&& exec "$@"']
+
+
+@pytest.mark.parametrize("filled", [True, False])
+@pytest.mark.parametrize("name", STORED)
+def test_nor_where_the_disk_is_only_read(name, filled, tmp_path):
+    folder = tmp_path / "store"
+    folder.mkdir(mode=0o700)
+    before = [*READ_ONLY, str(folder)]
+    if subprocess.run([*before, "true"], capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    env = environment(tmp_path, "normal", folder)
+    if filled:
+        run(name, SHAPES and 100 or 6, "normal", env)
+    held = sorted(os.listdir(folder))
+    run(name, SHAPES and 100 or 6, "normal", env, before)
+    assert sorted(os.listdir(folder)) == held
 
 
 # What would be a compiler's doing, or a wait for it, or for the disk.
