@@ -204,6 +204,6 @@ for n in range(1, 200):
 def test_programs_with_a_listener_end(model, body, end, says):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(body=body, end=end), model],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=1200,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.returncode == 0 and says in done.stderr, done.stderr

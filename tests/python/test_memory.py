@@ -51,7 +51,7 @@ def run(code, options="{}", jit="process", **environment):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM,
          str(ROOT / "build" / "models" / "minilm.onnx"), code, options],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=1200,
         env=dict(os.environ, LIMBER_JIT=jit, LIMBER_COMPILE="settle",
                  **environment))
     assert done.returncode == 0, done.stderr
@@ -201,7 +201,7 @@ print(json.dumps([step["tier"], step["kernel"], stats.kernels_bounded,
 def narrow(path, preferred):
     done = subprocess.run(
         [sys.executable, "-c", NARROW, str(path), str(preferred)],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=1200,
         env=dict(os.environ, LIMBER_JIT="process", LIMBER_COMPILE="settle"))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

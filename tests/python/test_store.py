@@ -31,7 +31,7 @@ class Machine:
              "-o", self.trace, *before, PROGRAM, *words],
             env={**os.environ, "LIMBER_CACHE_DIR": str(self.store),
                  **environment},
-            capture_output=True, text=True, timeout=280)
+            capture_output=True, text=True, timeout=1200)
         assert done.returncode == 0, done.stderr
         started = [line for line in self.trace.read_text().splitlines()
                    if f'execve("{WORKER}"' in line]
