@@ -242,6 +242,21 @@ static int run_threads(storm *s, unsigned seed) {
   return 1;
 }
 
+// With no storm around it, all comes that runs need. There may be a rest after
+// the last compiler that was killed.
+static void settle_down(storm *s, unsigned seed) {
+  job j = {s, seed};
+  limber_status st = LIMBER_OK;
+  limber_set_cache_capacity(64 << 20);
+  for (int i = 0; i < 20 * s->n_shapes; i++) run_one(&j, s->sessions[0]);
+  for (int i = 0; i < 100; i++) {
+    st = limber_session_settle(s->sessions[0], 100);
+    if (st != LIMBER_IO) break;
+    nap(200000);
+  }
+  if (st) complain(s, "settle at last");
+}
+
 // The capacity is there again, and so is everything that it bounds.
 static int check_end(storm *s) {
   limber_cache_stats c = {.size = sizeof c};
@@ -294,6 +309,7 @@ int main(int argc, char **argv) {
   if (!set_up(&s, argv + 5)) return 2;
   s.end = now() + atof(argv[2]);
   if (!run_threads(&s, (unsigned)atol(argv[4]))) return 2;
+  settle_down(&s, (unsigned)atol(argv[4]));
   int bad = check_end(&s);
   tear_down(&s);
   return bad;
