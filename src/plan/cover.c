@@ -96,13 +96,14 @@ static lb_status put_in_place(lb_planner *p, const lb_partition *part) {
   const lb_pvalue *result = p->states[lb_partition_result(part)->id];
   const lb_step *last = &p->plan->steps[p->plan->n_steps - 1];
   lb_step *copy;
-  if (last->kind != LB_STEP_CALL || last->out[0].tensor == result->tensor)
+  if (last->kind != LB_STEP_CALL) return LB_OK;
+  lb_operand from = last->out[0], to = lb_planner_where(p, result);
+  if (from.place == to.place && from.index == to.index &&
+      from.offset == to.offset)
     return LB_OK;
-  lb_operand from = last->out[0];
   LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
   copy->in[0] = from;
-  copy->out[0] = lb_planner_operand(p, result);
-  return LB_OK;
+  return lb_planner_operand(p, result, &copy->out[0]);
 }
 
 _Static_assert(LB_SPEC_MAX_NODES <= 64, "a bit for each node");

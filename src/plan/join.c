@@ -128,13 +128,13 @@ static lb_status find_spot(lb_planner *p, const lb_value *v, const lb_tensor *t,
                            bool make, spot *out, bool *found);
 
 static lb_status make_room(lb_planner *p, const lb_value *joined, spot *s) {
-  lb_tensor *kept;
+  lb_tensor *jotted;
   lb_pvalue *room = lb_arena_new(p->state, lb_pvalue, 1);
   if (!room) return lb_oom();
   if (s->buffer == LB_NO_BUFFER)
     LB_TRY(lb_planner_buffer(p, joined, &s->tensor, &s->buffer));
-  LB_TRY(lb_planner_keep(p, &s->tensor, &kept));
-  *room = (lb_pvalue){kept, s->buffer, s->offset};
+  LB_TRY(lb_planner_jot(p, &s->tensor, &jotted));
+  *room = (lb_pvalue){jotted, s->buffer, s->offset};
   p->rooms[joined->id] = room;
   return LB_OK;
 }
@@ -186,11 +186,11 @@ lb_status lb_planner_enter_room(lb_planner *p, const lb_value *v,
                                 const lb_tensor *t) {
   spot s;
   bool found;
-  lb_tensor *kept;
+  lb_tensor *jotted;
   LB_TRY(find_spot(p, v, t, true, &s, &found));
   assert(found);
-  LB_TRY(lb_planner_keep(p, &s.tensor, &kept));
-  return lb_planner_set(p, v, (lb_pvalue){kept, s.buffer, s.offset});
+  LB_TRY(lb_planner_jot(p, &s.tensor, &jotted));
+  return lb_planner_set(p, v, (lb_pvalue){jotted, s.buffer, s.offset});
 }
 
 // -- the Concat --------------------------------------------------------------
@@ -205,15 +205,12 @@ static bool lies_at(const lb_pvalue *s, const spot *at) {
 }
 
 static lb_status put_at(lb_planner *p, const lb_pvalue *from, const spot *at) {
+  lb_pvalue to = {&at->tensor, at->buffer, at->offset};
   lb_step *copy;
-  lb_tensor *to;
   if (lb_tensor_count(from->tensor) == 0 || lies_at(from, at)) return LB_OK;
-  LB_TRY(lb_planner_keep(p, &at->tensor, &to));
   LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
-  copy->in[0] = lb_planner_operand(p, from);
-  copy->out[0] =
-      lb_planner_operand(p, &(lb_pvalue){to, at->buffer, at->offset});
-  return LB_OK;
+  LB_TRY(lb_planner_operand(p, from, &copy->in[0]));
+  return lb_planner_operand(p, &to, &copy->out[0]);
 }
 
 lb_status lb_planner_join(lb_planner *p, const lb_node *n,

@@ -7,13 +7,17 @@
 
 #include "plan/planner.h"
 
+// What is given back as soon as a plan is made need not begin small: a first
+// block, a sixteenth of this, is enough for most.
+#define BRIEF ((size_t)256 << 10)
+
 static lb_status plan_new(lb_plan *parent, lb_plan **out) {
   lb_plan *p = calloc(1, sizeof *p);
   *out = p;
   if (!p) return lb_oom();
   lb_ref_init(&p->ref);
   lb_arena_init(&p->arena, 16 << 10);
-  lb_arena_init(&p->state, 16 << 10);
+  lb_arena_init(&p->state, BRIEF);
   p->parent = parent ? lb_plan_retain(parent) : NULL;
   p->n_own = parent ? parent->n_own : 0;
   return LB_OK;
@@ -51,7 +55,7 @@ static lb_status planner_new(lb_plan *plan, lb_planner **out) {
   p->plan = plan;
   p->arena = &plan->arena;
   p->state = &plan->state;
-  lb_arena_init(&p->scratch, 16 << 10);
+  lb_arena_init(&p->scratch, BRIEF);
   return LB_OK;
 }
 
@@ -152,6 +156,19 @@ lb_status lb_program_count(lb_program *prog) {
                      : LB_OK;
 }
 
+// Room for as many steps as there are likely to be.
+static lb_status begin_steps(lb_planner *p, const lb_region *r) {
+  const lb_partitioning *parts = p->prog->parts;
+  uint32_t n = parts ? parts->n_parts : 0;
+  if (n > r->n_nodes) n = r->n_nodes;
+  lb_step *steps =
+      lb_arena_alloc(p->arena, lb_mul_sat(n, sizeof *steps), _Alignof(lb_step));
+  if (!steps) return lb_oom();
+  p->plan->steps = steps;
+  p->cap_steps = n;
+  return LB_OK;
+}
+
 static lb_status allocate(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values;
   lb_arena *a = p->state;
@@ -197,6 +214,7 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
   LB_TRY(allocate(p, r));
   LB_TRY(begin_sizes(p));
   LB_TRY(begin_made(p));
+  LB_TRY(begin_steps(p, r));
   p->wanted =
       lb_arena_memdup(p->state, wanted, r->n_results * sizeof *wanted, 1);
   if (!p->wanted) return lb_oom();

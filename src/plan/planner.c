@@ -68,8 +68,8 @@ static lb_status ask_contents(lb_planner *p, const lb_value *v) {
   uint32_t id = lb_planner_root(p, v->id);
   for (uint32_t i = 0; i < p->plan->n_facts; i++)
     if (p->fact_values[i] == id) return LB_OK;
-  lb_fact f = {.kind = LB_FACT_CONTENTS,
-               .source = lb_planner_operand(p, p->states[id])};
+  lb_fact f = {.kind = LB_FACT_CONTENTS};
+  LB_TRY(lb_planner_operand(p, p->states[id], &f.source));
   return lb_planner_fact(p, f, id);
 }
 
@@ -243,12 +243,13 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!is_wanted(p, n->out[i])) continue;
     lb_tensor *view;
-    LB_TRY(lb_planner_keep(p, &out[i], &view));
+    bool known = is_known(in[0]);
+    LB_TRY(known ? lb_planner_keep(p, &out[i], &view)
+                 : lb_planner_jot(p, &out[i], &view));
     lb_pvalue s = {.tensor = view,
                    .buffer = in[0]->buffer,
                    .offset = in[0]->offset + offset[i] * size};
-    if (is_known(&s))
-      view->data = (char *)in[0]->tensor->data + offset[i] * size;
+    if (known) view->data = (char *)in[0]->tensor->data + offset[i] * size;
     LB_TRY(lb_planner_set(p, n->out[i], s));
   }
   *done = true;
@@ -293,11 +294,11 @@ static lb_status emit_call(lb_planner *p, const lb_node *n,
   lb_step *step;
   LB_TRY(lb_planner_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, &step));
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (in[i]) step->in[i] = lb_planner_operand(p, in[i]);
+    if (in[i]) LB_TRY(lb_planner_operand(p, in[i], &step->in[i]));
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!is_wanted(p, n->out[i])) continue;
     LB_TRY(lb_planner_place(p, n->out[i], &out[i]));
-    step->out[i] = lb_planner_operand(p, p->states[n->out[i]->id]);
+    LB_TRY(lb_planner_operand(p, p->states[n->out[i]->id], &step->out[i]));
   }
   return LB_OK;
 }
@@ -352,7 +353,7 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
     lb_step *step;
     LB_TRY(lb_planner_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, &step));
     for (uint32_t i = 0; i < n->n_in; i++)
-      if (in[i]) step->in[i] = lb_planner_operand(p, in[i]);
+      if (in[i]) LB_TRY(lb_planner_operand(p, in[i], &step->in[i]));
     return emit_dynamic(p, step, out_info);
   }
   for (uint32_t i = 0; i < n->n_out; i++) {
@@ -375,7 +376,7 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
   if (!args || !temps) return lb_oom();
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!in[i]) continue;
-    args[i] = lb_planner_operand(p, in[i]);
+    LB_TRY(lb_planner_operand(p, in[i], &args[i]));
     if (lb_tensor_is_dense(in[i]->tensor)) continue;
     size_t *at = &temps[n_temps++];
     LB_TRY(lb_memory_get(&p->memory, p->state, lb_tensor_bytes(in[i]->tensor),
@@ -472,10 +473,12 @@ lb_status lb_planner_deliver(lb_planner *p) {
     LB_TRY(lb_planner_keep(p, s->tensor, &t));
     t->data = NULL;
     lb_tensor_dense(t);
-    lb_operand from = lb_planner_operand(p, s);
+    lb_operand from = lb_planner_where(p, s);
+    bool there = from.place == LB_PLACE_OUTPUT && from.index == i;
+    if (!there) LB_TRY(lb_planner_operand(p, s, &from));
     LB_TRY(lb_planner_bind(p, i, t));
     lb_planner_unuse(p, v);
-    if (from.place == LB_PLACE_OUTPUT && from.index == i) continue;
+    if (there) continue;
     lb_step *copy;
     LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
     copy->in[0] = from;

@@ -14,8 +14,9 @@
 
 // A value whose dims are known. Immutable once made.
 typedef struct lb_pvalue {
-  const lb_tensor *tensor;  // strides; data for constants. In a plan's arena,
-                            // or of the graph
+  const lb_tensor *tensor;  // strides; data for constants, which lie in a
+                            // plan's arena or are the graph's. Others last as
+                            // long as planning does
   uint32_t buffer;          // LB_NO_BUFFER: a constant, contents are known
   int64_t offset;           // bytes into the buffer
 } lb_pvalue;
@@ -229,7 +230,7 @@ static inline lb_status lb_planner_state(lb_planner *p, const lb_value *v,
   *out = p->states[v->id];  // an alias has none
   return *out ? LB_OK : lb_planner_find(p, v, out);
 }
-// The tensor lies in the plan's arena or outlives it.
+// The tensor was jotted down; of a constant it is kept, or outlives the plan.
 lb_status lb_planner_set(lb_planner *p, const lb_value *v, lb_pvalue s);
 // Contents known: t->data lies in the plan's arena or outlives it.
 lb_status lb_planner_set_const(lb_planner *p, const lb_value *v,
@@ -246,7 +247,14 @@ void lb_planner_unuse(lb_planner *p, const lb_value *v);
 void lb_planner_unuse_times(lb_planner *p, const lb_value *v, uint32_t times);
 // A copy in the plan's arena, of the dims that there are.
 lb_status lb_planner_keep(lb_planner *p, const lb_tensor *t, lb_tensor **out);
-lb_operand lb_planner_operand(const lb_planner *p, const lb_pvalue *s);
+// The same among what later stages need: few values are read by more than
+// launches, which have no use for tensors.
+lb_status lb_planner_jot(lb_planner *p, const lb_tensor *t, lb_tensor **out);
+// Where a value lies; its tensor is not for steps.
+lb_operand lb_planner_where(const lb_planner *p, const lb_pvalue *s);
+// The operand of a step.
+lb_status lb_planner_operand(lb_planner *p, const lb_pvalue *s,
+                             lb_operand *out);
 
 lb_status lb_planner_step(lb_planner *p, const lb_node *node, lb_step_kind kind,
                           uint32_t n_in, uint32_t n_out, lb_step **out);

@@ -140,7 +140,7 @@ lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
   *out = (lb_spot){.offset = (int64_t)(intptr_t)part->packed};
   if (!v) return LB_OK;
   LB_TRY(lb_planner_state(p, v, &s));
-  lb_operand at = lb_planner_operand(p, s);
+  lb_operand at = lb_planner_where(p, s);
   *out = lb_planner_spot(p, &at, 0);
   return LB_OK;
 }

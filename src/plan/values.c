@@ -26,8 +26,8 @@ uint32_t lb_planner_root(const lb_planner *p, uint32_t id) {
 }
 
 // Most tensors have a third of the dims that there is room for.
-lb_status lb_planner_keep(lb_planner *p, const lb_tensor *t, lb_tensor **out) {
-  lb_tensor *copy = lb_arena_alloc(p->arena, sizeof *t, _Alignof(lb_tensor));
+static lb_status copy_to(lb_arena *a, const lb_tensor *t, lb_tensor **out) {
+  lb_tensor *copy = lb_arena_alloc(a, sizeof *t, _Alignof(lb_tensor));
   *out = copy;
   if (!copy) return lb_oom();
   copy->dtype = t->dtype;
@@ -38,6 +38,14 @@ lb_status lb_planner_keep(lb_planner *p, const lb_tensor *t, lb_tensor **out) {
     copy->strides[i] = t->strides[i];
   }
   return LB_OK;
+}
+
+lb_status lb_planner_keep(lb_planner *p, const lb_tensor *t, lb_tensor **out) {
+  return copy_to(p->arena, t, out);
+}
+
+lb_status lb_planner_jot(lb_planner *p, const lb_tensor *t, lb_tensor **out) {
+  return copy_to(p->state, t, out);
 }
 
 lb_status lb_planner_set(lb_planner *p, const lb_value *v, lb_pvalue s) {
@@ -83,13 +91,13 @@ lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
 lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_place place,
                                uint32_t index) {
-  lb_tensor *kept;
+  lb_tensor *jotted;
   uint32_t buffer;
   LB_TRY(lb_planner_add_buffer(p, t, place, index, &buffer));
-  LB_TRY(lb_planner_keep(p, t, &kept));
-  lb_tensor_dense(kept);
-  kept->data = NULL;
-  return lb_planner_set(p, v, (lb_pvalue){.tensor = kept, .buffer = buffer});
+  LB_TRY(lb_planner_jot(p, t, &jotted));
+  lb_tensor_dense(jotted);
+  jotted->data = NULL;
+  return lb_planner_set(p, v, (lb_pvalue){.tensor = jotted, .buffer = buffer});
 }
 
 void lb_planner_leave(lb_planner *p, uint32_t buffer) {
@@ -113,7 +121,7 @@ void lb_planner_unuse_times(lb_planner *p, const lb_value *v, uint32_t times) {
   if (s->buffer != LB_NO_BUFFER) lb_planner_leave(p, s->buffer);
 }
 
-lb_operand lb_planner_operand(const lb_planner *p, const lb_pvalue *s) {
+lb_operand lb_planner_where(const lb_planner *p, const lb_pvalue *s) {
   lb_operand o = {.tensor = s->tensor};
   if (s->buffer == LB_NO_BUFFER) return o;
   const lb_pbuf *b = &p->bufs[s->buffer];
@@ -121,6 +129,16 @@ lb_operand lb_planner_operand(const lb_planner *p, const lb_pvalue *s) {
   o.index = b->index;
   o.offset = s->offset + (int64_t)b->offset;
   return o;
+}
+
+lb_status lb_planner_operand(lb_planner *p, const lb_pvalue *s,
+                             lb_operand *out) {
+  lb_tensor *kept;
+  *out = lb_planner_where(p, s);
+  if (s->buffer == LB_NO_BUFFER) return LB_OK;
+  LB_TRY(lb_planner_keep(p, s->tensor, &kept));
+  out->tensor = kept;
+  return LB_OK;
 }
 
 lb_status lb_planner_step(lb_planner *p, const lb_node *node, lb_step_kind kind,
