@@ -12,7 +12,7 @@
 #define LATELY 16.0                   // looks
 #define TOLERATED 0.02                // of the time, throttled
 #define GLANCE INT64_C(2000000)       // ns between looks while it goes freely
-#define LONGEST INT64_C(20000000)     // while it does not
+#define LONGEST INT64_C(40000000)     // while it does not
 #define OVERDRAWN INT64_C(100000000)  // more is forgiven
 
 void lb_pace_init(lb_pace *p, double processors, int threads) {
@@ -78,6 +78,11 @@ static void measure(lb_pace *p, const lb_pace_look *seen) {
   p->slice = slice_beside(p->busy / p->begun);
 }
 
+static int64_t slices_within(const lb_pace *p, double per_ns) {
+  int64_t n = (int64_t)(per_ns * (double)LONGEST / (double)p->slice);
+  return n > 1 ? n : 1;
+}
+
 int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
   int64_t go = LB_PACE_FREELY;
   double per_ns = rate(p, seen->runs.inside);
@@ -89,7 +94,10 @@ int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
   if (p->state >= LB_PACE_PRESSED) {
     measure(p, seen);
     fill(p, seen, per_ns);
-    go = p->level >= p->slice / 2 ? p->slice : 0;
+    if (p->level < p->slice / 2)
+      go = 0;
+    else
+      go = slices_within(p, per_ns) * p->slice;
     *ns = (int64_t)((double)(p->slice + go - p->level) / per_ns) + 1;
     if (*ns > LONGEST) *ns = LONGEST;
   } else {

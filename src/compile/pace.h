@@ -63,8 +63,8 @@ typedef struct lb_pace_look {
   bool wanted;        // somebody waits for what is compiled
   int64_t spent;      // ns of processor time, since the last look
 } lb_pace_look;
-// How long compiling may go on: 0, a slice, or LB_PACE_FREELY. *ns: when to
-// look again; then that holds no more.
+// How much processor time compiling may take: 0, some slices, spread over the
+// time, or LB_PACE_FREELY. *ns: when to look again; then that holds no more.
 int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns);
 
 // For how many ns a quota was used up, ever: from time to time.

@@ -31,11 +31,11 @@ static world a_world(double processors, int threads) {
 
 static int64_t look(world *w, int64_t *ns) {
   w->go = lb_pace_look_at(&w->pace, &w->seen, ns);
-  w->slices += w->go == LB_PACE_SLICE;
+  if (w->go < LB_PACE_FREELY) w->slices += (unsigned)(w->go / w->pace.slice);
   w->looks++;
   w->seen.spent = w->look;
   w->spent += w->look;
-  assert_in_range(*ns, 1, 20 * MS);
+  assert_in_range(*ns, 1, 40 * MS);
   return w->go;
 }
 
@@ -138,7 +138,7 @@ static void looking_is_paid_for_and_does_not_eat_it_all(void **state) {
   runs(&w, 1);
   w.look = MS / 50;
   assert_near(share_of(&w), LB_PACE_SHARE);
-  assert_in_range(w.looks, 900, 3000);
+  assert_in_range(w.looks, 250, 1000);
   assert_true(w.looks * (double)w.look < 0.2 * (double)w.spent);
 }
 
@@ -149,11 +149,10 @@ static void rest_is_not_saved_up(void **state) {
   runs(&w, 1);
   look(&w, &ns);
   pass(&w, 3600 * 1000 * MS);
-  for (int i = 0; i < 2; i++) {
-    assert_int_equal(look(&w, &ns), LB_PACE_SLICE);
-    pass(&w, LB_PACE_SLICE);
-  }
-  assert_int_equal(look(&w, &ns), 0);
+  int64_t before = w.spent;
+  pass_until(&w, w.seen.now + 100 * MS);
+  assert_in_range(w.spent - before, 5 * MS - w.pace.slice,
+                  5 * MS + 2 * w.pace.slice);
 }
 
 static void moments_between_requests_do_not_free_it(void **state) {

@@ -104,7 +104,7 @@ lb_status lb_process_start(char *const argv[], lb_process *out) {
   lb_process p = {.handle = -1,
                   .socket = -1,
                   .words = open_memory(WORDS_BYTES),
-                  .lease = open_memory(sizeof(int64_t))};
+                  .lease = open_memory(sizeof(lb_lease))};
   lb_status st = LB_OK;
   *out = (lb_process){0};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -149,14 +149,13 @@ void lb_process_hold(lb_process *p) {
 }
 
 // It reads what is written at each SIGCONT, the last of which comes after.
-void lb_process_go(lb_process *p, int64_t lease) {
-  bool freed = lease == LB_PROCESS_FREE;
-  int64_t ns = freed ? 0 : lease;
-  if (!p->pid || (freed && p->state == LB_PROCESS_GOES)) return;
-  ssize_t n = p->lease < 0 ? 0 : pwrite(p->lease, &ns, sizeof ns, 0);
+void lb_process_go(lb_process *p, const lb_lease *lease) {
+  lb_lease l = lease ? *lease : (lb_lease){0};
+  if (!p->pid || (!lease && p->state == LB_PROCESS_GOES)) return;
+  ssize_t n = p->lease < 0 ? 0 : pwrite(p->lease, &l, sizeof l, 0);
   (void)n;  // without a file: it does not pause, and is held
   signal_it(p, SIGCONT);
-  p->state = freed ? LB_PROCESS_GOES : LB_PROCESS_LEASED;
+  p->state = lease ? LB_PROCESS_LEASED : LB_PROCESS_GOES;
 }
 
 int64_t lb_process_spent(const lb_process *p) {
@@ -218,7 +217,7 @@ void lb_process_stop(lb_process *p, int grace_ms, lb_strbuf *how) {
   if (p->pid == 0) return;
   bool killed = !reap(p, WNOHANG, &status);
   if (killed && grace_ms > 0) {
-    lb_process_go(p, LB_PROCESS_FREE);
+    lb_process_go(p, NULL);
     // A child of fork may hold this socket too: closing it is not enough.
     shutdown(p->socket, SHUT_RDWR);
     killed = !reap_within(p, grace_ms, &status);

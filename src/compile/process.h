@@ -17,8 +17,12 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-#define LB_PROCESS_SOCKET 3        // in the child
-#define LB_PROCESS_FREE INT64_MAX  // as a lease: none
+#define LB_PROCESS_SOCKET 3  // in the child
+
+typedef struct lb_lease {
+  int64_t slice, gap;  // ns that it may go on, and then pauses for
+  int64_t slices;      // then it pauses for good
+} lb_lease;
 
 typedef enum lb_process_state {
   LB_PROCESS_GOES,    // as any process does
@@ -42,10 +46,10 @@ lb_status lb_process_start(char *const argv[], lb_process *out);
 // Stops it (SIGSTOP).
 void lb_process_hold(lb_process *p);
 
-// Lets it go on for `lease` ns from when it has a processor, after which it
-// pauses by itself. A child knows of leases if it says so by doing it; others
-// go on until they are held.
-void lb_process_go(lb_process *p, int64_t lease);
+// Lets it go on: in slices from when it has a processor, between which it
+// pauses by itself; NULL: freely. A child that does not know of leases goes on
+// until it is held.
+void lb_process_go(lb_process *p, const lb_lease *lease);
 
 // Processor time that it has used, in ns; of one that runs, a few milliseconds
 // ago.

@@ -143,6 +143,15 @@ static int64_t charge(lb_worker *w) {
   return used;
 }
 
+// In slices that are spread over the time until it is asked again.
+static void lease(lb_worker *w, int64_t go, int64_t ns) {
+  lb_lease l = {.slice = w->options.brake->pace.slice};
+  l.slices = go / l.slice;
+  l.gap = ns > go ? (ns - go) / l.slices : 0;
+  lb_process_go(&w->process, &l);
+  w->lease = go;
+}
+
 // Lets the process go on, freely (true) or for a slice, or not; *ns: until it
 // is to be asked again. One that has a lease pauses, unless it has used more.
 static bool let_go(lb_worker *w, int64_t used, int64_t *ns) {
@@ -151,9 +160,9 @@ static bool let_go(lb_worker *w, int64_t used, int64_t *ns) {
   lb_brake_place(w->options.brake, p->pid);
   bool pauses = p->state == LB_PROCESS_LEASED && used < 2 * w->lease;
   if (go == LB_PACE_FREELY || !w->answered)
-    lb_process_go(p, LB_PROCESS_FREE);
+    lb_process_go(p, NULL);
   else if (go)
-    lb_process_go(p, w->lease = go);
+    lease(w, go, *ns);
   else if (!pauses)
     lb_process_hold(p);
   return p->state == LB_PROCESS_GOES;

@@ -6,6 +6,7 @@
 #include "worker/program/lease.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,22 +17,36 @@
 
 enum { LEASE = 0 };  // the descriptor
 
+typedef struct lease {
+  int64_t slice, gap;  // ns
+  int64_t slices;
+} lease;
+
 static timer_t timer;
 static volatile sig_atomic_t pausing;
+static int64_t left;  // slices; of handlers
 
-static int64_t read_lease(void) {
-  int64_t ns;
-  bool told = pread(LEASE, &ns, sizeof ns, 0) == sizeof ns;
-  return told && ns > 0 ? ns : 0;
+static lease read_lease(void) {
+  lease l;
+  bool told = pread(LEASE, &l, sizeof l, 0) == sizeof l;
+  return told && l.slice > 0 && l.gap >= 0 ? l : (lease){0};
 }
 
-static void go_on(int sig) {
+static struct timespec span_of(int64_t ns) {
+  return (struct timespec){.tv_sec = ns / SECOND, .tv_nsec = ns % SECOND};
+}
+
+// 0: for ever.
+static void go_on_for(int64_t ns) {
+  timer_settime(timer, 0, &(struct itimerspec){.it_value = span_of(ns)}, NULL);
+}
+
+static void begin(int sig) {
   int err = errno;
-  int64_t ns = read_lease();
-  struct itimerspec t = {
-      .it_value = {.tv_sec = ns / SECOND, .tv_nsec = ns % SECOND}};
+  lease l = read_lease();
   (void)sig;
-  timer_settime(timer, 0, &t, NULL);  // 0: never
+  go_on_for(l.slice);
+  left = l.slices;
   pausing = false;
   errno = err;
 }
@@ -41,16 +56,22 @@ static void go_on(int sig) {
 static void pause_here(int sig) {
   int err = errno;
   sigset_t others;
+  lease l = read_lease();
+  struct timespec gap = span_of(l.gap);
   (void)sig;
   sigfillset(&others);
   sigdelset(&others, SIGCONT);
-  pausing = read_lease() != 0;
+  pausing = l.slice > 0;
+  if (pausing && --left > 0 && ppoll(NULL, 0, &gap, &others) == 0) {
+    go_on_for(l.slice);
+    pausing = false;
+  }
   while (pausing) sigsuspend(&others);
   errno = err;
 }
 
 void lb_lease_init(void) {
-  struct sigaction on = {.sa_handler = go_on, .sa_flags = SA_RESTART};
+  struct sigaction on = {.sa_handler = begin, .sa_flags = SA_RESTART};
   struct sigaction out = {.sa_handler = pause_here, .sa_flags = SA_RESTART};
   struct sigevent event = {.sigev_notify = SIGEV_SIGNAL,
                            .sigev_signo = SIGALRM};

@@ -319,6 +319,8 @@ static void wait_until_it_waits(const lb_process *p) {
   }
 }
 
+static const lb_lease one = {.slice = 1, .slices = 1};
+
 // Without a lease it waits only when it has answered.
 static void it_pauses_when_its_lease_is_over(void **state) {
   (void)state;
@@ -327,18 +329,34 @@ static void it_pauses_when_its_lease_is_over(void **state) {
   assert_ok(lb_process_start(argv, &p));
   ask(&p, 1);
   receive_answer(&p, 1);
-  lb_process_go(&p, 1);
+  lb_process_go(&p, &one);
   wait_until_it_waits(&p);
   ask(&p, 2);
   for (int i = 0; i < 2; i++) {
     wait_until_it_waits(&p);
     assert_false(is_answered(&p));
-    lb_process_go(&p, 1);
+    lb_process_go(&p, &one);
   }
-  lb_process_go(&p, LB_PROCESS_FREE);
+  lb_process_go(&p, NULL);
   receive_answer(&p, 2);
   ask(&p, 3);
   receive_answer(&p, 3);
+  lb_process_stop(&p, LONG, NULL);
+}
+
+static void it_goes_on_by_itself_after_a_gap(void **state) {
+  (void)state;
+  lb_process p;
+  char *argv[] = {LIMBER_JIT, NULL};
+  const lb_lease many = {.slice = 100000, .gap = 1000, .slices = 1 << 30};
+  assert_ok(lb_process_start(argv, &p));
+  ask(&p, 1);
+  receive_answer(&p, 1);
+  lb_process_go(&p, &many);
+  for (uint64_t id = 2; id < 5; id++) {
+    ask(&p, id);
+    receive_answer(&p, id);
+  }
   lb_process_stop(&p, LONG, NULL);
 }
 
@@ -350,7 +368,7 @@ static void stopped_and_leased_it_ends_with_its_socket(void **state) {
   assert_ok(lb_process_start(argv, &p));
   ask(&p, 1);
   receive_answer(&p, 1);
-  lb_process_go(&p, 1);
+  lb_process_go(&p, &one);
   lb_process_hold(&p);
   lb_process_stop(&p, LONG, &how);
   assert_string_equal(lb_strbuf_str(&how), "it ended with code 0");
@@ -369,6 +387,7 @@ int main(void) {
       cmocka_unit_test(the_worker_may_be_killed_at_any_time),
       cmocka_unit_test(it_ends_with_its_parent_whoever_holds_the_socket),
       cmocka_unit_test(it_pauses_when_its_lease_is_over),
+      cmocka_unit_test(it_goes_on_by_itself_after_a_gap),
       cmocka_unit_test(stopped_and_leased_it_ends_with_its_socket),
   };
   return cmocka_run_group_tests_name("program", tests, set_up, tear_down);
