@@ -28,7 +28,7 @@ model = limber.load(helper.make_model(
     graph, opset_imports=[helper.make_opsetid("", 17)],
     ir_version=8).SerializeToString())
 model.run(None, {"x": np.ones((3, 40), np.float32)})
-model.settle(60)
+model.settle(600)
 print(model.stats().kernels_wanted, model.stats().kernels)
 """
 

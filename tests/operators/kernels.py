@@ -30,7 +30,7 @@ os.environ.setdefault("LIMBER_JIT", "process")
 os.environ.setdefault("LIMBER_COMPILE", "settle")  # one tier, then the other
 os.environ.setdefault("LIMBER_JIT_PATH", str(ROOT / "build" / "limber-jit"))
 
-SETTLE = 60  # seconds; more than any case needs
+SETTLE = 600  # seconds; more than any case needs
 HOST = {"LIMBER_JIT": "off", "LIMBER_ISA": "x86-64-v2", "LIMBER_LOG": "error"}
 LIMITS = {"loop_limit": 1000, "memory_limit": 1 << 28}
 

@@ -38,7 +38,7 @@ def test_random_partitions_agree_with_the_host(outcomes):
 def test_a_family_is_compiled(family):
     """Otherwise the comparison above would be one of the host with itself."""
     done = subprocess.run([sys.executable, "-c", COUNT, str(HERE), family],
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     compiled, wanted = map(int, done.stdout.split())
     assert compiled == wanted > 0

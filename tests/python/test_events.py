@@ -72,7 +72,7 @@ def test_each_step_has_a_tier_and_a_reason(model):
 
 
 def test_compiled_kernels_say_so(model):
-    steps = json.loads(run(model, "--dims", "k=24", "--settle", "60",
+    steps = json.loads(run(model, "--dims", "k=24", "--settle", "600",
                            "--explain", "--json"))["steps"]
     product = next(step for step in steps if step["name"] == "product")
     assert product["reason"] == "compiled"
@@ -101,7 +101,7 @@ def test_an_explanation_can_be_read(model):
 
 def test_a_trace_has_requests_steps_and_compile_jobs(model, tmp_path):
     path = tmp_path / "trace.json"
-    run(model, "--dims", "k=24", "--settle", "60", "--repeat", "3", "--trace",
+    run(model, "--dims", "k=24", "--settle", "600", "--repeat", "3", "--trace",
         path)
     events = json.loads(path.read_text())["traceEvents"]
     tracks = {e["tid"]: e["args"]["name"] for e in events

@@ -61,7 +61,7 @@ def test_a_product_of_halves_is_as_good_as_its_output(dtype, code, eps):
             assert y.dtype == dtype
             error = np.abs(y.astype(np.float64) - want)
             assert (error <= 2 * eps * (np.abs(want) + 0.01)).all()
-            model.settle(60)
+            model.settle(600)
 
 
 @pytest.mark.parametrize("dtype, code, eps", HALVES)
@@ -70,7 +70,7 @@ def test_no_step_of_it_is_the_hosts(dtype, code, eps):
     model = limber.load(made.SerializeToString())
     feeds = {"x": np.ones((5, 64), dtype)}
     model.run(None, feeds)
-    model.settle(60)
+    model.settle(600)
     steps = model.profile(None, feeds)
     assert steps and all(step["tier"] != "host" for step in steps), steps
 

@@ -60,7 +60,7 @@ def run(code, options="{}", jit="process", **environment):
 
 SETTLE = """
 check(2, 7)
-model.settle(120)
+model.settle(600)
 check(2, 7)
 out = limber.cache_stats()
 """
@@ -86,14 +86,14 @@ def test_the_budget_is_kept_whatever_it_is():
 def test_shrinking_evicts_just_enough_and_what_went_comes_back():
     got, _ = run("""
 check(2, 7)
-model.settle(120)
+model.settle(600)
 first = limber.cache_stats()
 limber.set_cache_capacity(first["bytes"] - 1)
 out["capacity"] = limber.get_cache_capacity()
 out["shrunk"] = limber.cache_stats()["kernels"]
 check(2, 7)
 limber.set_cache_capacity(1 << 20)
-model.settle(120)
+model.settle(600)
 out["again"] = limber.cache_stats()["kernels"]
 out["first"] = first["kernels"]
 check(2, 7)
@@ -122,7 +122,7 @@ limber.set_cache_capacity(20000)
 out["mapped"], out["bytes"] = [], []
 for seq in (3, 8, 17, 33, 48):
     check(1, seq)
-    model.settle(120)
+    model.settle(600)
     out["mapped"].append(mapped())
     out["bytes"].append(limber.cache_stats()["bytes"])
 out["evictions"] = limber.cache_stats()["kernels"]["evictions"]
@@ -142,13 +142,13 @@ def test_metrics_and_misses_are_told(tmp_path):
     got, _ = run(f"product = {str(path)!r}" + """
 check(2, 7)
 out["miss"] = limber.explain_miss()
-model.settle(120)
+model.settle(600)
 two = limber.load(product, compile="settle")
 for n in (48, 50):  # columns that fill tiles, and columns that do not
     x = np.ones((9, 9), np.float32), np.ones((9, n), np.float32)
     np.testing.assert_array_equal(two(*x), np.full((9, n), 9))
     out["near"] = limber.explain_miss()
-    two.settle(120)
+    two.settle(600)
 out["metrics"] = limber.metrics()
 """)
     assert got["miss"].endswith("nothing of this form is compiled")
@@ -163,7 +163,7 @@ out["metrics"] = limber.metrics()
 PREFER = """
 for seq in (1, 7, 16):
     check(2, seq)
-model.settle(120)
+model.settle(600)
 steps = model.profile(None, feeds(2, 7))
 out["tiers"] = {s["tier"]: s["op"] for s in steps}
 out["kernels"] = [s["kernel"] for s in steps]
@@ -189,7 +189,7 @@ import limber
 model = limber.load(sys.argv[1], prefer_reusable_kernels=eval(sys.argv[2]))
 x = np.ones((5, 8), np.float32)
 want = model(x)
-model.settle(120)
+model.settle(600)
 np.testing.assert_array_equal(model(x), want)
 step = model.profile(None, {"x": x})[0]
 stats = model.stats()

@@ -37,7 +37,7 @@ def steps_of(name, isa):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM,
          str(ROOT / "build" / "models" / f"{name}.onnx"), MODELS[name]],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=1200,
         env={**os.environ, "LIMBER_JIT": "off", "LIMBER_ISA": isa,
              "LIMBER_JIT_PATH": "/nowhere"})
     assert done.returncode == 0, done.stderr
