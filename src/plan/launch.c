@@ -26,8 +26,8 @@ static lb_status add_zone(void *user, const lb_binding *zone) {
   chain *c = user;
   const lb_launch **like = &c->like[zone->axis];
   lb_launch **next = &c->last->next;
-  LB_TRY(*like ? lb_planner_prepare_zone(c->p, c->recipe, zone, c->spots, *like,
-                                         next)
+  LB_TRY(*like ? lb_planner_prepare_zone(c->p, c->recipe, zone, c->spots,
+                                         c->first, *like, next)
                : lb_planner_prepare(c->p, c->recipe, zone, c->spots, next));
   c->last = *next;
   lb_split_follow(&c->first->split, zone->dims[LB_DIM_ROWS], &c->last->split);

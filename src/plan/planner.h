@@ -158,10 +158,12 @@ lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at,
 lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
                              const lb_binding *b, const lb_spot *at,
                              lb_launch **out);
-// The same of another zone; `like` is that of one with the same axis.
+// The same of another zone of what `first` begins; `like` is that of one with
+// the same axis.
 lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
                                   const lb_binding *b, const lb_spot *at,
-                                  const lb_launch *like, lb_launch **out);
+                                  const lb_launch *first, const lb_launch *like,
+                                  lb_launch **out);
 
 // Binds a partition whose result is to lie like `result`.
 lb_status lb_planner_bind_as(lb_planner *p, const lb_partition *part,

@@ -165,16 +165,16 @@ _Static_assert(sizeof(lb_launch) % 8 == 0 && sizeof(lb_spot) % 8 == 0,
 
 // `n_strides` for each operand.
 static lb_launch *new_launch(lb_planner *p, const lb_recipe *r,
-                             const lb_binding *b, size_t n_strides,
-                             parts *out) {
+                             const lb_binding *b, size_t n_args,
+                             size_t n_strides, parts *out) {
   size_t n = r->n_operands;
-  size_t words = r->cells.count + (size_t)b->n_outer + n_strides * n;
+  size_t words = n_args + (size_t)b->n_outer + n_strides * n;
   char *at = lb_arena_alloc(
       p->arena, sizeof(lb_launch) + n * sizeof(lb_spot) + words * 8, 8);
   if (!at) return NULL;
   out->spots = (lb_spot *)(void *)(at + sizeof(lb_launch));
   out->args = (uint64_t *)(void *)(out->spots + n);
-  out->loops = (int64_t *)(void *)(out->args + r->cells.count);
+  out->loops = (int64_t *)(void *)(out->args + n_args);
   out->strides = out->loops + b->n_outer;
   return (lb_launch *)(void *)at;
 }
@@ -206,7 +206,7 @@ lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
                              lb_launch **out) {
   parts to;
   size_t each = 2 + (size_t)b->n_outer;
-  lb_launch *l = *out = new_launch(p, r, b, each, &to);
+  lb_launch *l = *out = new_launch(p, r, b, r->cells.count, each, &to);
   if (!l) return lb_oom();
   fill_args(to.args, r, b);
   for (uint32_t i = 0; i < r->n_operands; i++)
@@ -215,15 +215,41 @@ lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
   return LB_OK;
 }
 
+// Of launches with the same strides.
+static bool has_args(const lb_launch *l, const lb_recipe *r,
+                     const lb_binding *b) {
+  for (int i = 0; i < r->n_dims; i++)
+    if (l->args[r->cells.dims + i] != (uint64_t)b->dims[i]) return false;
+  for (int i = 0; i < r->n_scalars; i++)
+    if (l->args[r->cells.scalars + i] != b->scalars[i]) return false;
+  return true;
+}
+
+#define FEW_ZONES 9  // of most images; what comes after is not looked at
+
+// Borders on either side differ in where they begin, and are as wide.
+static const uint64_t *find_args(const lb_launch *first, const lb_launch *like,
+                                 const lb_recipe *r, const lb_binding *b) {
+  for (int i = 0; first && i < FEW_ZONES; first = first->next, i++)
+    if (first->strides == like->strides && has_args(first, r, b))
+      return first->args;
+  return NULL;
+}
+
 lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
                                   const lb_binding *b, const lb_spot *at,
-                                  const lb_launch *like, lb_launch **out) {
+                                  const lb_launch *first, const lb_launch *like,
+                                  lb_launch **out) {
   parts to;
-  lb_launch *l = *out = new_launch(p, r, b, 0, &to);
+  const uint64_t *args = find_args(first, like, r, b);
+  lb_launch *l = *out = new_launch(p, r, b, args ? 0 : r->cells.count, 0, &to);
   if (!l) return lb_oom();
-  memcpy(to.args, like->args, r->cells.count * sizeof *to.args);
-  fill_dims(to.args, r, b);
+  if (!args) {
+    memcpy(to.args, like->args, r->cells.count * sizeof *to.args);
+    fill_dims(to.args, r, b);
+  }
   fill_launch(l, r, b, at, &to);
+  if (args) l->args = args;
   l->strides = like->strides;
   return LB_OK;
 }
