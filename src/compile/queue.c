@@ -6,7 +6,8 @@
 #include "compile/queue.h"
 
 #define IDLE_WAIT_NS INT64_C(50000000)  // between looks whether requests rest
-#define UNMEASURED_NS 20000.0           // what a step takes that nobody timed
+#define HALF_LIFE_NS INT64_C(1000000000)
+#define UNMEASURED_NS 20000.0  // what a step takes that nobody timed
 #define CRITICAL_BONUS 8.0
 #define FIRST_COST_US 20000.0
 #define COVER_GAIN 0.5   // what is expected of one kernel in place of several
@@ -156,8 +157,25 @@ static bool may_take(const lb_slot *slot, const lb_queue_time *t,
   return false;
 }
 
+// Runs add to these times meanwhile. None becomes 0, which is that of a slot
+// that nobody measured.
+static void fade(lb_queue *q, const lb_queue_time *t) {
+  if (t->idle || !q->faded_ns) q->faded_ns = t->now_ns;
+  int64_t halvings = (t->now_ns - q->faded_ns) / HALF_LIFE_NS;
+  if (halvings <= 0) return;
+  q->faded_ns = t->now_ns;
+  for (size_t i = 0; i < q->n; i++) {
+    _Atomic uint64_t *ns = &q->slots[i]->wish.ns;
+    uint64_t all = atomic_load_explicit(ns, memory_order_relaxed);
+    uint64_t kept = halvings < 64 ? all >> halvings : 0;
+    if (all && !kept) kept = 1;
+    atomic_fetch_sub_explicit(ns, all - kept, memory_order_relaxed);
+  }
+}
+
 lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns) {
   size_t best = SIZE_MAX;
+  fade(q, t);
   *wait_ns = -1;
   for (size_t i = 0; i < q->n;) {
     if (!lb_slot_lacks(q->slots[i])) {

@@ -2,7 +2,9 @@
 //
 // The worth of a slot is the time that runs were seen to spend in it, times the
 // share of it that a kernel of its own is expected to save, divided by what
-// making that costs. The last two are learned, by form. What nobody measured
+// making that costs. The last two are learned, by form. While requests run,
+// half of that time is forgotten each second: what they need comes before what
+// they needed. What nobody measured
 // yet is taken for something small; the four kinds that matter most as a rule
 // -- convolutions, products with weights and without, softmax -- for more.
 //
@@ -25,6 +27,7 @@ typedef struct lb_queue {
   double gain[LB_FORM_COUNT][2];
   bool in_turn;       // first come, first made, whatever it is worth
   uint64_t places;    // given so far to what came
+  int64_t faded_ns;   // when times were halved
   uint64_t let_go;    // without being made, though there was room
   lb_events *events;  // borrowed; may be NULL. Set after lb_queue_init
 } lb_queue;
@@ -32,7 +35,7 @@ typedef struct lb_queue {
 typedef struct lb_queue_time {
   int64_t now_ns;
   unsigned sightings;  // that make a slot ripe
-  bool idle;           // nothing else to do: what is not ripe will do
+  bool idle;           // no requests: what is not ripe will do
   bool urgent;         // nothing but what somebody waits for
 } lb_queue_time;
 

@@ -46,6 +46,31 @@ static void more_time_spent_is_worth_more(void **state) {
   free(q);
 }
 
+static void what_requests_need_comes_before_what_they_needed(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_queue_time t = BUSY;
+  lb_slot past = slot_of(LB_FORM_MAP, 2, 100000);
+  lb_slot present = slot_of(LB_FORM_MAP, 2, 0);
+  lb_slot first = slot_of(LB_FORM_MAP, 2, UINT64_C(1) << 40);
+  lb_queue_put(q, &past);
+  lb_queue_put(q, &present);
+  for (int i = 0; i < 10; i++) {
+    lb_queue_put(q, &first);
+    t.now_ns += INT64_C(1000000000);
+    t.idle = i % 2;  // then nothing is forgotten
+    present.wish.ns += 5000;
+    assert_ptr_equal(take(q, t), &first);
+  }
+  t.idle = false;
+  assert_ptr_equal(take(q, t), &present);
+  assert_int_equal(past.wish.ns, 100000 >> 4);
+  t.now_ns += INT64_C(3600000000000);
+  assert_ptr_equal(take(q, t), &past);
+  assert_int_equal(past.wish.ns, 1);  // 0 would be one that nobody measured
+  free(q);
+}
+
 static void the_four_kinds_come_first_while_nothing_is_measured(void **state) {
   (void)state;
   lb_queue *q = new_queue();
@@ -251,6 +276,7 @@ static void a_session_takes_its_jobs_along(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(more_time_spent_is_worth_more),
+      cmocka_unit_test(what_requests_need_comes_before_what_they_needed),
       cmocka_unit_test(the_four_kinds_come_first_while_nothing_is_measured),
       cmocka_unit_test(what_no_run_has_met_is_worth_least),
       cmocka_unit_test(softmax_is_critical_and_a_norm_is_not),
