@@ -54,7 +54,9 @@ static void take_strides(lb_emit *e, lb_stride *to, uint8_t n) {
 
 // An input that lies as an output does may be the same memory.
 static bool may_be_written(const lb_spec *s, int input) {
-  if (s->form == LB_FORM_ATTENTION || input < lb_spec_factors(s)) return false;
+  if (s->form == LB_FORM_ATTENTION || input < lb_spec_factors(s) ||
+      lb_spec_is_picked(s, (uint8_t)input))
+    return false;
   for (int i = 0; i < s->n_out; i++)
     if (s->out[i].dtype == s->in[input].dtype &&
         s->out[i].layout == s->in[input].layout)
@@ -118,6 +120,7 @@ static void find_splats(lb_emit *e) {
   const lb_spec *s = e->spec;
   for (int i = 0; i < s->n_nodes; i++) {
     const lb_snode *n = &s->nodes[i];
+    if (n->op == LB_S_PICK) continue;
     if (e->scope[i] == LB_SCOPE_EACH ||
         lb_sop_infos[n->op].rule == LB_SR_REDUCE)
       for (int j = 0; j < n->n_src; j++) e->is_splat[n->src[j]] = true;
@@ -183,17 +186,29 @@ static lb_kval row_of(lb_emit *e, lb_kval p, lb_kval stride, lb_kval row) {
   return lb_k_ptr(&e->b, p, lb_k_mul(&e->b, row, stride), 0);
 }
 
+static void find_picked(lb_emit *e) {
+  for (int i = e->spec->n_in; i < e->spec->n_nodes; i++) {
+    const lb_snode *n = &e->spec->nodes[i];
+    if (n->op != LB_S_PICK) continue;
+    uint8_t from = n->src[0];
+    e->picked[i] =
+        row_of(e, e->in[from], e->in_stride[from].row, e->one[n->src[1]]);
+  }
+}
+
 void lb_emit_row(lb_emit *e, lb_kval row) {
   const lb_spec *s = e->spec;
   for (int i = 0; i < s->n_in; i++) {
-    bool fixed =
-        s->in[i].layout == LB_LAYOUT_COLS || s->in[i].layout == LB_LAYOUT_ONE;
+    bool fixed = s->in[i].layout == LB_LAYOUT_COLS ||
+                 s->in[i].layout == LB_LAYOUT_ONE ||
+                 lb_spec_is_picked(s, (uint8_t)i);
     e->in_row[i] =
         fixed ? e->in[i] : row_of(e, e->in[i], e->in_stride[i].row, row);
   }
   for (int i = 0; i < s->n_out; i++)
     e->out_row[i] = row_of(e, e->out[i], e->out_stride[i].row, row);
   lb_emit_stage(e, 0);
+  find_picked(e);
 }
 
 void lb_emit_stage(lb_emit *e, uint8_t stage) {
@@ -232,6 +247,8 @@ lb_kval lb_emit_value(lb_emit *e, uint8_t node) {
     return e->lanes_of[node] = src[0];
   }
   if (n->op == LB_S_INPUT) return e->lanes_of[node] = input_lanes(e, n->arg);
+  if (n->op == LB_S_PICK)
+    return e->lanes_of[node] = load_lanes(e, e->picked[node]);
   for (int j = 0; j < n->n_src; j++) src[j] = lb_emit_value(e, n->src[j]);
   return e->lanes_of[node] = operate(e, n, src, e->lanes);
 }

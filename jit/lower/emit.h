@@ -49,7 +49,8 @@ typedef struct lb_emit {
 
   // the present place
   lb_kval in_row[LB_SPEC_MAX_IN], out_row[LB_SPEC_MAX_OUT];
-  lb_kval col, mask;  // mask: LB_K_NONE, all lanes
+  lb_kval picked[LB_SPEC_MAX_NODES];  // PICK: the row that it reads
+  lb_kval col, mask;                  // mask: LB_K_NONE, all lanes
 } lb_emit;
 
 // One function a form: everything from the arguments to the last store.

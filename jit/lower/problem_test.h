@@ -70,7 +70,8 @@ static inline uint8_t widened(lb_spec_builder *b, uint8_t node, lb_dtype t) {
 static inline uint8_t draw_of_kind(const lb_spec_builder *b, unsigned kinds) {
   for (int tries = 0; tries < 40; tries++) {
     uint8_t i = (uint8_t)draw(b->spec.n_nodes);
-    if (i < lb_spec_factors(&b->spec)) continue;
+    if (i < lb_spec_factors(&b->spec) || lb_spec_is_picked(&b->spec, i))
+      continue;
     if (lb_sdtype_kind(b->spec.nodes[i].dtype) & kinds) return i;
   }
   return LB_SPEC_NO_NODE;
@@ -96,6 +97,7 @@ static inline void add_node(lb_spec_builder *b) {
   if (b->spec.form == LB_FORM_ROWS && draw(4) == 0)
     op = LB_S_RSUM + draw(4), info = &lb_sop_infos[op];
   if (info->rule == LB_SR_LEAF && op != LB_S_COLS) return;
+  if (info->rule == LB_SR_PICK) return;
   if (op == LB_S_COLS && b->spec.form == LB_FORM_ATTENTION) return;
   if (only_exact && is_inexact(op)) return;
   if (info->rule == LB_SR_REDUCE && b->spec.form != LB_FORM_ROWS) return;
@@ -138,6 +140,22 @@ static inline void add_factors(lb_spec_builder *b) {
 static inline uint8_t input_of(lb_spec_builder *b) {
   lb_dtype t = PICK(dtypes);
   return widened(b, lb_spec_input(b, t, PICK(input_layouts)), t);
+}
+
+// Some rows of an input, picked by one number or by two. Places are small
+// numbers: see make_operands.
+enum { PLACES = 3 };
+
+static inline void add_picks(lb_spec_builder *b) {
+  static const lb_layout layouts[] = {LB_LAYOUT_ROWS, LB_LAYOUT_ONE};
+  lb_dtype t = PICK(dtypes);
+  uint8_t x = lb_spec_input(b, t, LB_LAYOUT_FULL);
+  for (uint32_t i = 1 + draw(3); i > 0; i--) {
+    uint8_t place = lb_spec_input(b, LB_I64, PICK(layouts));
+    uint8_t two[] = {place, lb_spec_input(b, LB_I64, PICK(layouts))};
+    if (draw(2)) place = lb_spec_node(b, LB_S_ADD, LB_I64, two, 2);
+    widened(b, lb_spec_node(b, LB_S_PICK, t, (uint8_t[]){x, place}, 2), t);
+  }
 }
 
 static inline lb_status draw_attention(lb_spec *out) {
@@ -196,6 +214,7 @@ static inline lb_status draw_spec(lb_form form, lb_spec *out) {
   if (form == LB_FORM_MATMUL) add_factors(&b);
   uint32_t n_in = form == LB_FORM_MATMUL ? draw(4) : 1 + draw(4);
   for (uint32_t i = 0; i < n_in; i++) input_of(&b);
+  if (form == LB_FORM_MAP && draw(4) == 0) add_picks(&b);
   for (uint32_t i = draw(3); i > 0; i--) {
     lb_dtype t = PICK(dtypes);
     widened(&b, lb_spec_scalar(&b, t), t);
@@ -270,6 +289,8 @@ static inline void size_of_input(const problem *p, int i, int64_t *rows,
     if (i != 2) *cols = factor ? k : len;
   } else if (factor) {
     *(i == 0 ? cols : rows) = k;
+  } else if (lb_spec_is_picked(&p->spec, (uint8_t)i)) {
+    *rows = 2 * PLACES - 1;
   }
 }
 
@@ -314,6 +335,8 @@ static inline void make_operands(problem *p) {
     }
     int64_t n = lay_out(&p->in[i], s->in[i].layout, r, c, true);
     fill(&p->in[i], s->in[i].dtype, n);
+    for (int64_t k = 0; lb_spec_is_place(s, (uint8_t)i) && k < n; k++)
+      ((int64_t *)(void *)p->in[i].data)[k] = draw(PLACES);
   }
   for (int i = 0; i < s->n_out; i++) {
     int64_t n = lay_out(&p->out[i], s->out[i].layout, rows, cols, false);
@@ -331,7 +354,9 @@ static inline int draw_alias(problem *p) {
     if (s->in[i].dtype != s->out[0].dtype || draw(2)) continue;
     if (s->in[i].layout != s->out[0].layout) continue;
     if (p->in[i].row == 0 || p->in[i].col == 0) continue;
-    if (s->in[i].layout == LB_LAYOUT_ROWS) continue;
+    if (s->in[i].layout == LB_LAYOUT_ROWS || lb_spec_is_picked(s, (uint8_t)i) ||
+        lb_spec_is_place(s, (uint8_t)i))
+      continue;
     p->out[0].row = p->in[i].row, p->out[0].col = p->in[i].col;
     free(p->out[0].data);
     p->out[0].bytes = p->in[i].bytes;

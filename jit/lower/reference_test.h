@@ -308,11 +308,13 @@ static inline num value_at(reference *ref, uint8_t node, int64_t col) {
   const lb_snode *n = &p->spec.nodes[node];
   num s[4] = {{0}}, x;
   if (ref->known[node]) return ref->value[node];
-  for (int j = 0; j < n->n_src && lb_sop_infos[n->op].rule != LB_SR_REDUCE; j++)
+  uint8_t rule = lb_sop_infos[n->op].rule;
+  for (int j = rule == LB_SR_PICK; j < n->n_src && rule != LB_SR_REDUCE; j++)
     s[j] = value_at(ref, n->src[j], col);
   switch (n->op) {
     case LB_S_INPUT: x = input_at(p, n->arg, ref->row, col); break;
     case LB_S_SCALAR: x = num_read(n->dtype, &p->scalars[n->arg]); break;
+    case LB_S_PICK: x = input_at(p, n->src[0], (int64_t)s[1].u, col); break;
     case LB_S_COLS:
       x = cast_num(n->dtype, num_int(LB_I64, (uint64_t)p->dims[LB_DIM_COLS]));
       break;

@@ -8,7 +8,7 @@
 #include "pack/list.h"
 #include "partition/recurrent.h"
 
-enum { ROWS = 5, COLS = 21, MAX_TEXT = 256, MAX_STEPS = 9 };
+enum { ROWS = 5, COLS = 21, MAX_TEXT = 256, MAX_STEPS = 9, MAX_LIST = 4 };
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -114,6 +114,17 @@ static lb_status made_before(const sample *s, const char *text,
   return LB_OK;
 }
 
+// "3" or "3x3": at most MAX_LIST integers.
+static uint32_t list_of(const char *text, int64_t *out) {
+  uint32_t n = 0;
+  char *rest;
+  do {
+    out[n++] = strtoll(text, &rest, 10);
+    text = rest + 1;
+  } while (n < MAX_LIST && *rest == 'x');
+  return n;
+}
+
 static lb_status operand(sample *s, const char *text, lb_value **out) {
   lb_dtype t = s->dtype;
   if (*text == 'b' || *text == 'i') t = *text++ == 'b' ? LB_BOOL : LB_I64;
@@ -122,22 +133,19 @@ static lb_status operand(sample *s, const char *text, lb_value **out) {
   for (size_t i = 0; i < COUNT(values); i++)
     if (values[i].letter == *text) return named(s, i, text + 1, t, out);
   if (*text != 'a') return new_number(s, t, atof(text), out);
-  int64_t axis = atoll(text + 1);
-  return lb_const_ints(s->g, "axes", &axis, 1, out);
+  int64_t list[MAX_LIST];
+  return lb_const_ints(s->g, "list", list, list_of(text + 1, list), out);
 }
 
 // "name=value": an integer, some ("3x3"), or a word.
 static lb_status set_attr(sample *s, lb_node *n, char *text) {
-  int64_t list[4];
-  uint32_t count = 0;
+  int64_t list[MAX_LIST];
   char *value = strchr(text, '=');
   if (!value) return lb_error(LB_INVALID, "attribute '%s' has no value", text);
   *value++ = 0;
   if (!isdigit(*value) && *value != '-')
     return lb_node_set_str(s->g, n, text, value);
-  do {
-    list[count++] = strtoll(value, &value, 10);
-  } while (count < 4 && *value++ == 'x');
+  uint32_t count = list_of(value, list);
   return count == 1 ? lb_node_set_int(s->g, n, text, list[0])
                     : lb_node_set_ints(s->g, n, text, list, count);
 }
@@ -406,6 +414,9 @@ static const char *const variants[] = {
     "RNN[projected=1,hidden_size=1] l _ j",
     "Softmax[axis=0] x",
     "LogSoftmax[axis=0] x",
+    "Resize[axes=1x2,mode=linear] p _ _ a1x10",
+    "Resize[axes=1x2,mode=linear] p _ _ a2x10",
+    "Resize[axes=1x2,mode=cubic] p _ _ a1x10",
 };
 
 static lb_status add_operators(lb_pack_list *l, uint32_t lanes) {

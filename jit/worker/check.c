@@ -11,8 +11,9 @@
 
 enum {
   RUN_LIMIT_MS = 2000,
-  BUDGET = 4000000,   // instructions of the interpreter at a shape
-  MAX_WORK = 1 << 22  // rows * cols * k
+  BUDGET = 4000000,    // instructions of the interpreter at a shape
+  MAX_WORK = 1 << 22,  // rows * cols * k
+  PLACES = 4,          // numbers of which rows are picked by two
 };
 
 // Rows, cols, k, len and steps; windows have a few runs. The first has odd
@@ -178,6 +179,7 @@ static bool shape_input(trial *t, int i) {
   int64_t rows = t->dims[LB_DIM_ROWS], cols = t->dims[LB_DIM_COLS];
   int64_t k = t->dims[LB_DIM_K];
   if (t->spec->form == LB_FORM_ATTENTION) return shape_of_attention(t, i);
+  if (lb_spec_is_picked(t->spec, (uint8_t)i)) rows = 2 * PLACES - 1;
   if (i >= lb_spec_factors(t->spec))
     return lb_operand_shape(&t->in[i], s, rows, cols);
   if (lb_spec_has_taps(t->spec)) return shape_taps(t, i);
@@ -200,11 +202,19 @@ static bool shape_operands(trial *t) {
   return true;
 }
 
+// Numbers of rows that there are.
+static void fill_places(trial *t, int i) {
+  int64_t *to = (int64_t *)(void *)t->in[i].data;
+  for (size_t k = 0; k < t->in[i].count; k++)
+    to[k] = (int64_t)(lb_random_next(&t->random) >> 8 & (PLACES - 1));
+}
+
 static lb_status map_operands(trial *t, bool low, bool wild) {
   const lb_spec *s = t->spec;
   for (int i = 0; i < s->n_in; i++) {
     LB_TRY(lb_operand_map(&t->in[i], low));
     lb_operand_fill(&t->in[i], &t->random, wild);
+    if (lb_spec_is_place(s, (uint8_t)i)) fill_places(t, i);
     if (s->in[i].layout == LB_LAYOUT_PACKED && !lb_spec_has_taps(s))
       lb_operand_pad(&t->in[i], t->dims[LB_DIM_K], t->dims[LB_DIM_COLS]);
   }
@@ -328,7 +338,8 @@ static pair find_pair(const lb_spec *s) {
   for (int o = 0; o < s->n_out; o++)
     for (int i = first; i < s->n_in; i++)
       if (s->out[o].dtype == s->in[i].dtype &&
-          s->out[o].layout == s->in[i].layout)
+          s->out[o].layout == s->in[i].layout &&
+          !lb_spec_is_picked(s, (uint8_t)i) && !lb_spec_is_place(s, (uint8_t)i))
         return (pair){o, i};
   return (pair){-1, -1};
 }

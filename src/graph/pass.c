@@ -37,6 +37,7 @@ static const pass passes[] = {
     {LB_PASS_BATCH_NORM, false, true, lb_pass_affine},
     {LB_PASS_GROUP, false, true, lb_pass_group},
     {LB_PASS_UPCONV, false, true, lb_pass_upconv},
+    {LB_PASS_RESIZE, false, true, lb_pass_resize},
     {LB_PASS_WINDOW, false, true, lb_pass_window},
     {LB_PASS_CONV, false, true, lb_pass_conv},
     {LB_PASS_RECURRENT, true, true, lb_pass_recurrent},

@@ -40,7 +40,8 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_EINSUM = 1 << 17,     // becomes MatMul, Mul and Transpose
   LB_PASS_HISTORY = 1 << 18,    // causal attention, past keys
   LB_PASS_UPCONV = 1 << 19,     // transposed convolutions
-  LB_PASS_ALL = (1 << 20) - 1,
+  LB_PASS_RESIZE = 1 << 20,     // a Resize of many axes becomes several
+  LB_PASS_ALL = (1 << 21) - 1,
 };
 
 #define LB_FOLD_LIMIT ((size_t)1 << 20)

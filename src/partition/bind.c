@@ -11,11 +11,13 @@
 #include <string.h>
 
 #include "partition/attention.h"
+#include "partition/blend.h"
 #include "partition/known.h"
 #include "partition/window.h"
 
 #define MAX_OPERANDS (LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN)
-enum { RESULT, A, B };  // operands; factors of a product, A alone of a window
+enum { RESULT, A, B };   // operands; factors of a product, A alone of a window
+enum { X = 1, TABLES };  // of a Resize that blends
 
 typedef struct axes {  // of a tensor: which axis of the space each is
   int n;
@@ -34,6 +36,7 @@ typedef struct walker {
   int64_t dims[LB_MAX_RANK];
   int64_t strides[MAX_OPERANDS][LB_MAX_RANK];
   int64_t repeats[LB_MAX_RANK];  // MAP: elements for one of a SMALL operand
+  int blended;                   // MAP: axes along which X is blended
   lb_manner manners[MAX_OPERANDS];
   uint32_t n;  // operands so far; the first is the result
 } walker;
@@ -45,6 +48,7 @@ static void walker_init(walker *w, const lb_partition *p, lb_binding *out) {
   w->form = p->form;
   w->n_row = 0;
   w->n = 0;
+  w->blended = 0;
   w->before = w->after = (axes){0};
   memset(w->manners, 0, sizeof w->manners);
 }
@@ -105,6 +109,27 @@ static int find(const walker *w, const lb_value *v, lb_manner how) {
   return -1;
 }
 
+// What is blended is not walked along the axes that change: kernels pick its
+// rows by tables, which lie along them.
+static bool add_blended(walker *w, const lb_value *v, const lb_tensor *t) {
+  const lb_blend *b = &w->out->blend;
+  int n = lb_blend_tables(b);
+  if (w->n != X || t->rank != w->rank || X + 1 + n > MAX_OPERANDS) return false;
+  for (int i = 0; i < t->rank; i++) w->strides[X][i] = t->strides[i];
+  for (int i = 0; i < b->n; i++) w->strides[X][b->axes[i].d] = 0;
+  for (int i = 0; i < t->rank; i++)
+    if (w->strides[X][i] != 0 && t->dims[i] != w->dims[i]) return false;
+  w->strides[X][t->rank - 1] = 1;
+  w->out->operands[w->n++].value = v;
+  for (int i = 0; i < n; i++) {
+    memset(w->strides[w->n], 0, sizeof w->strides[w->n]);
+    w->strides[w->n][lb_blend_axis(b, i)] = 1;
+    w->out->operands[w->n++].value = NULL;
+  }
+  int last = t->rank - 1;
+  return t->strides[last] == 1 || t->dims[last] == 1;
+}
+
 static lb_status add_value(walker *w, const lb_part_input *in, bool *ok) {
   lb_tensor t;
   LB_TRY(w->tensor(w->user, in->value, &t));
@@ -114,7 +139,9 @@ static lb_status add_value(walker *w, const lb_part_input *in, bool *ok) {
                   : in->channel                ? &channel
                                                : &w->before;
   if (w->n < MAX_OPERANDS) w->manners[w->n] = in->manner;
-  *ok = *ok && add_strides(w, in->value, &t, a, -1);
+  bool blended = w->blended && in->manner == LB_MANNER_SMALL;
+  *ok = *ok && (blended ? add_blended(w, in->value, &t)
+                        : add_strides(w, in->value, &t, a, -1));
   return LB_OK;
 }
 
@@ -201,6 +228,17 @@ static const lb_node *resize_of(const walker *w) {
   return NULL;
 }
 
+// How the Resize makes y of x: by repeating elements, or by blending them.
+static bool find_resize(walker *w, const lb_node *n, const lb_tensor *x,
+                        const lb_tensor *y) {
+  if (!lb_blend_is(n)) return lb_emit_repeats(n, x, y, w->repeats);
+  if (!lb_blend_find(n, x, y, &w->out->blend)) return false;
+  w->blended = w->out->blend.n;
+  w->out->table_bytes = lb_blend_bytes(&w->out->blend);
+  for (int i = 0; i < y->rank; i++) w->repeats[i] = 1;
+  return true;
+}
+
 static lb_status walk_map(walker *w, bool *ok) {
   const lb_node *resize = resize_of(w);
   lb_tensor y, x;
@@ -209,7 +247,7 @@ static lb_status walk_map(walker *w, bool *ok) {
   *ok = true;
   if (resize) {
     LB_TRY(tensor_of(w, resize->in[0], &x));
-    *ok = lb_emit_repeats(resize, &x, &y, w->repeats);
+    *ok = find_resize(w, resize, &x, &y);
   }
   *ok =
       *ok && has_elements(w) && add_strides(w, result_of(w), &y, &w->after, -1);
@@ -356,11 +394,13 @@ static bool are_alike(const walker *w, int i, int j) {
 }
 
 // Rows are the innermost dim, for a product of those along which b stays the
-// same; or a longer one like it. There is always one dim of rows.
+// same, for what is blended of those that change; or a longer one like it.
+// There is always one dim of rows.
 static void choose_rows(walker *w) {
   int best = -1;
   for (int i = w->rank - 2; i >= 0; i--) {
     if (w->form == LB_FORM_MATMUL && w->strides[B][i] != 0) continue;
+    if (w->blended && w->strides[X][i] != 0) continue;
     if (best < 0 || (w->dims[i] > w->dims[best] && are_alike(w, i, best)))
       best = i;
   }
@@ -400,6 +440,19 @@ static void set_loops(const walker *w) {
     if (!product || k != B) o->row = w->strides[k][rows];
     for (int i = 0; i < rows; i++) o->outer[i] = w->strides[k][i];
   }
+}
+
+// Places are counted in elements. False if they change from column to column.
+static bool set_tables(const walker *w) {
+  lb_binding *b = w->out;
+  int n = w->blended ? lb_blend_tables(&b->blend) : 0;
+  for (int i = 0; i < n; i++) {
+    lb_bind_operand *o = &b->operands[TABLES + i];
+    if (o->col != 0) return false;
+    o->offset = lb_blend_offset(&b->blend, i);
+  }
+  if (w->blended) b->operands[X].row = 1;
+  return !w->blended || b->operands[X].col == 1;
 }
 
 // -- a reduction as a window -------------------------------------------------
@@ -442,6 +495,7 @@ static lb_layout layout_of(const lb_bind_operand *o) {
 // Where there is one loop alone nothing repeats over rows.
 static lb_layout input_layout(const walker *w, uint32_t i) {
   const lb_bind_operand *o = w->out->operands;
+  if (w->blended && i == X) return LB_LAYOUT_FULL;
   lb_layout layout = layout_of(&o[i]);
   bool flat = o[RESULT].row == 0 && count_factors(w) == 0;
   return flat && layout == LB_LAYOUT_COLS ? LB_LAYOUT_FULL : layout;
@@ -457,7 +511,9 @@ static lb_layout factor_layout(const walker *w, uint32_t i) {
 
 static lb_dtype operand_dtype(const walker *w, uint32_t i) {
   const lb_value *v = w->out->operands[i].value;
-  return v ? v->info.dtype : anchor_of(w)->out[0]->info.dtype;
+  if (v) return v->info.dtype;
+  if (!w->blended) return anchor_of(w)->out[0]->info.dtype;
+  return lb_blend_is_place(&w->out->blend, (int)i - TABLES) ? LB_I64 : LB_F32;
 }
 
 // Inputs are the first nodes of the spec: operand i is node i - 1.
@@ -509,6 +565,7 @@ static lb_status build_spec(walker *w, bool *ok) {
   if (*ok) return LB_OK;
   lb_emitter e;
   e.own = 0;
+  e.blended = w->blended;
   lb_spec_begin(&e.b, w->form);
   for (uint32_t i = 1; i < w->n; i++)
     lb_spec_input(&e.b, operand_dtype(w, i), key.layouts[i]);
@@ -522,6 +579,10 @@ static lb_status walk(walker *w, bool *ok) {
     case LB_FORM_ROWS: return walk_rows(w, ok);
     default: return walk_map(w, ok);
   }
+}
+
+void lb_partition_fill_tables(const lb_binding *b, void *to) {
+  lb_blend_fill(&b->blend, to);
 }
 
 lb_status lb_partition_bind_zones(const lb_partition *p, lb_binding *b,
@@ -545,5 +606,6 @@ lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
   *ok = *ok && split_repeats(&w) && order_dims(&w);
   if (!*ok) return LB_OK;
   set_loops(&w);
-  return build_spec(&w, ok);
+  *ok = set_tables(&w);
+  return *ok ? build_spec(&w, ok) : LB_OK;
 }

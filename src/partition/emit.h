@@ -16,6 +16,7 @@ typedef struct lb_emitter {
   lb_spec_builder b;
   uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits of the spec's scalars
   uint32_t own;  // bit i: scalar i stays apart from equal ones
+  int blended;   // axes along which its Resize blends: partition/blend.h
 } lb_emitter;
 
 // True if the node can stand in a partition as far as operator, dtypes and

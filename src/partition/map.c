@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "partition/emit.h"
+#include "partition/blend.h"
 
 #define op1 lb_emit_op1
 #define op2 lb_emit_op2
@@ -296,10 +296,7 @@ FN(Where) {
 }
 
 FN(Cast) { return lb_emit_cast(e, X, n->out[0]->info.dtype); }
-FN(Resize) {
-  (void)e, (void)n;
-  return X;
-}
+FN(Resize) { return lb_blend_emit(e, n, X); }
 FN(CastLike) { return emit_Cast(e, n, src); }
 
 FN(IsNaN) {
@@ -395,7 +392,8 @@ bool lb_emit_is_map(const lb_node *n) {
   if (!(lb_emit_kind(t) & op->kinds)) return false;
   if (n->op == LB_OP_IsInf && !finds_infinity(n)) return false;
   if (n->op == LB_OP_Pow && !is_exponent(n)) return false;
-  if (n->op == LB_OP_Resize && !lb_emit_is_repeat(n)) return false;
+  if (n->op == LB_OP_Resize && !lb_emit_is_repeat(n) && !lb_blend_is(n))
+    return false;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (lb_emit_reads(n, i) &&
         n->in[i]->info.dtype != (i < first ? LB_BOOL : t))

@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "graph/graph.h"
+#include "graph/resize.h"
 #include "partition/memo.h"
 #include "partition/zones.h"
 #include "spec/spec.h"
@@ -108,6 +109,15 @@ typedef struct lb_walk {
   int64_t strides[LB_SPEC_MAX_IN + 1][LB_MAX_SPACE + 2];
 } lb_walk;
 
+// A Resize that makes elements of their neighbours, at concrete sizes. Internal
+// to the room.
+typedef struct lb_blend {
+  lb_resize resize;
+  int taps, n;  // axes that change, at most two
+  lb_resize_axis axes[2];
+  int64_t strides[2];  // of the input
+} lb_blend;
+
 // How a partition is computed at these shapes: loops around a kernel's
 // rows x cols. Operands: outputs, then inputs, in the spec's order.
 typedef struct lb_binding {
@@ -121,9 +131,14 @@ typedef struct lb_binding {
               // offsets differ
   uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits
   const lb_memo_spec *made;               // the spec in the memo, or NULL
+  size_t table_bytes;  // of tables that operands without a value lie in; 0:
+                       // those are the packed weights
   lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   lb_spec spec;
-  lb_walk walk;  // CONV, WINDOW
+  union {
+    lb_walk walk;    // CONV, WINDOW
+    lb_blend blend;  // with tables
+  };
 } lb_binding;
 
 // A tensor as the plan sees it: dims and strides (data is not read).
@@ -133,6 +148,8 @@ typedef lb_status lb_tensor_fn(void *user, const lb_value *v, lb_tensor *out);
 // one by one.
 lb_status lb_partition_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok);
+// Fills in the tables of a binding that has some.
+void lb_partition_fill_tables(const lb_binding *b, void *to);
 // The other bindings of a partition that has several, of which `b` is what
 // lb_partition_bind gave: the same spec, other elements of the result. Each is
 // made in `b`, and lent to `zone` for the call.

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "partition/attention.h"
-#include "partition/emit.h"
+#include "partition/blend.h"
 #include "partition/recurrent.h"
 #include "partition/window.h"
 #include "spec/pack.h"
@@ -52,7 +52,7 @@ static turn turn_of(const lb_node *n, lb_form *form) {
   *form = LB_FORM_ROWS;
   if (lb_emit_is_rows(n, &axes)) return ROWS;
   *form = LB_FORM_MAP;
-  if (lb_emit_is_repeat(n) && lb_emit_is_map(n)) return REPEATS;
+  if (n->op == LB_OP_Resize && lb_emit_is_map(n)) return REPEATS;
   return lb_emit_is_map(n) ? MAPS : TURNS;
 }
 
@@ -86,6 +86,17 @@ static uint8_t try_source(void *user, lb_emitter *e, uint32_t reader,
   return node;
 }
 
+// What a Resize that blends reads, the most there may be: it is the first node.
+static void try_blend(lb_emitter *e, outside *o, const lb_node *n) {
+  if (!lb_blend_is(n)) return;
+  e->blended = lb_blend_most_axes(n);
+  try_source(o, e, 0, n->in[0]);
+  for (int axis = 0; axis < e->blended; axis++)
+    for (int k = 0; k < 2 * lb_blend_taps(n); k++)
+      lb_spec_input(&e->b, k < lb_blend_taps(n) ? LB_I64 : LB_F32,
+                    LB_LAYOUT_ROWS);
+}
+
 // Whether one spec has room for all of it.
 static bool fits(const growth *g) {
   lb_emitter e = {0};
@@ -100,6 +111,7 @@ static bool fits(const growth *g) {
     lb_spec_input(
         &e.b, anchor->in[i]->info.dtype,
         i && g->form == LB_FORM_CONV ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL);
+  try_blend(&e, &o, g->nodes[0]);
   lb_emission m = {.nodes = g->nodes,
                    .n_nodes = g->n,
                    .anchor = g->anchor,

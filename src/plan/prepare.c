@@ -7,7 +7,8 @@
 // -- recipes -----------------------------------------------------------------
 
 // Factors are not walked along both: a has no columns of the result, b no rows,
-// and of attention's inputs q alone has its rows. Windows have both.
+// and of attention's inputs q alone has its rows. Windows have both. What rows
+// are picked from has none.
 static lb_recipe_operand describe(const lb_spec *s, uint32_t i) {
   bool input = i >= s->n_out;
   uint32_t k = i - s->n_out;
@@ -16,7 +17,8 @@ static lb_recipe_operand describe(const lb_spec *s, uint32_t i) {
   return (lb_recipe_operand){
       .size = (uint8_t)lb_dtype_size((lb_dtype)o->dtype),
       .panels = o->layout == LB_LAYOUT_PACKED && !lb_spec_has_taps(s),
-      .rows = !(factor && k > 0),
+      .rows =
+          !(factor && k > 0) && !(input && lb_spec_is_picked(s, (uint8_t)k)),
       .cols = !(factor && k == 0 && s->form != LB_FORM_WINDOW)};
 }
 
@@ -145,11 +147,23 @@ lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
   return LB_OK;
 }
 
+// Operands without a value lie in the tables, if there are some.
+static lb_status make_tables(lb_planner *p, const lb_binding *b, lb_spot *out) {
+  if (b->table_bytes == 0) return LB_OK;
+  void *tables = lb_arena_alloc(p->arena, b->table_bytes, sizeof(int64_t));
+  if (!tables) return lb_oom();
+  lb_partition_fill_tables(b, tables);
+  for (uint32_t i = 0; i < b->n_operands; i++)
+    if (!b->operands[i].value)
+      out[i] = (lb_spot){.offset = (int64_t)(intptr_t)tables};
+  return LB_OK;
+}
+
 lb_status lb_planner_spots(lb_planner *p, const lb_partition *part,
                            const lb_binding *b, lb_spot *out) {
   for (uint32_t i = 0; i < b->n_operands; i++)
     LB_TRY(lb_planner_value_spot(p, part, b->operands[i].value, &out[i]));
-  return LB_OK;
+  return make_tables(p, b, out);
 }
 
 // -- launches ----------------------------------------------------------------

@@ -83,7 +83,7 @@ lb_status lb_planner_note_made(lb_planner *p, const lb_partition *part,
                                const lb_binding *b) {
   const lb_twin *twin = twin_of(p, part);
   bool ok = true;
-  if (!twin) return LB_OK;
+  if (!twin || b->table_bytes) return LB_OK;  // tables are of one launch
   lb_made *m = lb_arena_alloc(p->state, sizeof *m, _Alignof(lb_made));
   if (!m) return lb_oom();
   m->launch = p->plan->steps[p->plan->n_steps - 1].launch;

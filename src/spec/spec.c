@@ -28,6 +28,28 @@ int lb_spec_factors(const lb_spec *s) {
   return s->form == LB_FORM_WINDOW ? window_factors(s) : factors[s->form];
 }
 
+bool lb_spec_is_picked(const lb_spec *s, uint8_t input) {
+  for (int i = 0; i < s->n_nodes; i++)
+    if (s->nodes[i].op == LB_S_PICK && s->nodes[i].src[0] == input) return true;
+  return false;
+}
+
+static bool is_read_by(const lb_snode *n, uint8_t source) {
+  for (int i = 0; i < n->n_src; i++)
+    if (n->src[i] == source) return true;
+  return false;
+}
+
+bool lb_spec_is_place(const lb_spec *s, uint8_t input) {
+  for (int i = 0; i < s->n_nodes; i++) {
+    uint8_t place = s->nodes[i].src[1];
+    if (s->nodes[i].op == LB_S_PICK &&
+        (place == input || is_read_by(&s->nodes[place], input)))
+      return true;
+  }
+  return false;
+}
+
 static uint8_t input_varies(const lb_spec *s, uint8_t input) {
   switch (s->in[input].layout) {
     case LB_LAYOUT_ONE: return 0;
@@ -43,6 +65,7 @@ void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]) {
     out[i] = 0;
     for (int j = 0; j < n->n_src; j++) out[i] |= out[n->src[j]];
     if (n->op == LB_S_INPUT) out[i] = input_varies(s, n->arg);
+    if (n->op == LB_S_PICK) out[i] = out[n->src[1]] | LB_VARIES_COLS;
     if (n->op == LB_S_ACC) out[i] = LB_VARIES_ROWS | LB_VARIES_COLS;
     if (lb_sop_infos[n->op].rule == LB_SR_REDUCE) out[i] &= LB_VARIES_ROWS;
   }

@@ -6,7 +6,9 @@
 // and the worker; plain bytes, comparable and hashable.
 //
 // Forms, over a space of rows x cols (deeper loops run around the kernel):
-//   MAP     each output element from the input elements at its place
+//   MAP     each output element from the input elements at its place. PICK
+//           reads at another row: its sources are the input and the row's
+//           number, the same for all columns
 //   ROWS    the same, and reductions along a row (RSUM, ...): softmax, norms
 //   MATMUL  rows M, cols N: ACC is the sum over k of a[m,k] * b[k,n], then as
 //           in MAP on each element of the product. Input 0 is a, input 1 is b;
@@ -31,6 +33,8 @@
 //     nodes likewise. Forms with factors have one ACC, others none; reductions
 //     are in ROWS alone, where there is at least one. ATTENTION has one output,
 //     of ACC's dtype, a float, and no COLS. ACC of WINDOW is a float.
+//     PICK is in MAP alone. Its input is FULL, and nothing reads it but PICK;
+//     the number is an int64 input, ROWS or ONE, or the sum of two.
 // (2) Equal meaning as far as it is cheap to see gives equal bytes: unused
 //     bytes are zero, equal nodes are one, dead nodes are gone, sources of
 //     commutative operations are ordered. Nodes are ordered by depth, then by
@@ -63,8 +67,8 @@
 //     spec/exp.h; in float64 it is any.
 //
 // An output may be the very memory of an input of the same dtype, layout and
-// strides, factors of a product and inputs of ATTENTION apart; else outputs
-// overlap nothing.
+// strides, factors of a product, inputs of ATTENTION and of PICK apart; else
+// outputs overlap nothing.
 #ifndef LB_SPEC_SPEC_H
 #define LB_SPEC_SPEC_H
 
@@ -123,6 +127,7 @@ typedef enum lb_srule {
   LB_SR_COMPARE,  // sources have one dtype, the value is bool
   LB_SR_SELECT,   // bool, then as SAME
   LB_SR_CAST,     // any to any other
+  LB_SR_PICK,     // any and int64, then the first
   LB_SR_REDUCE,   // as SAME; along a row
 } lb_srule;
 
@@ -221,6 +226,10 @@ static inline bool lb_spec_has_taps(const lb_spec *s) {
 }
 // Inputs that ACC multiplies, or that are summed: no node reads them.
 int lb_spec_factors(const lb_spec *s);
+// Whether PICK reads the input, which is not walked along rows then; whether
+// PICK is told by it where to read.
+bool lb_spec_is_picked(const lb_spec *s, uint8_t input);
+bool lb_spec_is_place(const lb_spec *s, uint8_t input);
 
 typedef enum lb_sfact_kind {
   LB_SFACT_NONE,

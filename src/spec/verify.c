@@ -41,6 +41,10 @@ static const char *check_types(const lb_snode *n, const uint8_t *src) {
   const lb_sop_info *info = &lb_sop_infos[n->op];
   if (info->rule == LB_SR_LEAF) return check_leaf(n);
   if (info->rule == LB_SR_CAST) return is_dtype(n->dtype) ? NULL : "no dtype";
+  if (info->rule == LB_SR_PICK)
+    return src[1] == LB_I64 && n->dtype == src[0]
+               ? NULL
+               : "rows have int64 numbers, and keep their dtype";
   int first = 0;
   if (info->rule == LB_SR_SELECT && src[first++] != LB_BOOL)
     return "the condition must be bool";
@@ -138,6 +142,35 @@ static bool reads_factors(const lb_spec *s) {
   return false;
 }
 
+static bool is_number(const lb_spec *s, uint8_t node) {
+  return node < s->n_in && (s->in[node].layout == LB_LAYOUT_ROWS ||
+                            s->in[node].layout == LB_LAYOUT_ONE);
+}
+
+static bool is_place(const lb_spec *s, uint8_t node) {
+  const lb_snode *n = &s->nodes[node];
+  return is_number(s, node) || (n->op == LB_S_ADD && is_number(s, n->src[0]) &&
+                                is_number(s, n->src[1]));
+}
+
+static lb_status check_picks(const lb_spec *s) {
+  for (int i = s->n_in; i < s->n_nodes; i++) {
+    const lb_snode *n = &s->nodes[i];
+    bool pick = n->op == LB_S_PICK;
+    for (int j = pick; j < n->n_src; j++)
+      if (lb_spec_is_picked(s, n->src[j]))
+        return lb_error(LB_INVALID, "spec: node %d reads what is picked", i);
+    if (pick &&
+        (s->form != LB_FORM_MAP || n->src[0] >= s->n_in ||
+         s->in[n->src[0]].layout != LB_LAYOUT_FULL || !is_place(s, n->src[1])))
+      return lb_error(LB_INVALID, "spec: node %d cannot pick like that", i);
+  }
+  for (int i = 0; i < s->n_out; i++)
+    if (lb_spec_is_picked(s, s->out[i].node))
+      return lb_error(LB_INVALID, "spec: output %d is what is picked", i);
+  return LB_OK;
+}
+
 static int count_ops(const lb_spec *s, lb_sop op) {
   int n = 0;
   for (int i = 0; i < s->n_nodes; i++) n += s->nodes[i].op == op;
@@ -190,6 +223,7 @@ static lb_status check_form(const lb_spec *s) {
     reductions += lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE;
   if ((reductions != 0) != (s->form == LB_FORM_ROWS))
     return lb_error(LB_INVALID, "spec: reductions make the form 'rows'");
+  LB_TRY(check_picks(s));
   LB_TRY(check_factors(s));
   if (lb_spec_factors(s)) LB_TRY(check_window(s));
   return s->form == LB_FORM_ATTENTION ? check_attention(s) : LB_OK;

@@ -407,6 +407,89 @@ def resized(c):
     return [elementwise(c, y, 0, 3)]
 
 
+def place_of(where, o, n, out, scale):
+    """Where element o of an axis of `out` lies among `n`, in float32."""
+    f = np.float32
+    if where == "align_corners":
+        return f(o) * f(n - 1) / f(out - 1) if out > 1 else f(0)
+    if where == "asymmetric":
+        return f(o) / f(scale)
+    if where == "pytorch_half_pixel" and out == 1:
+        return f(0)
+    return (f(o) + f(0.5)) / f(scale) - f(0.5)
+
+
+def weights_at(mode, x, n):
+    """Elements that make up the one at x, and how much of each."""
+    base = np.floor(np.float64(x))
+    part = np.float64(x) - base
+    reach = 1 if mode == "linear" else 2
+    for k in range(1 - reach, 1 + reach):
+        far = abs(k - part)
+        if mode == "linear":
+            weight = 1 - far
+        elif far <= 1:
+            weight = ((-0.75 + 2) * far - (-0.75 + 3)) * far * far + 1
+        else:
+            weight = ((-0.75 * far + 3.75) * far - 6) * far + 3
+        yield int(np.clip(base + k, 0, n - 1)), weight
+
+
+def along_axis(c, x, axis, out, scale, mode, where):
+    """Values and error of x, one axis resized."""
+    n = x.shape[axis]
+    values, errors = [], []
+    for o in range(out):
+        value = error = 0.0
+        for i, w in weights_at(mode, place_of(where, o, n, out, scale), n):
+            here = x.array.take(i, axis)
+            value = value + w * here
+            error = error + abs(w) * (x.error.take(i, axis) +
+                                      8 * c.eps * np.abs(here))
+        values.append(value)
+        errors.append(error)
+    return Value(None, np.stack(values, axis), np.stack(errors, axis))
+
+
+def blended(c):
+    """An image, pixels made of their neighbours, and what reads it."""
+    c.odd = False
+    shape = [max(1, n) for n in (c.dim(3), c.dim(9), c.dim(9), c.dim(65))]
+    x = elementwise(c, c.operand(tuple(shape), constant=False), 0, 2)
+    mode = c.d.pick(["linear", "linear", "cubic"])
+    where = c.d.pick(["half_pixel", "align_corners", "asymmetric",
+                      "pytorch_half_pixel"])
+    axes = c.d.pick([[1], [2], [1, 2], [1, 2], [2, 1]])
+    if c.d.chance(0.5):
+        by = [c.d.pick([1, 2, 3, 1.5, 1.3] + [0.5] * (shape[a] > 1))
+              for a in axes]
+        sizes = [int(np.float32(s) * np.float32(shape[a]))
+                 for a, s in zip(axes, by)]
+        given = np.array(by, np.float32)
+        inputs = ["", "by"]
+    else:
+        sizes = [c.d.int(1, 17) for _ in axes]
+        by = [np.float32(n) / np.float32(shape[a])
+              for a, n in zip(axes, sizes)]
+        given = np.array(sizes, np.int64)
+        inputs = ["", "", "by"]
+    c.initializers.append(numpy_helper.from_array(given, "by"))
+
+    def of(x):
+        y = x
+        for axis, out, scale in sorted(zip(axes, sizes, by)):
+            if out != shape[axis] or scale != 1:
+                y = along_axis(c, y, axis, out, scale, mode, where)
+        name = c.emit("Resize", [x, *inputs], mode=mode, axes=axes,
+                      coordinate_transformation_mode=where)
+        return c.rounded(name, y.array, y.error)
+
+    outputs = [elementwise(c, of(x), 0, 3)]
+    if c.d.chance(0.4):  # the same again, of something else
+        outputs += [of(c.unary("Neg")(x)), of(c.unary("Abs")(x))]
+    return outputs
+
+
 def windows_of(array, k, fill):
     """[batch, channels, height, width, k, k]: around each pixel."""
     pad = [(0, 0), (0, 0)] + [(k // 2, k // 2)] * 2
@@ -544,7 +627,7 @@ def images(c):
 
 
 FAMILIES = (maps, rows, products, products, gemms, common_input, attention,
-            joined, resized, images)
+            joined, resized, blended, images)
 
 
 class FusedCase:

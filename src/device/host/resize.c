@@ -1,10 +1,8 @@
 // device/host/resize.c -- Resize.
 //
-// Every mode is separable. Along one axis, output o is a sum of `taps` inputs
-// with weights, both tabulated once (a *table*); nearest is a table of one
-// tap and weight 1, and moves elements without looking at them. Axes that do
-// not change are skipped. Coordinates are computed in float, as exporters
-// expect, so that positions like 1.2 * 5 come out whole.
+// Along one axis, output o is a sum of `taps` inputs with weights, both
+// tabulated once (a *table*); nearest is a table of one tap and weight 1, and
+// moves elements without looking at them. Axes that do not change are skipped.
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +10,7 @@
 #include "device/host/gemm.h"
 #include "device/host/iter.h"
 #include "device/host/window.h"
+#include "graph/resize.h"
 
 typedef struct table {
   bool identity;
@@ -21,76 +20,7 @@ typedef struct table {
   bool *outside;   // [out]: takes extrapolation_value; NULL: none does
 } table;
 
-typedef enum coord_mode {
-  HALF_PIXEL,
-  HALF_PIXEL_SYMMETRIC,
-  PYTORCH_HALF_PIXEL,
-  ALIGN_CORNERS,
-  ASYMMETRIC,
-  TF_CROP_AND_RESIZE,
-} coord_mode;
-
-typedef enum filter { NEAREST, LINEAR, CUBIC } filter;
-
-// BY_SCALE: up on an axis that becomes smaller, else down.
-typedef enum rounding {
-  PREFER_FLOOR,
-  PREFER_CEIL,
-  FLOOR,
-  CEIL,
-  BY_SCALE
-} rounding;
-
-typedef struct resize {
-  coord_mode coord;
-  filter filter;
-  rounding rounding;
-  bool antialias, exclude_outside;
-  double cubic_a, extrapolation;
-  float scale[LB_MAX_RANK];
-  float start[LB_MAX_RANK], end[LB_MAX_RANK];  // of the region
-} resize;
-
 // -- attributes --------------------------------------------------------------
-
-// The place of the attribute's value in `names`, which ends with NULL.
-static lb_status choice(const lb_host_call *c, const char *attr,
-                        const char *dflt, const char *const *names, int *out) {
-  const char *value = lb_attr_str(c->node, attr, dflt);
-  for (*out = 0; names[*out]; ++*out)
-    if (!strcmp(value, names[*out])) return LB_OK;
-  return lb_error(LB_INVALID, "%s '%s' is not known", attr, value);
-}
-
-static lb_status read_modes(const lb_host_call *c, resize *r) {
-  static const char *const coords[] = {"half_pixel",
-                                       "half_pixel_symmetric",
-                                       "pytorch_half_pixel",
-                                       "align_corners",
-                                       "asymmetric",
-                                       "tf_crop_and_resize",
-                                       NULL};
-  static const char *const filters[] = {"nearest", "linear", "cubic", NULL};
-  static const char *const roundings[] = {"round_prefer_floor",
-                                          "round_prefer_ceil",
-                                          "floor",
-                                          "ceil",
-                                          "by_scale",
-                                          NULL};
-  int coord, kind, round;
-  LB_TRY(choice(c, "coordinate_transformation_mode", "half_pixel", coords,
-                &coord));
-  LB_TRY(choice(c, "mode", "nearest", filters, &kind));
-  LB_TRY(choice(c, "nearest_mode", "round_prefer_floor", roundings, &round));
-  r->coord = (coord_mode)coord;
-  r->filter = (filter)kind;
-  r->rounding = (rounding)round;
-  r->antialias = lb_attr_int(c->node, "antialias", 0) != 0;
-  r->exclude_outside = lb_attr_int(c->node, "exclude_outside", 0) != 0;
-  r->cubic_a = (double)lb_attr_float(c->node, "cubic_coeff_a", -0.75f);
-  r->extrapolation = (double)lb_attr_float(c->node, "extrapolation_value", 0);
-  return LB_OK;
-}
 
 // Elements of a float input; NULL and 0 if absent or empty.
 static lb_status read_floats(lb_host_call *c, int i, const lb_f32 **out,
@@ -106,7 +36,7 @@ static lb_status read_floats(lb_host_call *c, int i, const lb_f32 **out,
 }
 
 // With an aspect ratio to keep, all listed axes share one scale.
-static void keep_aspect(lb_host_call *c, const int *axes, int n, resize *r) {
+static void keep_aspect(lb_host_call *c, const int *axes, int n, lb_resize *r) {
   const char *policy =
       lb_attr_str(c->node, "keep_aspect_ratio_policy", "stretch");
   const int64_t *sizes;
@@ -126,7 +56,7 @@ static void keep_aspect(lb_host_call *c, const int *axes, int n, resize *r) {
 }
 
 // Scales and regions, per axis of x.
-static lb_status read_scales(lb_host_call *c, resize *r) {
+static lb_status read_scales(lb_host_call *c, lb_resize *r) {
   const lb_tensor *x = &c->in[0];
   uint32_t n_axes;
   const int64_t *list = lb_attr_ints(c->node, "axes", &n_axes);
@@ -144,7 +74,7 @@ static lb_status read_scales(lb_host_call *c, resize *r) {
   if ((scales && n_scales != n) || (roi && n_roi != 2 * n))
     return lb_error(LB_INVALID, "%lld scales and a region of %lld for %d axes",
                     (long long)n_scales, (long long)n_roi, n);
-  if (r->coord == TF_CROP_AND_RESIZE && !roi)
+  if (r->coord == LB_COORD_TF_CROP_AND_RESIZE && !roi)
     return lb_error(LB_INVALID, "tf_crop_and_resize needs the input roi");
   for (int d = 0; d < x->rank; d++) {
     r->scale[d] = (float)c->out[0].dims[d] / (float)x->dims[d];
@@ -164,119 +94,29 @@ static lb_status read_scales(lb_host_call *c, resize *r) {
 
 // -- tables ------------------------------------------------------------------
 
-// Where output o lies in the input.
-static float coordinate(const resize *r, int d, const table *t, int64_t o) {
-  float x = (float)o, scale = r->scale[d];
-  float in = (float)t->in, out = (float)t->out;
-  switch (r->coord) {
-    case HALF_PIXEL: return (x + 0.5f) / scale - 0.5f;
-    case HALF_PIXEL_SYMMETRIC: {
-      float offset = in / 2 * (1 - out / (scale * in));
-      return offset + (x + 0.5f) / scale - 0.5f;
-    }
-    case PYTORCH_HALF_PIXEL: return t->out > 1 ? (x + 0.5f) / scale - 0.5f : 0;
-    case ALIGN_CORNERS: return t->out > 1 ? x * (in - 1) / (out - 1) : 0;
-    case ASYMMETRIC: return x / scale;
-    case TF_CROP_AND_RESIZE: break;
-  }
-  float start = r->start[d], end = r->end[d];
-  if (t->out <= 1) return 0.5f * (start + end) * (in - 1);
-  return start * (in - 1) + x * (end - start) * (in - 1) / (out - 1);
-}
-
-static int64_t clamp(double x, int64_t n) {
-  if (!(x > 0)) return 0;  // NaN too
-  return x < (double)(n - 1) ? (int64_t)x : n - 1;
-}
-
-static int64_t nearest(const resize *r, int d, float x, int64_t n) {
-  float y = 0;
-  switch (r->rounding) {
-    case PREFER_FLOOR: y = ceilf(x - 0.5f); break;
-    case PREFER_CEIL: y = floorf(x + 0.5f); break;
-    case FLOOR: y = floorf(x); break;
-    case CEIL: y = ceilf(x); break;
-    case BY_SCALE: y = r->scale[d] < 1 ? ceilf(x) : floorf(x); break;
-  }
-  return clamp((double)y, n);
-}
-
-static double cubic(double a, double x) {
-  x = fabs(x);
-  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  if (x < 2) return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
-  return 0;
-}
-
-// The weight of an input at distance x, in units of the filter.
-static double filter_weight(const resize *r, double x) {
-  if (r->filter == CUBIC) return cubic(r->cubic_a, x);
-  double w = 1 - fabs(x);
-  return w > 0 ? w : 0;
-}
-
-// Taps [first, first + taps) around floor(x); antialiasing stretches them.
-static double stretch_of(const resize *r, int d) {
-  return r->antialias && r->scale[d] < 1 ? (double)r->scale[d] : 1;
-}
-
-static int64_t first_tap(const resize *r, int d) {
-  double reach = r->filter == CUBIC ? 2 : 1;
-  return (int64_t)floor(-reach / stretch_of(r, d)) + 1;
-}
-
-static void fill_weights(const resize *r, int d, table *t, int64_t o, float x) {
-  double base = floor((double)x), ratio = (double)x - base, sum = 0;
-  if (ratio == 0) base -= 1, ratio = 1;  // the left neighbour is preferred
-  int64_t first = first_tap(r, d);
-  double *weight = t->weight + o * t->taps, stretch = stretch_of(r, d);
-  for (int64_t k = 0; k < t->taps; k++) {
-    double at = base + (double)(first + k);
-    weight[k] = filter_weight(r, ((double)(first + k) - ratio) * stretch);
-    bool out = at < 0 || at > (double)(t->in - 1);
-    if (r->exclude_outside && out) weight[k] = 0;
-    t->index[o * t->taps + k] = clamp(at, t->in);
-    sum += weight[k];
-  }
-  bool normalise = r->exclude_outside || stretch < 1;
-  for (int64_t k = 0; normalise && sum != 0 && k < t->taps; k++)
-    weight[k] /= sum;
-}
-
-static void fill_row(const resize *r, int d, table *t, int64_t o) {
-  float x = coordinate(r, d, t, o);
-  if (r->coord == TF_CROP_AND_RESIZE)
-    t->outside[o] = !(x >= 0 && x <= (float)(t->in - 1));
-  if (r->filter == NEAREST)
-    t->index[o] = nearest(r, d, x, t->in);
-  else
-    fill_weights(r, d, t, o, x);
-}
-
-static lb_status table_init(lb_host_call *c, const resize *r, int d, table *t) {
-  t->in = c->in[0].dims[d];
-  t->out = c->out[0].dims[d];
+static lb_status table_init(lb_host_call *c, const lb_resize *r, int d,
+                            table *t) {
+  lb_resize_axis a = {d, c->in[0].dims[d], c->out[0].dims[d]};
   bool whole = r->start[d] == 0 && r->end[d] == 1;
-  t->identity = t->in == t->out && r->scale[d] == 1 &&
-                (r->coord != TF_CROP_AND_RESIZE || whole);
+  t->in = a.in;
+  t->out = a.out;
+  t->identity = a.in == a.out && r->scale[d] == 1 &&
+                (r->coord != LB_COORD_TF_CROP_AND_RESIZE || whole);
   if (t->identity) return LB_OK;
-  t->taps = 1;
-  if (r->filter != NEAREST) {
-    double reach = (r->filter == CUBIC ? 2 : 1) / stretch_of(r, d);
-    if (reach > 4 * (double)t->in + 16)
-      return lb_error(LB_INVALID, "a scale of %g is too small for axis %d",
-                      (double)r->scale[d], d);
-    t->taps = 2 - 2 * first_tap(r, d);
-  }
+  LB_TRY(lb_resize_taps(r, &a, &t->taps));
   size_t n = lb_mul_sat((size_t)t->out, (size_t)t->taps);
   t->index = lb_arena_new(c->scratch, int64_t, n);
   t->weight = lb_arena_new(c->scratch, double, n);
   if (!t->index || !t->weight) return lb_oom();
-  if (r->coord == TF_CROP_AND_RESIZE) {
+  if (r->coord == LB_COORD_TF_CROP_AND_RESIZE) {
     t->outside = lb_arena_new(c->scratch, bool, (size_t)t->out);
     if (!t->outside) return lb_oom();
   }
-  for (int64_t o = 0; o < t->out; o++) fill_row(r, d, t, o);
+  for (int64_t o = 0; o < t->out; o++) {
+    bool inside = lb_resize_at(r, &a, t->taps, o, t->index + o * t->taps,
+                               t->weight + o * t->taps);
+    if (t->outside) t->outside[o] = !inside;
+  }
   return LB_OK;
 }
 
@@ -345,7 +185,7 @@ static void round_to(lb_host_call *c, const lb_tensor *t, lb_dtype dtype) {
   lb_each(c->pool, 1, operands, round_row, range);
 }
 
-static lb_status interpolate(lb_host_call *c, const resize *r,
+static lb_status interpolate(lb_host_call *c, const lb_resize *r,
                              const table *tables) {
   lb_dtype dtype = c->in[0].dtype;
   bool narrow = lb_dtype_is_float(dtype) && dtype != LB_F64;
@@ -429,7 +269,8 @@ static void move_task(void *user, int64_t begin, int64_t end, int worker) {
   }
 }
 
-static lb_status move(lb_host_call *c, const resize *r, const table *tables) {
+static lb_status move(lb_host_call *c, const lb_resize *r,
+                      const table *tables) {
   double value = r->extrapolation;
   uint64_t element = 0;
   lb_tensor from = {.dtype = LB_F64, .data = &value};
@@ -444,10 +285,10 @@ static lb_status move(lb_host_call *c, const resize *r, const table *tables) {
 }
 
 lb_status lb_host_Resize(lb_host_call *c) {
-  resize r = {0};
+  lb_resize r = {0};
   table tables[LB_MAX_RANK] = {0};
   const lb_tensor *x = &c->in[0];
-  LB_TRY(read_modes(c, &r));
+  LB_TRY(lb_resize_read_modes(c->node, &r));
   if (lb_tensor_count(&c->out[0]) == 0) return LB_OK;
   if (lb_tensor_count(x) == 0)
     return lb_error(LB_INVALID,
@@ -456,5 +297,6 @@ lb_status lb_host_Resize(lb_host_call *c) {
   if (x->rank == 0) return lb_host_convert(x, &c->out[0]);
   LB_TRY(read_scales(c, &r));
   for (int d = 0; d < x->rank; d++) LB_TRY(table_init(c, &r, d, &tables[d]));
-  return r.filter == NEAREST ? move(c, &r, tables) : interpolate(c, &r, tables);
+  return r.filter == LB_FILTER_NEAREST ? move(c, &r, tables)
+                                       : interpolate(c, &r, tables);
 }
