@@ -4,12 +4,14 @@
 //   Cast(MatMulInteger(a, B, za, zb)) = MatMul(Cast(a) - za, B - zb)
 //   Cast(ConvInteger(x, W, zx, zw))   = Conv(Cast(x) - zx, W - zw)
 //   DequantizeLinear(QuantizeLinear(x)) = (Clip(Round(x / s) + z) - z) * s
+//   QLinearConv(x, W, b) = Cast(Clip(Round(Conv(x - zx, W - zw, b) * s) + zy))
 //
 // where B and W are constants. Products of bytes are exact in floats, and so
 // are their sums up to 2^24, as far as the Cast keeps them exact, too; beyond
 // that nothing differs but rounding, and NaN, which has no place among
 // integers. What DynamicQuantizeLinear does is written down step by step, so
 // that bytes in between need not exist.
+#include <math.h>
 #include <string.h>
 
 #include "graph/rewrite.h"
@@ -45,13 +47,67 @@ static lb_status make_clip(const spot *s, lb_value *x, float low, float high,
   return lb_rewrite_make(s->rw, s->at, LB_OP_Clip, in, 3, out);
 }
 
+// Whether every window of a pool has an element: without any, bytes and floats
+// would have it give something else.
+static bool has_elements(const lb_node *pool) {
+  const char *mode = lb_attr_str(pool, "auto_pad", "NOTSET");
+  for (int i = 0; i < pool->in[0]->info.rank - 2; i++)
+    if (lb_attr_int_at(pool, "dilations", i, 1) != 1) return false;
+  return strcmp(*mode ? mode : "NOTSET", "NOTSET") == 0 &&
+         lb_attr_int(pool, "ceil_mode", 0) == 0;
+}
+
+// Whether n makes its result of elements of its first input as they are: it
+// does the same with floats.
+static bool moves(const lb_node *n) {
+  if (n->op == LB_OP_Reshape || n->op == LB_OP_Flatten ||
+      n->op == LB_OP_Transpose)
+    return true;
+  return n->op == LB_OP_MaxPool && (n->n_out == 1 || !n->out[1]) &&
+         has_elements(n);
+}
+
+static bool range_of(lb_dtype t, float range[2]) {
+  range[0] = t == LB_I8 ? -128 : t == LB_I16 ? -32768 : 0;
+  range[1] = t == LB_I8 ? 127 : t == LB_U8 ? 255 : t == LB_I16 ? 32767 : 65535;
+  return t == LB_I8 || t == LB_U8 || t == LB_I16 || t == LB_U16;
+}
+
+static bool is_whole(const lb_value *v, const lb_value *like) {
+  double x;
+  return lb_match_op(v, LB_OP_Round) || lb_match_op(v, LB_OP_Clip) ||
+         (lb_match_scalar(v, like, &x) && x == rint(x));
+}
+
+// Whether n makes levels of dtype t: whole numbers, cut off where bytes end.
+static bool is_level(const lb_node *n, lb_dtype t) {
+  float range[2];
+  double low, high;
+  if (n->op != LB_OP_Clip || n->n_in != 3 || !n->in[1] || !n->in[2])
+    return false;
+  const lb_value *x = n->in[0];
+  const lb_node *sum = lb_match_op(x, LB_OP_Add);
+  bool whole = sum ? lb_match_op(sum->in[0], LB_OP_Round) &&
+                         is_whole(sum->in[1], sum->in[0])
+                   : lb_match_op(x, LB_OP_Round) != NULL;
+  return whole && range_of(t, range) && lb_match_scalar(n->in[1], x, &low) &&
+         lb_match_scalar(n->in[2], x, &high) && low == (double)range[0] &&
+         high == (double)range[1];
+}
+
+// The floats that v was cut down from, where it is bytes of this pass; or NULL.
+static lb_value *levels_of(const lb_value *v) {
+  const lb_node *cast = lb_match_op(v, LB_OP_Cast), *from;
+  if (!cast || cast->in[0]->info.dtype != LB_F32) return NULL;
+  for (from = cast->in[0]->producer; from && moves(from);)
+    from = from->in[0]->producer;
+  return from && is_level(from, v->info.dtype) ? cast->in[0] : NULL;
+}
+
 // v as floats: what it was cut down from, where it is bytes of this pass.
 static lb_status floats_of(const spot *s, lb_value *v, lb_value **out) {
-  const lb_node *cast = lb_match_op(v, LB_OP_Cast);
-  *out = cast ? cast->in[0] : NULL;
-  if (cast && (*out)->info.dtype == LB_F32 && lb_match_op(*out, LB_OP_Clip))
-    return LB_OK;
-  return lb_rewrite_cast(s->rw, s->at, v, LB_F32, out);
+  *out = levels_of(v);
+  return *out ? LB_OK : lb_rewrite_cast(s->rw, s->at, v, LB_F32, out);
 }
 
 // -- constants ---------------------------------------------------------------
@@ -151,14 +207,20 @@ static void keep_name(lb_node *n, lb_value *old) {
   if (old) lb_node_set_out(n, 0, old);
 }
 
-// x / scale, rounded, moved by `zero` (may be NULL) and cut off.
+// x rounded, moved by `zero` (may be NULL) and cut off.
+static lb_status make_level(const spot *s, lb_value *x, lb_value *zero,
+                            const float range[2], lb_value **out) {
+  LB_TRY(make(s, LB_OP_Round, x, NULL, out));
+  if (zero) LB_TRY(make(s, LB_OP_Add, *out, zero, out));
+  return make_clip(s, *out, range[0], range[1], out);
+}
+
+// The same of x / scale.
 static lb_status make_levels(const spot *s, lb_value *x, lb_value *scale,
                              lb_value *zero, const float range[2],
                              lb_value **out) {
   LB_TRY(make(s, LB_OP_Div, x, scale, out));
-  LB_TRY(make(s, LB_OP_Round, *out, NULL, out));
-  if (zero) LB_TRY(make(s, LB_OP_Add, *out, zero, out));
-  return make_clip(s, *out, range[0], range[1], out);
+  return make_level(s, *out, zero, range, out);
 }
 
 // DynamicQuantizeLinear, step by step; its node makes bytes of them.
@@ -202,12 +264,6 @@ static lb_status rewrite_product(lb_rewrite *rw, lb_node *cast,
 
 // -- activations -------------------------------------------------------------
 
-static bool range_of(lb_dtype t, float range[2]) {
-  range[0] = t == LB_I8 ? -128 : t == LB_I16 ? -32768 : 0;
-  range[1] = t == LB_I8 ? 127 : t == LB_U8 ? 255 : t == LB_I16 ? 32767 : 65535;
-  return t == LB_I8 || t == LB_U8 || t == LB_I16 || t == LB_U16;
-}
-
 // n = DequantizeLinear(QuantizeLinear(x)) with one scale, a constant.
 static const lb_node *quantised(const lb_node *n) {
   if (n->op != LB_OP_DequantizeLinear || !n->out[0]) return NULL;
@@ -246,11 +302,190 @@ static lb_status rewrite_levels(lb_rewrite *rw, lb_node *n, const lb_node *q) {
   return lb_rewrite_become(rw, n, LB_OP_Mul, in, 2);
 }
 
+// -- products of bytes that make bytes ---------------------------------------
+
+// Inputs of QLinearConv and QLinearMatMul.
+enum {
+  Q_A,
+  Q_A_SCALE,
+  Q_A_ZERO,
+  Q_B,
+  Q_B_SCALE,
+  Q_B_ZERO,
+  Q_Y_SCALE,
+  Q_Y_ZERO,
+  Q_BIAS
+};
+
+typedef struct qlinear {
+  lb_node *node;
+  bool conv;
+  const lb_tensor *w, *w_scale, *w_zero, *bias;  // bias: NULL, none
+  float a_scale, y_scale;
+  float a_zero, y_zero;
+  int64_t n, inner;  // output channels; elements of the weights of one
+} qlinear;
+
+static const lb_tensor *list_of(const lb_value *v, lb_dtype t, int64_t n) {
+  const lb_tensor *c = lb_value_const(v);
+  bool fits = c && c->dtype == t && lb_tensor_is_dense(c) && c->rank <= 1;
+  int64_t count = fits ? lb_tensor_count(c) : 0;
+  return count == 1 || (count == n && n > 0) ? c : NULL;
+}
+
+static bool scale_of(const lb_value *v, float *out) {
+  const lb_tensor *t = list_of(v, LB_F32, 1);
+  if (t) *out = (float)lb_match_elem(t, 0);
+  return t != NULL;
+}
+
+static bool zero_at(const lb_value *v, float *out) {
+  const lb_tensor *t = bytes_of(v);
+  if (!t || lb_tensor_count(t) != 1) return false;
+  *out = (float)byte_at(t, 0);
+  return true;
+}
+
+static bool match_qlinear(lb_node *n, qlinear *q) {
+  bool conv = n->op == LB_OP_QLinearConv;
+  if ((!conv && n->op != LB_OP_QLinearMatMul) || !n->out[0]) return false;
+  *q = (qlinear){.node = n, .conv = conv, .w = bytes_of(n->in[Q_B])};
+  if (!q->w || q->w->rank < 2 || lb_tensor_count(q->w) == 0 ||
+      (!conv && q->w->rank != 2) || !is_byte(n->in[Q_A]->info.dtype) ||
+      n->in[Q_A]->info.rank < 2)
+    return false;
+  q->n = q->w->dims[conv ? 0 : 1];
+  q->inner = conv ? lb_tensor_count(q->w) / q->n : 1;
+  q->w_scale = list_of(n->in[Q_B_SCALE], LB_F32, q->n);
+  q->w_zero = list_of(n->in[Q_B_ZERO], q->w->dtype, q->n);
+  const lb_value *bias = lb_node_input(n, Q_BIAS);
+  q->bias = bias ? list_of(bias, LB_I32, q->n) : NULL;
+  return q->w_scale && q->w_zero && (!bias || q->bias) &&
+         scale_of(n->in[Q_A_SCALE], &q->a_scale) &&
+         scale_of(n->in[Q_Y_SCALE], &q->y_scale) &&
+         zero_at(n->in[Q_A_ZERO], &q->a_zero) &&
+         zero_at(n->in[Q_Y_ZERO], &q->y_zero);
+}
+
+// Floats for each output channel, or one for all: `dims` behind them are 1.
+static lb_status numbers(lb_rewrite *rw, int64_t n, int dims, float **data,
+                         lb_value **out) {
+  lb_tensor t = {.dtype = LB_F32, .rank = n > 1 ? 1 + dims : 0, .dims = {n}};
+  for (int i = 0; i < dims; i++) t.dims[1 + i] = 1;
+  lb_tensor_dense(&t);
+  t.data = *data = lb_arena_new(&rw->graph->arena, float, (size_t)n);
+  return t.data ? lb_const_new(rw->graph, "numbers", &t, out) : lb_oom();
+}
+
+// What sums are multiplied with, rounded as the operator does it.
+static lb_status factors_of(lb_rewrite *rw, const qlinear *q, lb_value **out) {
+  int64_t n = lb_tensor_count(q->w_scale);
+  float *to;
+  LB_TRY(numbers(rw, n, q->conv ? q->w->rank - 2 : 0, &to, out));
+  for (int64_t i = 0; i < n; i++)
+    to[i] = q->a_scale * (float)lb_match_elem(q->w_scale, i) / q->y_scale;
+  return LB_OK;
+}
+
+static lb_status bias_of(lb_rewrite *rw, const qlinear *q, lb_value **out) {
+  lb_tensor t = {.dtype = LB_F32, .rank = 1, .dims = {q->n}, .strides = {1}};
+  float *to = lb_arena_new(&rw->graph->arena, float, (size_t)q->n);
+  if (!to) return lb_oom();
+  int64_t count = lb_tensor_count(q->bias);
+  for (int64_t i = 0; i < q->n; i++)
+    to[i] = (float)lb_match_int(q->bias, count > 1 ? i : 0);
+  t.data = to;
+  return lb_const_new(rw->graph, "bias", &t, out);
+}
+
+// A lone QuantizeLinear as levels that its node makes bytes of.
+static lb_status spell_quantize(lb_rewrite *rw, lb_node *n) {
+  spot s = {rw, n};
+  double scale;
+  float range[2], zero;
+  lb_value *z = lb_node_input(n, ZERO), *q;
+  lb_dtype t = n->out[0]->info.dtype;
+  if (n->in[X]->info.dtype != LB_F32 || n->in[SCALE]->info.dtype != LB_F32 ||
+      !lb_match_scalar(n->in[SCALE], n->in[X], &scale) || !is_byte(t) ||
+      !range_of(t, range) || (z && !zero_at(z, &zero)))
+    return LB_OK;
+  if (z) LB_TRY(lb_const_f32(rw->graph, "zero", zero, &z));
+  LB_TRY(make_levels(&s, n->in[X], n->in[SCALE], z, range, &q));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &q, 1));
+  return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
+}
+
+static lb_status make_sums(const spot *s, const qlinear *q, lb_value **out) {
+  const lb_node *n = q->node;
+  lb_value *in[3];
+  lb_node *quantize = lb_match_op(n->in[Q_A], LB_OP_QuantizeLinear), *sums;
+  if (quantize) LB_TRY(spell_quantize(s->rw, quantize));
+  LB_TRY(floats_of(s, n->in[Q_A], &in[0]));
+  if (q->a_zero != 0) LB_TRY(make_with(s, LB_OP_Sub, in[0], q->a_zero, &in[0]));
+  LB_TRY(weights_of(s->rw, n->in[Q_B], q->w_zero, q->n, q->inner, &in[1]));
+  if (q->bias) LB_TRY(bias_of(s->rw, q, &in[2]));
+  LB_TRY(lb_rewrite_insert(s->rw, s->at, q->conv ? LB_OP_Conv : LB_OP_MatMul,
+                           in, q->bias ? 3 : 2, &sums));
+  LB_TRY(lb_node_copy_attrs(s->rw->graph, sums, n));
+  return lb_rewrite_inserted(s->rw, sums, out);
+}
+
+static lb_status rewrite_qlinear(lb_rewrite *rw, const qlinear *q) {
+  lb_node *n = q->node;
+  lb_dtype t = n->out[0]->info.dtype;
+  spot s = {rw, n};
+  float range[2];
+  lb_value *y, *by, *zero = NULL;
+  if (!is_byte(t) || !range_of(t, range)) return LB_OK;
+  LB_TRY(make_sums(&s, q, &y));
+  LB_TRY(factors_of(rw, q, &by));
+  LB_TRY(make(&s, LB_OP_Mul, y, by, &y));
+  if (q->y_zero != 0) LB_TRY(lb_const_f32(rw->graph, "zero", q->y_zero, &zero));
+  LB_TRY(make_level(&s, y, zero, range, &y));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &y, 1));
+  return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
+}
+
+// -- what reads bytes of this pass -------------------------------------------
+
+// DequantizeLinear(Cast(x)) = (x - z) * s
+static lb_status rewrite_dequantize(lb_rewrite *rw, lb_node *n) {
+  lb_value *x = n->out[0] ? levels_of(n->in[X]) : NULL;
+  lb_value *in[2] = {x, n->in[SCALE]}, *z = lb_node_input(n, ZERO);
+  spot s = {rw, n};
+  double scale;
+  float zero = 0;
+  if (!x || n->out[0]->info.dtype != LB_F32 ||
+      !lb_match_scalar(n->in[SCALE], x, &scale) ||
+      n->in[SCALE]->info.dtype != LB_F32 || (z && !zero_at(z, &zero)))
+    return LB_OK;
+  if (zero != 0) LB_TRY(make_with(&s, LB_OP_Sub, x, zero, &in[0]));
+  return lb_rewrite_become(rw, n, LB_OP_Mul, in, 2);
+}
+
+// f(Cast(x)) = Cast(f(x))
+static lb_status move_cast(lb_rewrite *rw, lb_node *n) {
+  lb_value *x = n->n_in > 0 && n->out[0] ? levels_of(n->in[0]) : NULL;
+  lb_dtype t = n->out[0] ? n->out[0]->info.dtype : LB_NONE;
+  lb_node *moved;
+  if (!x || !is_byte(t)) return LB_OK;
+  lb_value *in[2] = {x, n->n_in > 1 ? n->in[1] : NULL};
+  LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, &moved));
+  LB_TRY(lb_node_copy_attrs(rw->graph, moved, n));
+  LB_TRY(lb_rewrite_inserted(rw, moved, &x));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &x, 1));
+  return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
+}
+
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   product p;
+  qlinear l;
   if (match_product(rw, n, &p)) return rewrite_product(rw, n, &p);
+  if (match_qlinear(n, &l)) return rewrite_qlinear(rw, &l);
   const lb_node *q = quantised(n);
-  return q ? rewrite_levels(rw, n, q) : LB_OK;
+  if (q) return rewrite_levels(rw, n, q);
+  if (n->op == LB_OP_DequantizeLinear) return rewrite_dequantize(rw, n);
+  return moves(n) ? move_cast(rw, n) : LB_OK;
 }
 
 lb_status lb_pass_quantize(lb_rewrite *rw) {

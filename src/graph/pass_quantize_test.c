@@ -70,11 +70,54 @@ static void bytes_in_between_are_left_out(void **state) {
       "out y\n");
 }
 
+static void a_product_that_makes_bytes_is_rounded_and_cut_off(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[s,2]\n"
+      "const o float32[] 0.5\n"
+      "const z uint8[] 3\n"
+      "const b int8[2,2] 1 2 3 4\n"
+      "const p float32[] 0.25\n"
+      "const n int8[] 1\n"
+      "q = QuantizeLinear(x, o, z)\n"
+      "m = QLinearMatMul(q, o, z, b, p, n, o, z)\n"
+      "y = DequantizeLinear(m, o, z)\n"
+      "out y\n",
+      NULL,
+      "in x: float32[s,2]\n"
+      "q.Div: float32[s,2] = Div(x, 0.5)\n"
+      "q.Round: float32[s,2] = Round(q.Div)\n"
+      "q.Add: float32[s,2] = Add(q.Round, 3)\n"
+      "q.Clip: float32[s,2] = Clip(q.Add, 0, 255)\n"
+      "m.Sub: float32[s,2] = Sub(q.Clip, 3)\n"
+      "m.MatMul: float32[s,2] = MatMul(m.Sub, b:float32[2,2])\n"
+      "m.Mul: float32[s,2] = Mul(m.MatMul, 0.25)\n"
+      "m.Round: float32[s,2] = Round(m.Mul)\n"
+      "m.Add: float32[s,2] = Add(m.Round, 3)\n"
+      "m.Clip: float32[s,2] = Clip(m.Add, 0, 255)\n"
+      "y.Sub: float32[s,2] = Sub(m.Clip, 3)\n"
+      "y: float32[s,2] = Mul(y.Sub, 0.5)\n"
+      "out y\n");
+}
+
+static void products_with_scales_of_requests_stay(void **state) {
+  (void)state;
+  stays(
+      "in a uint8[s,2]\n"
+      "in o float32[]\n"
+      "const z uint8[] 3\n"
+      "const b uint8[2,2] 1 2 3 4\n"
+      "y = QLinearMatMul(a, o, z, b, o, z, o, z)\n"
+      "out y\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_of_bytes_is_one_of_floats),
       cmocka_unit_test(integers_that_stay_integers_stay),
       cmocka_unit_test(bytes_in_between_are_left_out),
+      cmocka_unit_test(a_product_that_makes_bytes_is_rounded_and_cut_off),
+      cmocka_unit_test(products_with_scales_of_requests_stay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

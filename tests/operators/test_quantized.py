@@ -144,9 +144,55 @@ def fake_quantised_weights(m):
     return m.seal(m.node("MatMul", ["x", w]), 2), x_of(m, m.size(), k)
 
 
+def qlinear_weights(m, n, *shape):
+    """Weights, scales and zeros: one for all, or one a column or channel."""
+    w = m.np.integers(-127, 128, shape).astype(np.int8)
+    many = m.py.random() < 0.5
+    scale = m.np.uniform(0.002, 0.01, n).astype(np.float32)
+    zero = np.zeros(n, np.int8)
+    return [m.const(v) for v in ((w, scale, zero) if many else
+                                 (w, scale[0], np.int8(m.py.choice((0, 3)))))]
+
+
+def qlinear_output(m):
+    zero = np.uint8(m.py.choice((0, 3, 128)))
+    return [m.scale(0.02, 0.1), m.const(zero)]
+
+
+def qlinear_conv(m):
+    """Two convolutions, a pool between them; bytes all the way."""
+    c, o, h, w = m.size(), m.size(), m.size() + 2, m.size() + 2
+    q = qlinear_output(m)
+    y = m.node("QuantizeLinear", ["x", *q])
+    for k in range(2):
+        weights = qlinear_weights(m, o, o, o if k else c, 3, 3)
+        next_q = qlinear_output(m)
+        inputs = [y, *q, *weights, *next_q]
+        if m.py.random() < 0.5:
+            inputs.append(m.const(m.np.integers(-999, 999, o)
+                                  .astype(np.int32)))
+        y = m.node("QLinearConv", inputs, pads=[1] * 4, kernel_shape=[3, 3])
+        q = next_q
+        if m.py.random() < 0.5:
+            y = m.node("MaxPool", [y], kernel_shape=[2, 2], pads=[1, 0, 0, 1])
+    return m.seal(m.node("DequantizeLinear", [y, *q]), 4), x_of(m, 2, c, h, w)
+
+
+def qlinear_matmul(m):
+    rows, k, n = m.size(), m.size(), m.size()
+    q, next_q = qlinear_output(m), qlinear_output(m)
+    y = m.node("QuantizeLinear", ["x", *q])
+    y = m.node("QLinearMatMul", [y, *q, *qlinear_weights(m, n, k, n),
+                                 *next_q])
+    if m.py.random() < 0.5:
+        y = m.node("Flatten", [y])
+    return m.seal(m.node("DequantizeLinear", [y, *next_q]), 3), \
+        x_of(m, 2, rows, k)
+
+
 KINDS = {f.__name__: f for f in (
     dynamic_matmul, shared_dynamic_matmul, dynamic_conv, fake_quantised,
-    fake_quantised_weights)}
+    fake_quantised_weights, qlinear_conv, qlinear_matmul)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -168,7 +214,8 @@ def test_a_quantised_model_agrees_with_onnx_runtime(kind):
                 bad.append(f"{kind} {seed} {when} {list(x.shape)}: off by "
                            f"{np.abs(got - want).max(initial=0)}")
             session.settle(30)
-        if any(step["op"].endswith(("Integer", "QuantizeLinear"))
+        if any(step["op"].endswith(("Integer", "QuantizeLinear")) or
+               step["op"].startswith("QLinear")
                for step in session.profile(None, {"x": x})) \
                 and kind != "shared_dynamic_matmul":
             bad.append(f"{kind} {seed}: still in integers")
