@@ -272,11 +272,52 @@ static void a_large_pool_goes_along_one_axis_after_the_other(void **state) {
       NULL,
       "in x: float32[b,h,w,4]\n"
       "y.MaxPool: float32[b,h,w,4] = MaxPool(x) {kernel_shape=[1,7], "
-      "strides=[1,1], dilations=[1,1], pads=[0,3,0,3], ceil_mode=0, "
-      "channels_last=1}\n"
+      "strides=[1,1], pads=[0,3,0,3], channels_last=1, dilations=[1,1]}\n"
       "y: float32[b,floor(h/2),w,4] = MaxPool(y.MaxPool) {kernel_shape=[5,1], "
-      "strides=[2,1], pads=[2,0,1,0], channels_last=1, dilations=[1,1], "
-      "ceil_mode=0}\n"
+      "strides=[2,1], pads=[2,0,1,0], channels_last=1, dilations=[1,1]}\n"
+      "out y\n");
+}
+
+static void a_pool_of_volumes_is_one_of_layers_and_one_across(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,d,h,w,4]\n"
+      "y = AveragePool(x) {kernel_shape=[2,3,3], strides=[2,1,1], "
+      "pads=[0,1,1,0,1,1], channels_last=1}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,d,h,w,4]\n"
+      "y.AveragePool: float32[b,d,h,w,4] = AveragePool(x) "
+      "{kernel_shape=[1,3,3], strides=[1,1,1], pads=[0,1,1,0,1,1], "
+      "channels_last=1, dilations=[1,1,1]}\n"
+      "y: float32[b,floor(d/2),h,w,4] = AveragePool(y.AveragePool) "
+      "{kernel_shape=[2,1,1], strides=[2,1,1], pads=[0,0,0,0,0,0], "
+      "channels_last=1, dilations=[1,1,1]}\n"
+      "out y\n");
+}
+
+static void a_convolution_of_volumes_is_a_sum_over_layers(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,d,h,w,1]\n"
+      "const k float32[1,1,2,3,3] 1\n"
+      "const o float32[1] 1\n"
+      "y = Conv(x, k, o) {strides=[2,1,1], dilations=[3,1,1], "
+      "pads=[1,1,1,0,1,1], channels_last=1}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,d,h,w,1]\n"
+      "y.Pad: float32[b,d+1,h,w,1] = Pad(x, [1,0], 0, [1])\n"
+      "y.Slice: float32[b,max(d-2,0),h,w,1] = Slice(y.Pad, [0], [-3], [1])\n"
+      "y.Conv: float32[b,ceil(max(d-2,0)/2),h,w,1] = Conv(y.Slice, "
+      "k:float32[1,1,1,3,3], [1]) {strides=[2,1,1], dilations=[1,1,1], "
+      "pads=[0,1,1,0,1,1], channels_last=1, kernel_shape=[1,3,3]}\n"
+      "y.Slice: float32[b,max(d-2,0),h,w,1] = Slice(y.Pad, [3], "
+      "[9223372036854775807], [1])\n"
+      "y.Conv: float32[b,ceil(max(d-2,0)/2),h,w,1] = Conv(y.Slice, "
+      "k:float32[1,1,1,3,3]) {strides=[2,1,1], dilations=[1,1,1], "
+      "pads=[0,1,1,0,1,1], channels_last=1, kernel_shape=[1,3,3]}\n"
+      "y: float32[b,ceil(d/2)-1,h,w,1] = Add(y.Conv, y.Conv)\n"
       "out y\n");
 }
 
@@ -455,6 +496,8 @@ int main(void) {
       cmocka_unit_test(a_transpose_stays_before_reshapes_across_it),
       cmocka_unit_test(a_transpose_that_keeps_the_last_axis_stays),
       cmocka_unit_test(a_large_pool_goes_along_one_axis_after_the_other),
+      cmocka_unit_test(a_pool_of_volumes_is_one_of_layers_and_one_across),
+      cmocka_unit_test(a_convolution_of_volumes_is_a_sum_over_layers),
       cmocka_unit_test(a_border_of_many_zones_is_written_once),
       cmocka_unit_test(zeros_around_a_convolution_are_its_border),
       cmocka_unit_test(a_transpose_sinks_through_slices_and_pads),

@@ -3,6 +3,10 @@
 // The greatest element of a rectangle is the greatest of its rows' greatest: a
 // large MaxPool is one along each axis.
 //
+// Windows of kernels have taps along two axes. Of a volume, a pool is one of
+// each layer and one across layers; a convolution is the sum of convolutions of
+// layers, one for each tap across them.
+//
 // Kernels take the border of an image zone by zone, as many as the window has
 // positions over the edge. Where those are too many, the border is written
 // once, by a Pad, and the window needs none. Where they are few, the Pad before
@@ -41,22 +45,26 @@ static bool is_large_pool(const lb_node *n) {
          h * w > 2 * (h + w);
 }
 
-// `to` pools along one axis as `n` does, and leaves the other one alone.
-static lb_status pool_along(lb_rewrite *rw, lb_node *to, const lb_node *n,
-                            int axis) {
+// `to` slides along the axes of space from `first` on, `n_axes` of them, as `n`
+// does, and leaves the others alone.
+static lb_status slide_along(lb_rewrite *rw, lb_node *to, const lb_node *n,
+                             int first, int n_axes) {
   static const char *const lists[] = {"kernel_shape", "strides", "dilations"};
-  int64_t pads[4] = {0};
-  pads[axis] = lb_attr_int_at(n, "pads", axis, 0);
-  pads[2 + axis] = lb_attr_int_at(n, "pads", 2 + axis, 0);
+  int space = n->in[0]->info.rank - 2;
+  int64_t pads[2 * LB_MAX_RANK] = {0};
   for (int i = 0; i < 3; i++) {
-    int64_t list[2] = {1, 1};
-    list[axis] = lb_attr_int_at(n, lists[i], axis, 1);
-    LB_TRY(lb_node_set_ints(rw->graph, to, lists[i], list, 2));
+    int64_t list[LB_MAX_RANK];
+    for (int k = 0; k < space; k++)
+      list[k] = k >= first && k < first + n_axes
+                    ? lb_attr_int_at(n, lists[i], k, 1)
+                    : 1;
+    LB_TRY(lb_node_set_ints(rw->graph, to, lists[i], list, (uint32_t)space));
   }
-  LB_TRY(lb_node_set_ints(rw->graph, to, "pads", pads, 4));
-  LB_TRY(lb_node_set_int(rw->graph, to, "ceil_mode",
-                         lb_attr_int(n, "ceil_mode", 0)));
-  return lb_node_set_int(rw->graph, to, "channels_last", 1);
+  for (int k = first; k < first + n_axes; k++) {
+    pads[k] = lb_attr_int_at(n, "pads", k, 0);
+    pads[space + k] = lb_attr_int_at(n, "pads", space + k, 0);
+  }
+  return lb_node_set_ints(rw->graph, to, "pads", pads, 2 * (uint32_t)space);
 }
 
 static void read_instead(lb_rewrite *rw, lb_node *n, lb_value *x) {
@@ -65,14 +73,114 @@ static void read_instead(lb_rewrite *rw, lb_node *n, lb_value *x) {
   lb_rewrite_use(rw, x, 1);
 }
 
+// The last axes first.
 static lb_status split_pool(lb_rewrite *rw, lb_node *n) {
+  int space = n->in[0]->info.rank - 2;
   lb_node *rows;
   lb_value *x;
-  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_MaxPool, n->in, 1, &rows));
-  LB_TRY(pool_along(rw, rows, n, 1));
+  LB_TRY(lb_rewrite_insert(rw, n, n->op, n->in, 1, &rows));
+  LB_TRY(lb_node_copy_attrs(rw->graph, rows, n));
+  LB_TRY(slide_along(rw, rows, n, 1, space - 1));
   LB_TRY(lb_rewrite_inserted(rw, rows, &x));
   read_instead(rw, n, x);
-  return pool_along(rw, n, n, 0);
+  return slide_along(rw, n, n, 0, 1);
+}
+
+// -- volumes -----------------------------------------------------------------
+
+// Has n taps along three axes?
+static bool is_volume(const lb_node *n) {
+  bool pool = n->op == LB_OP_MaxPool || n->op == LB_OP_AveragePool;
+  const lb_tensor *w = n->op == LB_OP_Conv ? lb_value_const(n->in[1]) : NULL;
+  if (n->in[0]->info.rank != 5 || !n->out[0] || !lb_op_channels_last(n) ||
+      n->in[0]->info.dtype != LB_F32 || !has_pads(n) ||
+      !(pool || (w && w->rank == 5 && lb_tensor_count(w) > 0)))
+    return false;
+  for (uint32_t i = 1; i < n->n_out; i++)
+    if (n->out[i]) return false;
+  for (int i = 0; i < 3; i++)
+    if ((w ? w->dims[2 + i] : lb_attr_int_at(n, "kernel_shape", i, 1)) < 2)
+      return false;
+  return true;
+}
+
+typedef struct volume {  // a convolution
+  lb_rewrite *rw;
+  lb_node *node;
+  const lb_tensor *w;
+  int64_t taps, dilation;  // across layers
+} volume;
+
+// x with the border of its first and last layers.
+static lb_status add_layers(const volume *v, lb_value **out) {
+  int64_t before = lb_attr_int_at(v->node, "pads", 0, 0);
+  int64_t after = lb_attr_int_at(v->node, "pads", 3, 0);
+  int64_t pads[2] = {before, after}, axis = 1;
+  lb_value *in[4] = {v->node->in[0]};
+  *out = in[0];
+  if (before == 0 && after == 0) return LB_OK;
+  LB_TRY(lb_const_ints(v->rw->graph, "pads", pads, 2, &in[1]));
+  LB_TRY(lb_const_f32(v->rw->graph, "border", 0, &in[2]));
+  LB_TRY(lb_const_ints(v->rw->graph, "axis", &axis, 1, &in[3]));
+  return lb_rewrite_make(v->rw, v->node, LB_OP_Pad, in, 4, out);
+}
+
+// The layers that tap k sees.
+static lb_status take_layers(const volume *v, lb_value *x, int64_t k,
+                             lb_value **out) {
+  int64_t from = k * v->dilation, left = (v->taps - 1 - k) * v->dilation;
+  int64_t to = left ? -left : INT64_MAX, axis = 1;
+  lb_value *in[4] = {x};
+  LB_TRY(lb_const_ints(v->rw->graph, "from", &from, 1, &in[1]));
+  LB_TRY(lb_const_ints(v->rw->graph, "to", &to, 1, &in[2]));
+  LB_TRY(lb_const_ints(v->rw->graph, "axis", &axis, 1, &in[3]));
+  return lb_rewrite_make(v->rw, v->node, LB_OP_Slice, in, 4, out);
+}
+
+static lb_status take_weights(const volume *v, int64_t k, lb_value **out) {
+  lb_tensor from = *v->w, to;
+  from.data = (char *)v->w->data +
+              k * v->w->strides[2] * (int64_t)lb_dtype_size(LB_F32);
+  from.dims[2] = 1;
+  to = from;
+  lb_tensor_dense(&to);
+  to.data = lb_arena_alloc(&v->rw->graph->arena, lb_tensor_bytes(&to), 64);
+  if (!to.data) return lb_oom();
+  lb_tensor_copy(&from, &to);
+  return lb_const_new(v->rw->graph, v->node->in[1]->name, &to, out);
+}
+
+// The convolution of tap k, whose window is one layer high; `bias` may be NULL.
+static lb_status make_layer(const volume *v, lb_value *x, int64_t k,
+                            lb_value *bias, lb_value **out) {
+  lb_value *in[3] = {NULL, NULL, bias};
+  int64_t kernel[3] = {1, v->w->dims[3], v->w->dims[4]};
+  int64_t strides[3];
+  lb_node *n;
+  for (int i = 0; i < 3; i++)
+    strides[i] = lb_attr_int_at(v->node, "strides", i, 1);
+  LB_TRY(take_layers(v, x, k, &in[0]));
+  LB_TRY(take_weights(v, k, &in[1]));
+  LB_TRY(lb_rewrite_insert(v->rw, v->node, LB_OP_Conv, in, bias ? 3 : 2, &n));
+  LB_TRY(lb_node_copy_attrs(v->rw->graph, n, v->node));
+  LB_TRY(slide_along(v->rw, n, v->node, 1, 2));
+  LB_TRY(lb_node_set_ints(v->rw->graph, n, "kernel_shape", kernel, 3));
+  LB_TRY(lb_node_set_ints(v->rw->graph, n, "strides", strides, 3));
+  return lb_rewrite_inserted(v->rw, n, out);
+}
+
+static lb_status split_volume(lb_rewrite *rw, lb_node *n) {
+  const lb_tensor *w = lb_value_const(n->in[1]);
+  volume v = {rw, n, w, w->dims[2], lb_attr_int_at(n, "dilations", 0, 1)};
+  lb_value *x, *sum, *in[2];
+  LB_TRY(add_layers(&v, &x));
+  LB_TRY(make_layer(&v, x, 0, lb_node_input(n, 2), &sum));
+  for (int64_t k = 1; k < v.taps; k++) {
+    in[0] = sum;
+    LB_TRY(make_layer(&v, x, k, NULL, &in[1]));
+    if (k + 1 < v.taps) LB_TRY(lb_rewrite_make(rw, n, LB_OP_Add, in, 2, &sum));
+  }
+  return lb_rewrite_become(rw, n, LB_OP_Add, in, 2);
 }
 
 // -- borders -----------------------------------------------------------------
@@ -173,6 +281,8 @@ static lb_status absorb_pad(lb_rewrite *rw, lb_node *n) {
 
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   if (n->op == LB_OP_Conv) LB_TRY(absorb_pad(rw, n));
+  if (is_volume(n))
+    return n->op == LB_OP_Conv ? split_volume(rw, n) : split_pool(rw, n);
   if (!is_window(n)) return LB_OK;
   return is_large_pool(n) ? split_pool(rw, n) : write_border(rw, n);
 }
