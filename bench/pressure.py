@@ -19,6 +19,7 @@ MODES = {"off": {"LIMBER_COMPILE": "settle"},
          "unpaced": {"LIMBER_COMPILE": "background",
                      "LIMBER_COMPILE_PACE": "off"}}
 OTHERS = 6      # shapes of each other model
+P50, P99, THROTTLED = 1.05, 1.2, 0.1
 KEYS = 10
 REQUESTS = 2000
 DRAIN = 60      # seconds
@@ -63,8 +64,9 @@ class Quota:
 
 
 class Pressure:
-    goal = ("with compiling on, p50 <= 1.05 and p99 <= 1.2 of off, throttled "
-            "time <= +10 % of the time; 10 hottest kernels within "
+    goal = (f"with compiling on, p50 <= {P50} and p99 <= {P99} of off, "
+            f"throttled time <= +{THROTTLED:.0%} of the time; {KEYS} hottest "
+            "kernels within "
             f"{REQUESTS} requests; drained {DRAIN} s after")
 
     def __init__(self, context):
@@ -182,6 +184,18 @@ class Pressure:
                        f"{ratios[1]:.2f}", f"{100 * seconds:.1f} %",
                        f"{periods:.1f}/s", f"{made:.1f}",
                        f"{queue[0]}-{queue[1]}")
+        if mode == "on":
+            self.print_verdict(model, where, *ratios, seconds - np.median(
+                [w["throttled"][0] for w in found["off"]]))
+
+    def print_verdict(self, model, where, p50, p99, throttled):
+        missed = [text for text, bad in (
+            (f"p50 {p50:.2f}", p50 > P50), (f"p99 {p99:.2f}", p99 > P99),
+            (f"throttled +{100 * throttled:.1f} %", throttled > THROTTLED))
+            if bad]
+        print(f"{model.name:8}  {where:7}  "
+              + (f"MISSED: {', '.join(missed)}" if missed else "holds"),
+              flush=True)
 
     def publish(self, model, where, quota):
         """A process that has not settled, beside a full queue."""
