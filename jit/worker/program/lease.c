@@ -6,10 +6,10 @@
 #include "worker/program/lease.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/select.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,7 +62,8 @@ static void pause_here(int sig) {
   sigfillset(&others);
   sigdelset(&others, SIGCONT);
   pausing = l.slice > 0;
-  if (pausing && --left > 0 && ppoll(NULL, 0, &gap, &others) == 0) {
+  if (pausing && --left > 0 &&
+      pselect(0, NULL, NULL, NULL, &gap, &others) == 0) {
     go_on_for(l.slice);
     pausing = false;
   }
