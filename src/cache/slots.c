@@ -179,16 +179,17 @@ static void go_back(lb_slot *slot) {
   have_reviewed(slot);
 }
 
+// Runs that look again see that it was evicted, and want it.
 static void hide(lb_shelf_item *base) {
   const item *x = (item *)base;
   lb_slot *slot = x->slot;
   char text[LB_EVENT_TEXT];
   x->slots->evictions++;
+  atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
+  atomic_store_explicit(&slot->wanted, false, memory_order_relaxed);
   go_back(slot);
   lb_tell_since(x->slots->events, KERNEL_EVICTED, BUDGET, 0, base->bytes, "%s",
                 lb_slot_text(slot, text, sizeof text));
-  atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
-  atomic_store_explicit(&slot->wanted, false, memory_order_relaxed);
 }
 
 static void drop(lb_shelf_item *base) {
