@@ -16,7 +16,8 @@ static const char help[] =
     "next start. This shows and tends them.\n"
     "\n"
     "  path          prints where they are\n"
-    "  info          how many there are, and how large\n"
+    "  info          how many there are, how large, and how often they were "
+    "used\n"
     "  ls            each kernel, the last used first\n"
     "  verify        reads all of them and compares checksums; exit code 1 if\n"
     "                something is broken\n"
@@ -277,16 +278,36 @@ static void group_text(void *user, const group *g) {
          g->first->target);
 }
 
+static json_t *totals_json(const limber_store_info *i) {
+  return json_pack(
+      "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "hits",
+      (json_int_t)i->hits, "hits_below", (json_int_t)i->hits_below, "misses",
+      (json_int_t)i->misses, "waits", (json_int_t)i->waits, "insertions",
+      (json_int_t)i->insertions, "evictions", (json_int_t)i->evictions,
+      "corrupt", (json_int_t)i->ever_corrupt, "load_seconds",
+      1e-9 * (double)i->load_ns, "store_seconds", 1e-9 * (double)i->store_ns);
+}
+
+static void totals_text(const limber_store_info *i) {
+  printf("since it was made: %" PRIu64 " hits in %.3f s, %" PRIu64
+         " in layers below, %" PRIu64 " misses, %" PRIu64
+         " waits for others\n%" PRIu64 " insertions in %.3f s, %" PRIu64
+         " evictions, %" PRIu64 " found broken\n",
+         i->hits, 1e-9 * (double)i->load_ns, i->hits_below, i->misses, i->waits,
+         i->insertions, 1e-9 * (double)i->store_ns, i->evictions,
+         i->ever_corrupt);
+}
+
 static void print_info(const job *j, const limber_store_info *i, entries *all) {
   if (j->json) {
     json_t *groups = json_array();
     each_group(all, group_json, groups);
     print_root(json_pack(
-        "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "path", text_json(at(j)),
-        "kernels", (json_int_t)i->entries, "bytes", (json_int_t)i->bytes,
-        "capacity", (json_int_t)i->capacity, "corrupt", (json_int_t)i->corrupt,
-        "rebuilds", (json_int_t)i->rebuilds, "salvaged",
-        (json_int_t)i->salvaged, "groups", groups));
+        "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "path",
+        text_json(at(j)), "kernels", (json_int_t)i->entries, "bytes",
+        (json_int_t)i->bytes, "capacity", (json_int_t)i->capacity, "corrupt",
+        (json_int_t)i->corrupt, "rebuilds", (json_int_t)i->rebuilds, "salvaged",
+        (json_int_t)i->salvaged, "total", totals_json(i), "groups", groups));
     return;
   }
   printf("%s\n%" PRIu64 " kernels, %" PRIu64 " of %" PRIu64 " bytes\n", at(j),
@@ -294,6 +315,7 @@ static void print_info(const job *j, const limber_store_info *i, entries *all) {
   if (i->rebuilds)
     printf("rebuilt: %" PRIu64 " kept, %" PRIu64 " lost\n", i->salvaged,
            i->corrupt);
+  totals_text(i);
   if (all->n) printf("\n  %6s %10s\n", "kernels", "bytes");
   each_group(all, group_text, NULL);
 }

@@ -245,6 +245,13 @@ typedef struct limber_store_info {
   // Since it was opened: entries found broken, rebuilds of the file, entries
   // that these kept.
   uint64_t corrupt, rebuilds, salvaged;
+  // Of all processes since the file was made, as far as they have added theirs:
+  // each does when it has begun, with what it writes, when it rests and when
+  // its runtime ends. `below`: in read-only layers; waits: for a kernel that
+  // another process compiled.
+  uint64_t hits, hits_below, misses, waits, insertions, evictions;
+  uint64_t load_ns, store_ns;  // spent in reading and writing
+  uint64_t ever_corrupt;
 } limber_store_info;
 LIMBER_API limber_status limber_store_stats(limber_store *store,
                                             limber_store_info *out);

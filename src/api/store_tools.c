@@ -124,15 +124,25 @@ static bool count_bytes(void *user, const lb_store_entry *e) {
 }
 
 static lb_status read_stats(limber_store *s, limber_store_info *info) {
-  lb_store_stats stats;
+  lb_store_stats stats, all;
   LB_TRY(check(s));
   lb_store_get_stats(s->store, &stats);
+  LB_TRY(lb_store_totals(s->store, &all));
   *info = (limber_store_info){.entries = stats.entries,
                               .bytes = stats.bytes,
                               .capacity = s->capacity,
                               .corrupt = stats.corrupt,
                               .rebuilds = stats.rebuilds,
-                              .salvaged = stats.salvaged};
+                              .salvaged = stats.salvaged,
+                              .hits = all.hits,
+                              .hits_below = all.hits_below,
+                              .misses = all.misses,
+                              .waits = all.refusals,
+                              .insertions = all.insertions,
+                              .evictions = all.evictions,
+                              .load_ns = all.get_ns,
+                              .store_ns = all.put_ns,
+                              .ever_corrupt = all.corrupt};
   if (s->is_file) LB_TRY(lb_store_each(s->store, count_bytes, info));
   return LB_OK;
 }

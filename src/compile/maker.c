@@ -81,6 +81,11 @@ void lb_maker_free(lb_maker *m) {
 }
 
 void lb_maker_cancel(lb_maker *m) { lb_worker_cancel(m->worker); }
+
+void lb_maker_note(lb_maker *m) {
+  if (m->store) lb_status_drop(lb_store_flush(m->store));
+}
+
 void lb_maker_rest(lb_maker *m) {
   pid_t pid = lb_worker_pid(m->worker);
   lb_worker_rest(m->worker);

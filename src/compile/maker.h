@@ -63,6 +63,8 @@ void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found);
 void lb_maker_cancel(lb_maker *m);
 // Whether the worker makes way for other programs; see worker.h.
 void lb_maker_set_yields(lb_maker *m, bool yields);
+// Has the store write what it has noted.
+void lb_maker_note(lb_maker *m);
 // Ends the worker's process until it is needed again.
 void lb_maker_rest(lb_maker *m);
 

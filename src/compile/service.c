@@ -464,14 +464,22 @@ static void judge(lb_service *s) {
   }
 }
 
+// Sleeps for *left ns (below 0: without end), but no longer than `most`. True
+// if nobody rang, and there is more to sleep.
+static bool nap(lb_service *s, unsigned seen, int64_t *left, int64_t most) {
+  bool all = *left >= 0 && *left <= most;
+  lb_word_wait(&s->bell, seen, all ? *left : most);
+  if (*left > most) *left -= most;
+  return !all && atomic_load(&s->bell) == seen;
+}
+
 static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
-  bool long_wait = wait_ns < 0 || wait_ns > KEEP;
   atomic_store(&s->asleep, true);
-  lb_word_wait(&s->bell, seen, long_wait ? KEEP : wait_ns);
-  if (long_wait && atomic_load(&s->bell) == seen) {
-    lb_maker_rest(s->maker);
-    lb_word_wait(&s->bell, seen, wait_ns < 0 ? -1 : wait_ns - KEEP);
-  }
+  bool more = nap(s, seen, &wait_ns, IDLE);
+  if (more) lb_maker_note(s->maker);
+  more = more && nap(s, seen, &wait_ns, KEEP);
+  if (more) lb_maker_rest(s->maker);
+  if (more) lb_word_wait(&s->bell, seen, wait_ns);
   atomic_store(&s->asleep, false);
 }
 
@@ -479,6 +487,7 @@ static void *serve(void *user) {
   lb_service *s = user;
   if (s->background) {
     lb_status_drop(lb_maker_preload(s->maker));
+    lb_maker_note(s->maker);
     tell_settlers(s);  // some of what they asked for may be there
   }
   while (!atomic_load(&s->stop)) {

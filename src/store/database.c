@@ -45,6 +45,8 @@ static const char schema[] =
     "CREATE TABLE verdict("
     "id INTEGER NOT NULL, processor TEXT NOT NULL, verdict INTEGER NOT NULL,"
     " PRIMARY KEY(id, processor)) WITHOUT ROWID;"
+    "CREATE TABLE total(name TEXT PRIMARY KEY, n INTEGER NOT NULL)"
+    " WITHOUT ROWID;"
     "CREATE TABLE about(version INTEGER NOT NULL);"
     "CREATE INDEX kernel_used ON kernel(used);";
 
@@ -64,6 +66,10 @@ static const char *const queries[LB_QUERIES] = {
     [LB_Q_FREE_PAGES] = "PRAGMA freelist_count",
     [LB_Q_VERDICT] = "SELECT verdict FROM verdict WHERE id=?1 AND processor=?2",
     [LB_Q_JUDGE] = "INSERT OR REPLACE INTO verdict VALUES(?1,?2,?3)",
+    [LB_Q_ADD] =
+        "INSERT INTO total VALUES(?1,?2)"
+        " ON CONFLICT(name) DO UPDATE SET n=n+excluded.n",
+    [LB_Q_TOTAL] = "SELECT n FROM total WHERE name=?1",
     [LB_Q_BEGIN] = "BEGIN IMMEDIATE",
     [LB_Q_COMMIT] = "COMMIT",
     [LB_Q_ROLLBACK] = "ROLLBACK",

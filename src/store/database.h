@@ -27,6 +27,8 @@ typedef enum lb_db_query {
   LB_Q_FREE_PAGES,
   LB_Q_VERDICT,
   LB_Q_JUDGE,
+  LB_Q_ADD,
+  LB_Q_TOTAL,
   LB_Q_BEGIN,
   LB_Q_COMMIT,
   LB_Q_ROLLBACK,

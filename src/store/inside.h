@@ -35,6 +35,7 @@ struct lb_store {
   double touches_since;
   unsigned warned;  // a bit for each kind of trouble told
   lb_store_stats stats;
+  lb_store_stats noted;  // of these, in the file's totals
 };
 
 // All of these are called with the lock taken.
@@ -52,6 +53,11 @@ lb_status lb_inside_fault_error(const lb_db *db, int rc, const char *path);
 bool lb_inside_trouble(lb_store *s, int rc, lb_status *out);
 // `keep` false: rows are not carried over.
 lb_status lb_inside_rebuild(lb_store *s, bool keep);
+
+// Are there counts that the totals lack? Adds them, inside a transaction: see
+// totals.c. They are noted once that is committed.
+bool lb_totals_lack(const lb_store *s);
+int lb_totals_write(lb_store *s);
 
 // Drops those not used for longest, inside a transaction, once there is more
 // than the capacity; not the row `but`.

@@ -468,8 +468,8 @@ bool lb_store_get(lb_store *s, lb_hash128 key, lb_span request,
 
 // -- writing ------------------------------------------------------------------
 
-static int write_touches(lb_store *s) {
-  int rc = SQLITE_OK;
+static int write_notes(lb_store *s) {
+  int rc = lb_totals_write(s);
   for (size_t i = 0; !rc && i < s->n_touches; i++) {
     sqlite3_stmt *stmt = lb_db_use(&s->db, LB_Q_TOUCH, &rc);
     if (!stmt) return rc;
@@ -477,6 +477,11 @@ static int write_touches(lb_store *s) {
     rc = lb_db_do_id(&s->db, LB_Q_TOUCH, s->touches[i]);
   }
   return rc;
+}
+
+static void forget_notes(lb_store *s) {
+  s->n_touches = 0;
+  s->noted = s->stats;
 }
 
 // Down to nine tenths, so that not every put has to.
@@ -496,17 +501,18 @@ int lb_inside_evict(lb_store *s, int64_t but, uint64_t *evicted) {
 }
 
 static int put_once(lb_store *s, const lb_store_entry *e) {
-  uint64_t evicted = 0;
+  lb_store_stats before = s->stats;
   int rc = lb_db_do(&s->db, LB_Q_BEGIN);
   if (!rc) rc = lb_db_write(&s->db, LB_Q_PUT, e);
-  if (!rc) rc = write_touches(s);
-  if (!rc) rc = lb_inside_evict(s, lb_db_id(e->key), &evicted);
-  if (!rc) rc = lb_db_do(&s->db, LB_Q_COMMIT);
-  if (rc) return rc;
-  s->n_touches = 0;
+  if (!rc) rc = lb_inside_evict(s, lb_db_id(e->key), &s->stats.evictions);
   s->stats.insertions++;
-  s->stats.evictions += evicted;
-  return SQLITE_OK;
+  if (!rc) rc = write_notes(s);
+  if (!rc) rc = lb_db_do(&s->db, LB_Q_COMMIT);
+  if (rc)
+    s->stats = before;
+  else
+    forget_notes(s);
+  return rc;
 }
 
 // Somebody may have removed the file meanwhile.
@@ -575,17 +581,17 @@ lb_status lb_store_drop(lb_store *s, lb_hash128 key) {
 
 static int flush_once(lb_store *s) {
   int rc = lb_db_do(&s->db, LB_Q_BEGIN);
-  if (!rc) rc = write_touches(s);
+  if (!rc) rc = write_notes(s);
   if (!rc) rc = lb_db_do(&s->db, LB_Q_COMMIT);
   return rc;
 }
 
 static lb_status flush(lb_store *s) {
   lb_status st = LB_OK;
-  if (!s->n_touches) return LB_OK;
+  if (!s->n_touches && !lb_totals_lack(s)) return LB_OK;
   LB_TRY(lb_inside_writable(s));
   TWICE(s, flush_once(s), &st);
-  s->n_touches = 0;  // a use that is not noted does little harm
+  forget_notes(s);  // a use that is not noted does little harm
   return st;
 }
 

@@ -28,7 +28,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-#define LB_STORE_VERSION 1
+#define LB_STORE_VERSION 2
 #define LB_STORE_FILE "kernels.db"
 #define LB_STORE_CAPACITY (UINT64_C(256) << 20)  // bytes, by default
 #define LB_STORE_MAX_LAYERS 8
@@ -105,8 +105,8 @@ lb_status lb_store_judge(lb_store *s, lb_hash128 key, const char *processor,
 
 // -- housekeeping
 
-// Uses are noted in batches: this writes those noted so far, which else happens
-// with the next put, once there are many, and at the end.
+// Uses and totals are noted in batches: this writes those noted so far, which
+// else happens with the next put, once there are many, and at the end.
 lb_status lb_store_flush(lb_store *s);
 
 typedef struct lb_store_stats {  // of this store, since it was made
@@ -123,6 +123,9 @@ typedef struct lb_store_stats {  // of this store, since it was made
 } lb_store_stats;
 
 void lb_store_get_stats(lb_store *s, lb_store_stats *out);
+// The same of all stores that had this file, since it was made, as far as they
+// have written it; entries and bytes are 0.
+lb_status lb_store_totals(lb_store *s, lb_store_stats *out);
 
 // -- for people: see tools.c
 // These speak of the folder's file; where a store has no folder, of its first

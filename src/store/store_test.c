@@ -78,6 +78,33 @@ static void the_least_recently_used_make_room(void **state) {
   lb_store_free(s);
 }
 
+static void all_that_had_the_file_are_counted(void **state) {
+  fixture *f = *state;
+  lb_store_stats all, own;
+  lb_store *s = fixture_open(f), *other = fixture_open(f);
+  for (unsigned i = 0; i < 5; i++) assert_ok(put(s, i));
+  for (unsigned i = 0; i < 7; i++) assert_int_equal(has(other, i), i < 5);
+  assert_ok(lb_store_totals(other, &all));
+  assert_int_equal(all.hits + all.misses, 0);  // not written yet
+  assert_ok(lb_store_flush(other));
+  assert_ok(lb_store_totals(s, &all));
+  assert_int_equal(all.hits, 5);
+  assert_int_equal(all.misses, 2);
+  assert_ok(lb_store_flush(other));  // once is enough
+  lb_store_free(other);
+  lb_store_free(s);
+  s = fixture_open(f);
+  assert_true(has(s, 0));
+  assert_ok(lb_store_totals(s, &all));
+  lb_store_get_stats(s, &own);
+  assert_int_equal(own.hits, 1);
+  assert_int_equal(all.hits, 5);
+  assert_int_equal(all.misses, 2);
+  assert_int_equal(all.insertions, 5);
+  assert_true(all.get_ns > 0 && all.put_ns > 0);
+  lb_store_free(s);
+}
+
 static void what_cannot_fit_is_refused(void **state) {
   fixture *f = *state;
   f->options.capacity = 20000;
@@ -341,6 +368,7 @@ int main(void) {
       T(a_key_with_other_bytes_is_a_miss),
       T(what_is_dropped_is_gone),
       T(the_least_recently_used_make_room),
+      T(all_that_had_the_file_are_counted),
       T(what_cannot_fit_is_refused),
       T(layers_are_looked_at_below_the_folder),
       T(a_layer_that_is_not_there_is_one_warning),

@@ -89,6 +89,20 @@ def test_info_counts(store):
     assert f"{found['kernels']} kernels" in cache("info", "--store", store)
 
 
+def test_info_adds_up_what_all_processes_asked(store):
+    before = cache_json("info", "--store", store)
+    assert before["total"]["insertions"] == before["kernels"]
+    assert before["total"]["hits"] < before["total"]["misses"]
+    subprocess.run([PROGRAM, "primitive", "--random", "60"], check=True,
+                   env={**os.environ, "LIMBER_CACHE_DIR": str(store)})
+    after = cache_json("info", "--store", store)
+    gained = {name: after["total"][name] - before["total"][name]
+              for name in after["total"]}
+    assert gained["hits"] >= before["kernels"] > gained["insertions"] == 0
+    assert gained["load_seconds"] > 0 == gained["store_seconds"]
+    assert f"{after['total']['hits']} hits" in cache("info", "--store", store)
+
+
 def test_ls_shows_the_columns_that_sql_has(store):
     listed = cache_json("ls", "--store", store)["kernels"]
     rows = sql(store, "SELECT lower(hex(key)), form, spec, assume, target,"

@@ -1,0 +1,72 @@
+// store/totals.c -- how often all processes asked a store, kept in its file.
+//
+// Each adds what it has counted since it last did. One that is killed takes
+// what it has not yet added with it.
+#include "store/inside.h"
+
+#define COUNTER(name) \
+  { #name, offsetof(lb_store_stats, name) }
+
+static const struct counter {
+  const char *name;
+  size_t at;  // in lb_store_stats
+} counters[] = {
+    COUNTER(hits),       COUNTER(hits_below), COUNTER(misses),
+    COUNTER(insertions), COUNTER(evictions),  COUNTER(corrupt),
+    COUNTER(rebuilds),   COUNTER(salvaged),   COUNTER(failures),
+    COUNTER(leases),     COUNTER(refusals),   COUNTER(get_ns),
+    COUNTER(put_ns),
+};
+
+enum { N = sizeof counters / sizeof *counters };
+
+static uint64_t count(const lb_store_stats *s, size_t i) {
+  return *(const uint64_t *)((const char *)s + counters[i].at);
+}
+
+static int64_t lacking(const lb_store *s, size_t i) {
+  return (int64_t)(count(&s->stats, i) - count(&s->noted, i));
+}
+
+// Only once the file is there: those who were refused it have nothing to add.
+bool lb_totals_lack(const lb_store *s) {
+  for (size_t i = 0; s->writable && i < N; i++)
+    if (lacking(s, i)) return true;
+  return false;
+}
+
+int lb_totals_write(lb_store *s) {
+  int rc = SQLITE_OK;
+  for (size_t i = 0; !rc && i < N; i++) {
+    if (!lacking(s, i)) continue;
+    sqlite3_stmt *stmt = lb_db_use(&s->db, LB_Q_ADD, &rc);
+    if (!stmt) return rc;
+    s->sqlite.bind_text(stmt, 1, counters[i].name, -1, SQLITE_STATIC);
+    s->sqlite.bind_int64(stmt, 2, lacking(s, i));
+    rc = lb_db_do(&s->db, LB_Q_ADD);
+  }
+  return rc;
+}
+
+static int read_total(lb_store *s, size_t i, lb_store_stats *out) {
+  int rc;
+  int64_t n;
+  sqlite3_stmt *stmt = lb_db_use(&s->db, LB_Q_TOTAL, &rc);
+  if (!stmt) return rc;
+  s->sqlite.bind_text(stmt, 1, counters[i].name, -1, SQLITE_STATIC);
+  rc = lb_db_number(&s->db, LB_Q_TOTAL, &n);
+  *(uint64_t *)((char *)out + counters[i].at) = (uint64_t)n;
+  return rc;
+}
+
+lb_status lb_store_totals(lb_store *s, lb_store_stats *out) {
+  int rc = SQLITE_OK;
+  lb_status st = LB_OK;
+  *out = (lb_store_stats){0};
+  lb_lock_take(&s->lock);
+  if (lb_inside_ready(s))
+    for (size_t i = 0; !rc && i < N; i++) rc = read_total(s, i, out);
+  if (rc) st = lb_inside_fault_error(&s->db, rc, s->path);
+  lb_lock_give(&s->lock);
+  return st;
+}
