@@ -66,9 +66,8 @@ static const char *const queries[LB_QUERIES] = {
     [LB_Q_FREE_PAGES] = "PRAGMA freelist_count",
     [LB_Q_VERDICT] = "SELECT verdict FROM verdict WHERE id=?1 AND processor=?2",
     [LB_Q_JUDGE] = "INSERT OR REPLACE INTO verdict VALUES(?1,?2,?3)",
-    [LB_Q_ADD] =
-        "INSERT INTO total VALUES(?1,?2)"
-        " ON CONFLICT(name) DO UPDATE SET n=n+excluded.n",
+    [LB_Q_ADD] = ("INSERT INTO total VALUES(?1,?2)"
+                  " ON CONFLICT(name) DO UPDATE SET n=n+excluded.n"),
     [LB_Q_TOTAL] = "SELECT n FROM total WHERE name=?1",
     [LB_Q_BEGIN] = "BEGIN IMMEDIATE",
     [LB_Q_COMMIT] = "COMMIT",
