@@ -91,7 +91,8 @@ static lb_status split_pool(lb_rewrite *rw, lb_node *n) {
 // Has n taps along three axes?
 static bool is_volume(const lb_node *n) {
   bool pool = n->op == LB_OP_MaxPool || n->op == LB_OP_AveragePool;
-  const lb_tensor *w = n->op == LB_OP_Conv ? lb_value_const(n->in[1]) : NULL;
+  if (!pool && n->op != LB_OP_Conv) return false;
+  const lb_tensor *w = pool ? NULL : lb_value_const(n->in[1]);
   if (n->in[0]->info.rank != 5 || !n->out[0] || !lb_op_channels_last(n) ||
       n->in[0]->info.dtype != LB_F32 || !has_pads(n) ||
       !(pool || (w && w->rank == 5 && lb_tensor_count(w) > 0)))
