@@ -5,8 +5,7 @@
 //
 //   Resize{axes=[1, 2]}(x, by [a, b])
 //     = Resize{axes=[2]}(Resize{axes=[1]}(x, by [a]), by [b])
-#include <string.h>
-
+#include "graph/resize.h"
 #include "graph/rewrite.h"
 
 enum { SCALES = 2, SIZES };  // inputs
@@ -18,23 +17,6 @@ typedef struct resizing {
   int64_t axes[LB_MAX_RANK];  // those
   bool changes[LB_MAX_RANK];  // as far as the graph says
 } resizing;
-
-static bool has(const lb_node *n, uint32_t i) {
-  const lb_value *v = lb_node_input(n, i);
-  const lb_tensor *t = lb_value_const(v);
-  return v && !(t && lb_tensor_count(t) == 0);
-}
-
-static bool is_mode(const lb_node *n, const char *mode) {
-  return strcmp(lb_attr_str(n, "mode", "nearest"), mode) == 0;
-}
-
-static bool is_plain(const lb_node *n) {
-  return strcmp(lb_attr_str(n, "coordinate_transformation_mode", ""),
-                "tf_crop_and_resize") != 0 &&
-         strcmp(lb_attr_str(n, "keep_aspect_ratio_policy", "stretch"),
-                "stretch") == 0;
-}
 
 // Element i of `by` leaves its axis as it is.
 static bool is_idle(const resizing *r, int i) {
@@ -49,10 +31,10 @@ static bool match(lb_node *n, resizing *r) {
   uint32_t count;
   const int64_t *axes = lb_attr_ints(n, "axes", &count);
   int rank = n->in[0]->info.rank;
-  *r = (resizing){.node = n, .by = has(n, SCALES) ? SCALES : SIZES};
+  *r = (resizing){.node = n, .by = lb_resize_has(n, SCALES) ? SCALES : SIZES};
   r->n = axes ? (int)count : rank;
   if (!n->out[0] || rank < 1 || n->out[0]->info.rank != rank || r->n > rank ||
-      !has(n, r->by) || !is_plain(n))
+      !lb_resize_has(n, r->by) || !lb_resize_is_plain(n))
     return false;
   const lb_tensor *t = lb_value_const(n->in[SCALES]);
   if (r->by == SCALES && !(t && t->dtype == LB_F32 && lb_tensor_is_dense(t) &&
@@ -69,7 +51,9 @@ static bool match(lb_node *n, resizing *r) {
 
 // Which of the axes is to go first; -1: a kernel has room for all.
 static int first_of(const resizing *r) {
-  int room = is_mode(r->node, "cubic") ? 1 : is_mode(r->node, "linear") ? 2 : 8;
+  int room = lb_resize_is_mode(r->node, "cubic")    ? 1
+             : lb_resize_is_mode(r->node, "linear") ? 2
+                                                    : 8;
   int first = -1, count = 0;
   for (int i = 0; i < r->n; i++) {
     if (r->changes[i] && (first < 0 || r->axes[i] < r->axes[first])) first = i;

@@ -8,6 +8,23 @@
 
 // -- attributes --------------------------------------------------------------
 
+bool lb_resize_has(const lb_node *n, uint32_t input) {
+  const lb_value *v = lb_node_input(n, input);
+  const lb_tensor *t = lb_value_const(v);
+  return v && !(t && lb_tensor_count(t) == 0);
+}
+
+bool lb_resize_is_mode(const lb_node *n, const char *mode) {
+  return strcmp(lb_attr_str(n, "mode", "nearest"), mode) == 0;
+}
+
+bool lb_resize_is_plain(const lb_node *n) {
+  return strcmp(lb_attr_str(n, "coordinate_transformation_mode", ""),
+                "tf_crop_and_resize") != 0 &&
+         strcmp(lb_attr_str(n, "keep_aspect_ratio_policy", "stretch"),
+                "stretch") == 0;
+}
+
 // The place of the attribute's value in `names`, which ends with NULL.
 static lb_status choice(const lb_node *n, const char *attr, const char *dflt,
                         const char *const *names, int *out) {

@@ -43,6 +43,12 @@ typedef struct lb_resize {
   float start[LB_MAX_RANK], end[LB_MAX_RANK];  // of the region
 } lb_resize;
 
+// Whether an optional input is there: one without elements is not.
+bool lb_resize_has(const lb_node *n, uint32_t input);
+bool lb_resize_is_mode(const lb_node *n, const char *mode);
+// Whether all of the input is stretched to all of the result.
+bool lb_resize_is_plain(const lb_node *n);
+
 // What attributes say.
 lb_status lb_resize_read_modes(const lb_node *n, lb_resize *out);
 

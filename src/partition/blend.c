@@ -9,33 +9,22 @@
 
 #include "partition/blend.h"
 
-static bool has(const lb_node *n, uint32_t i) {
-  return i < n->n_in && n->in[i] &&
-         !(lb_value_const(n->in[i]) &&
-           lb_tensor_count(lb_value_const(n->in[i])) == 0);
-}
-
-static bool has_mode(const lb_node *n, const char *mode) {
-  return strcmp(lb_attr_str(n, "mode", "nearest"), mode) == 0;
-}
-
 static const lb_tensor *scales_of(const lb_node *n) {
-  const lb_tensor *t = has(n, 2) ? lb_value_const(n->in[2]) : NULL;
+  const lb_tensor *t = lb_resize_has(n, 2) ? lb_value_const(n->in[2]) : NULL;
   bool list = t && t->rank == 1 && t->dtype == LB_F32 && lb_tensor_is_dense(t);
   return list ? t : NULL;
 }
 
 bool lb_blend_is(const lb_node *n) {
   return n->op == LB_OP_Resize &&
-         (has_mode(n, "linear") || has_mode(n, "cubic")) &&
-         n->in[0]->info.dtype == LB_F32 && (!has(n, 2) || scales_of(n)) &&
-         strcmp(lb_attr_str(n, "coordinate_transformation_mode", ""),
-                "tf_crop_and_resize") != 0 &&
-         !strcmp(lb_attr_str(n, "keep_aspect_ratio_policy", "stretch"),
-                 "stretch");
+         (lb_resize_is_mode(n, "linear") || lb_resize_is_mode(n, "cubic")) &&
+         n->in[0]->info.dtype == LB_F32 &&
+         (!lb_resize_has(n, 2) || scales_of(n)) && lb_resize_is_plain(n);
 }
 
-int lb_blend_taps(const lb_node *n) { return has_mode(n, "cubic") ? 4 : 2; }
+int lb_blend_taps(const lb_node *n) {
+  return lb_resize_is_mode(n, "cubic") ? 4 : 2;
+}
 
 int lb_blend_most_axes(const lb_node *n) { return 4 / lb_blend_taps(n); }
 

@@ -4,6 +4,7 @@
 //          itself is the index by key, so that no index can contradict it. Two
 //          keys with one id replace each other; the full key is compared.
 // verdict  what was measured, by processor
+// total    how often all processes asked: see totals.c
 // about    the version once more: a number in the header alone cannot be told
 //          from a flipped bit
 #include "store/database.h"
