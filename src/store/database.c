@@ -242,9 +242,8 @@ static int ask(lb_db *db, const char *sql, int64_t *out) {
   return rc;
 }
 
-int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version) {
+static int look(lb_db *db, lb_db_kind *out, int64_t *version) {
   int64_t tables = 0, id = 0, about = 0, kernels = 0;
-  *out = LB_DB_BROKEN;
   int rc = ask(db, "SELECT count(*) FROM sqlite_master", &tables);
   if (!rc) rc = ask(db, "PRAGMA user_version", version);
   if (!rc) rc = ask(db, "PRAGMA application_id", &id);
@@ -268,6 +267,17 @@ int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version) {
          : about < LB_STORE_VERSION ? LB_DB_EARLIER
                                     : LB_DB_OURS;
   return SQLITE_OK;
+}
+
+// In one transaction: who looked while another made the tables would see the
+// version of an empty file beside tables, and take it for damaged.
+int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version) {
+  *out = LB_DB_BROKEN;
+  int rc = lb_db_exec(db, "BEGIN");
+  if (rc) return rc;
+  rc = look(db, out, version);
+  lb_db_exec(db, "ROLLBACK");
+  return rc;
 }
 
 // SQLite does not wait here by itself: one that reads meanwhile would wait for

@@ -231,6 +231,45 @@ static void a_locked_database_is_a_miss(void **state) {
   lb_store_free(s);
 }
 
+// Another process makes the tables before the `turn`th step of a look.
+static struct {
+  lb_sqlite q;
+  const char *file;
+  int turn;
+} other;
+
+static int step_with_other(sqlite3_stmt *stmt) {
+  lb_db db;
+  if (other.turn-- == 0) {
+    int rc = lb_db_open(&other.q, other.file, LB_DB_WRITE, &db);
+    db.patience = 0;
+    if (!rc) rc = lb_db_create(&db, true);
+    assert_int_equal(lb_db_fault(rc), rc ? LB_FAULT_BUSY : LB_FAULT_NONE);
+    lb_db_close(&db);
+  }
+  return other.q.step(stmt);
+}
+
+static void tables_made_during_a_look_are_seen_whole(void **state) {
+  fixture *f = *state;
+  assert_ok(lb_sqlite_load(&other.q));
+  lb_sqlite q = other.q;
+  q.step = step_with_other;
+  other.file = f->file;
+  assert_int_equal(mkdir(f->folder, 0700), 0);
+  for (int turn = 0; turn < 5; turn++) {
+    lb_db db;
+    lb_db_kind kind;
+    int64_t version;
+    unlink(f->file);
+    other.turn = turn;
+    assert_int_equal(lb_db_open(&q, f->file, LB_DB_WRITE, &db), 0);
+    assert_int_equal(lb_db_look(&db, &kind, &version), 0);
+    assert_true(kind == LB_DB_EMPTY || kind == LB_DB_OURS);
+    lb_db_close(&db);
+  }
+}
+
 // A folder of its own in a mount namespace of its own; skipped where that is
 // not allowed. Runs `fn` in a child.
 static void in_mount(fixture *f, const char *options, unsigned long flags,
@@ -334,6 +373,7 @@ int main(void) {
       T(an_earlier_version_is_replaced),
       T(another_database_is_left_alone),
       T(a_locked_database_is_a_miss),
+      T(tables_made_during_a_look_are_seen_whole),
       T(a_full_disk_keeps_what_was_kept),
       T(a_disk_without_any_room_is_one_warning),
       T(a_read_only_folder_is_read),
