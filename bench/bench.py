@@ -110,6 +110,8 @@ def arguments():
         help="a picture of a stream or of curves, as SVG")
     add("--against", metavar="DIR",
         help="another build directory of Limber, measured in the same run")
+    add("--deterministic", action="store_true",
+        help="measure deterministic mode as well: its price")
     add("--build", default=ROOT / "build", type=Path, metavar="DIR",
         help="the build directory to measure; default: build")
     return parser.parse_args()
@@ -169,6 +171,10 @@ def context_of(options):
     if options.against:
         environments["against"] = environment(options.against, options.suite)
         engines.append("against")
+    if options.deterministic:
+        environments["deterministic"] = dict(
+            environment(options.build, options.suite), LIMBER_DETERMINISTIC="1")
+        engines.append("deterministic")
     return Context(settings_of(options), options.build.resolve(),
                    models_of(options.models), chosen, engines, environments,
                    options.plot)

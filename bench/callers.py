@@ -31,7 +31,7 @@ class Callers:
                           self.context.environments) as fleet:
             fleet.all("feed", dims=dims, seed=1)
             fleet.all("time", warm=0, count=1)
-            for engine in ("limber", "against"):
+            for engine in ("limber", *fleets.BESIDES):
                 fleet.ask(engine, "settle", seconds=600, timeout=900)
             for several in (False, True):
                 for callers in settings.callers:

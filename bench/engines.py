@@ -125,8 +125,8 @@ class OpenVinoSession:
         return {}
 
 
-ENGINES = {"limber": Limber, "against": Limber, "onnxruntime": OnnxRuntime,
-           "openvino": OpenVino}
+ENGINES = {"limber": Limber, "against": Limber, "deterministic": Limber,
+           "onnxruntime": OnnxRuntime, "openvino": OpenVino}
 
 
 def memory():

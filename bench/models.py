@@ -26,7 +26,7 @@ class Point:
     agrees: bool = True
     error: float = 0.0
     ratio: stats.Ratio = None
-    against: stats.Ratio = None
+    besides: dict = field(default_factory=dict)  # engine -> its time / ours
     tiers: dict = field(default_factory=dict)  # seconds of one run's steps
 
     def above_pack(self):
@@ -40,8 +40,8 @@ class Point:
         ours = self.times.get("limber")
         if ours and above:
             self.ratio = stats.Ratio(above, ours)
-        if ours and "against" in self.times:
-            self.against = stats.Ratio([self.times["against"]], ours)
+        self.besides = {e: stats.Ratio([self.times[e]], ours)
+                        for e in fleets.BESIDES if ours and e in self.times}
 
     def as_json(self):
         def of(ratio):
@@ -50,7 +50,7 @@ class Point:
             "model": self.model, "threads": self.threads, "dims": self.dims,
             "seed": self.seed, "agrees": self.agrees, "max_error": self.error,
             "step_seconds": self.tiers, "above_pack": self.above_pack(),
-            "r": of(self.ratio), "against": of(self.against),
+            "r": of(self.ratio), **{e: of(r) for e, r in self.besides.items()},
             "seconds": {engine: {"median": stats.median(times),
                                  "interval": stats.interval(
                                      stats.drawn_medians(times)),
@@ -71,7 +71,7 @@ def prepare(fleet, dims, seed):
     """Feeds everybody, lets everybody see the shape, and compiles."""
     fleet.all("feed", dims=dims, seed=seed)
     fleet.all("time", warm=0, count=1)
-    for engine in ("limber", "against"):
+    for engine in ("limber", *fleets.BESIDES):
         fleet.ask(engine, "settle", seconds=SETTLE_SECONDS, timeout=900)
     fleet.all("time", warm=0, count=1)
 
@@ -139,8 +139,8 @@ class Models(suite.ByModel):
         names = [("model", 8), ("thr", 3), ("shape", 24)]
         names += [(f"{fleets.NAMES[e]} ms", 15) for e in context.engines]
         names += [("r [95 %]", 18), ("jit", 5)]
-        if "against" in context.engines:
-            names += [("against/ours", 18)]
+        self.besides = [e for e in fleets.BESIDES if e in context.engines]
+        names += [(f"{e}/ours", 18) for e in self.besides]
         self.table = report.Table(names, numbers=3)
 
     def run_model(self, model, threads):
@@ -181,8 +181,7 @@ class Models(suite.ByModel):
             cells.append(report.ms(stats.median(times)) if times else "-")
         cells.append(report.ratio_text(point.ratio))
         cells.append(percent(point.above_pack()))
-        if "against" in self.context.engines:
-            cells.append(report.ratio_text(point.against))
+        cells += [report.ratio_text(point.besides.get(e)) for e in self.besides]
         if not point.agrees:
             cells.append(f"WRONG by {point.error:.1e}")
         elif point.ratio and point.ratio.interval[1] < self.floor:
@@ -224,10 +223,11 @@ class Models(suite.ByModel):
         text = report.ratio_text(stats.geomean_of([p.ratio for p in points]))
         line = f"{name}: geomean(r) {text}, worst {worst.ratio.value:.2f} at " \
                f"{place(worst)}"
-        against = [p.against for p in points if p.against]
-        if against:
-            line += "; against/ours " + report.ratio_text(
-                stats.geomean_of(against))
+        for engine in self.besides:
+            some = [p.besides[engine] for p in points if engine in p.besides]
+            if some:
+                line += f"; {engine}/ours " + report.ratio_text(
+                    stats.geomean_of(some))
         print(line)
 
 
