@@ -239,16 +239,24 @@ static bool find_resize(walker *w, const lb_node *n, const lb_tensor *x,
   return true;
 }
 
+// What reads the Resize may be larger: then it repeats what was resized.
+static lb_status walk_resize(walker *w, const lb_node *resize, bool *ok) {
+  lb_tensor x, y;
+  LB_TRY(tensor_of(w, resize->in[0], &x));
+  LB_TRY(tensor_of(w, resize->out[0], &y));
+  *ok = y.rank == w->rank;
+  for (int i = 0; *ok && i < y.rank; i++) *ok = y.dims[i] == w->dims[i];
+  *ok = *ok && find_resize(w, resize, &x, &y);
+  return LB_OK;
+}
+
 static lb_status walk_map(walker *w, bool *ok) {
   const lb_node *resize = resize_of(w);
-  lb_tensor y, x;
+  lb_tensor y;
   LB_TRY(tensor_of(w, result_of(w), &y));
   set_space(w, &y);
   *ok = true;
-  if (resize) {
-    LB_TRY(tensor_of(w, resize->in[0], &x));
-    *ok = find_resize(w, resize, &x, &y);
-  }
+  if (resize) LB_TRY(walk_resize(w, resize, ok));
   *ok =
       *ok && has_elements(w) && add_strides(w, result_of(w), &y, &w->after, -1);
   return LB_OK;

@@ -43,7 +43,7 @@ static fixture begin(const char *mode, float down, float along, float last) {
 static bool bind(fixture *f, lb_tensor x, lb_tensor y, lb_binding *out) {
   bool bound;
   f->tensors[f->x->id] = x;
-  f->tensors[f->y->id] = y;
+  f->tensors[f->resize->out[0]->id] = f->tensors[f->y->id] = y;
   ok(lb_partition_bind(f->p.parts[0], tensor_fn, f, out, &bound));
   return bound;
 }
@@ -132,12 +132,27 @@ static void what_no_kernel_does_is_not_bound(void **state) {
   assert_false(binds("cubic", 2, 2, 1));   // too many tables
 }
 
+// A sum with something larger, whose dims are known with the request alone.
+static void a_reader_that_is_larger_is_not_bound(void **state) {
+  (void)state;
+  fixture f = begin("linear", 0.5f, 2, 1);
+  lb_binding b;
+  bool bound;
+  assert_true(bind(&f, tensor(LB_F32, NULL, DIMS(2, 2, 4, 8)),
+                   tensor(LB_F32, NULL, DIMS(2, 1, 8, 8)), &b));
+  f.tensors[f.y->id].dims[1] = 2;
+  ok(lb_partition_bind(f.p.parts[0], tensor_fn, &f, &b, &bound));
+  assert_false(bound);
+  end(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_pixels_that_tables_pick),
       cmocka_unit_test(tables_hold_places_and_weights),
       cmocka_unit_test(lines_are_picked_whole),
       cmocka_unit_test(what_no_kernel_does_is_not_bound),
+      cmocka_unit_test(a_reader_that_is_larger_is_not_bound),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

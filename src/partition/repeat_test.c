@@ -44,6 +44,7 @@ static bool bind(fixture *f, int64_t height, int64_t width, int64_t scale,
   lb_tensor big =
       tensor(LB_F32, NULL, DIMS(2, height * scale, width * scale, 8));
   f->tensors[f->x->id] = tensor(LB_F32, NULL, DIMS(2, height, width, 8));
+  f->tensors[f->resize->out[0]->id] = big;
   f->tensors[f->y->id] = f->tensors[f->z->id] = big;
   ok(lb_partition_bind(f->p.parts[0], tensor_fn, f, out, &bound));
   return bound;

@@ -455,13 +455,17 @@ def blended(c):
     """An image, pixels made of their neighbours, and what reads it."""
     c.odd = False
     shape = [max(1, n) for n in (c.dim(3), c.dim(9), c.dim(9), c.dim(65))]
+    halved = c.d.chance(0.2)  # to one line, which its reader may repeat
+    if halved:
+        shape[1] = c.d.int(2, 3)
     x = elementwise(c, c.operand(tuple(shape), constant=False), 0, 2)
     mode = c.d.pick(["linear", "linear", "cubic"])
     where = c.d.pick(["half_pixel", "align_corners", "asymmetric",
                       "pytorch_half_pixel"])
     axes = c.d.pick([[1], [2], [1, 2], [1, 2], [2, 1]])
-    if c.d.chance(0.5):
-        by = [c.d.pick([1, 2, 3, 1.5, 1.3] + [0.5] * (shape[a] > 1))
+    if halved or c.d.chance(0.5):
+        by = [0.5 if halved and a == 1 else
+              c.d.pick([1, 2, 3, 1.5, 1.3] + [0.5] * (shape[a] > 1))
               for a in axes]
         sizes = [int(np.float32(s) * np.float32(shape[a]))
                  for a, s in zip(axes, by)]
@@ -484,7 +488,11 @@ def blended(c):
                       coordinate_transformation_mode=where)
         return c.rounded(name, y.array, y.error)
 
-    outputs = [elementwise(c, of(x), 0, 3)]
+    y = of(x)
+    if y.shape[1] == 1 and c.d.chance(0.5):
+        other = c.operand((*y.shape[:1], 3, *y.shape[2:]), False)
+        y = c.binary("Add", y, c.unary("Neg")(other))
+    outputs = [elementwise(c, y, 0, 3)]
     if c.d.chance(0.4):  # the same again, of something else
         outputs += [of(c.unary("Neg")(x)), of(c.unary("Abs")(x))]
     return outputs
