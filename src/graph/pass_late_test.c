@@ -311,12 +311,14 @@ static void a_convolution_of_volumes_is_a_sum_over_layers(void **state) {
       "y.Slice: float32[b,max(d-2,0),h,w,1] = Slice(y.Pad, [0], [-3], [1])\n"
       "y.Conv: float32[b,ceil(max(d-2,0)/2),h,w,1] = Conv(y.Slice, "
       "k:float32[1,1,1,3,3], [1]) {strides=[2,1,1], dilations=[1,1,1], "
-      "pads=[0,1,1,0,1,1], channels_last=1, kernel_shape=[1,3,3]}\n"
+      "pads=[0,1,1,0,1,1], channels_last=1, kernel_shape=[1,3,3], "
+      "span=4}\n"
       "y.Slice: float32[b,max(d-2,0),h,w,1] = Slice(y.Pad, [3], "
       "[9223372036854775807], [1])\n"
       "y.Conv: float32[b,ceil(max(d-2,0)/2),h,w,1] = Conv(y.Slice, "
       "k:float32[1,1,1,3,3]) {strides=[2,1,1], dilations=[1,1,1], "
-      "pads=[0,1,1,0,1,1], channels_last=1, kernel_shape=[1,3,3]}\n"
+      "pads=[0,1,1,0,1,1], channels_last=1, kernel_shape=[1,3,3], "
+      "span=4}\n"
       "y: float32[b,ceil(d/2)-1,h,w,1] = Add(y.Conv, y.Conv)\n"
       "out y\n");
 }

@@ -152,6 +152,8 @@ static lb_status take_weights(const volume *v, int64_t k, lb_value **out) {
 }
 
 // The convolution of tap k, whose window is one layer high; `bias` may be NULL.
+// The rule of Conv has to know of the others: an input that they do not fit has
+// no layers for this one, and is an error.
 static lb_status make_layer(const volume *v, lb_value *x, int64_t k,
                             lb_value *bias, lb_value **out) {
   lb_value *in[3] = {NULL, NULL, bias};
@@ -167,6 +169,8 @@ static lb_status make_layer(const volume *v, lb_value *x, int64_t k,
   LB_TRY(slide_along(v->rw, n, v->node, 1, 2));
   LB_TRY(lb_node_set_ints(v->rw->graph, n, "kernel_shape", kernel, 3));
   LB_TRY(lb_node_set_ints(v->rw->graph, n, "strides", strides, 3));
+  LB_TRY(lb_node_set_int(v->rw->graph, n, "span",
+                         (v->taps - 1) * v->dilation + 1));
   return lb_rewrite_inserted(v->rw, n, out);
 }
 

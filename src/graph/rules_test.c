@@ -244,6 +244,11 @@ static void window_mistakes_are_named(void **state) {
       "Conv 'Conv_0': a kernel spanning 5 is larger than the padded input "
       "of 3 along axis 2; the input must be larger");
   fails(
+      "in x float32[1,3,0,4,4]\nin w float32[8,3,1,3,3]\n"
+      "y = Conv(x,w) {span=4}\nout y\n",
+      "Conv 'Conv_0': a kernel spanning 4 is larger than the padded input "
+      "along axis 2; the input must be larger");
+  fails(
       "in x float32[1,3,8]\nin w float32[8,3,3]\n"
       "y = Conv(x,w) {strides=[0]}\nout y\n",
       "Conv 'Conv_0': strides[0] is 0; it must be at least 1");

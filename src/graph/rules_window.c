@@ -165,6 +165,17 @@ static lb_status check_channels(const lb_infer *c, int ix, int iw,
   return LB_OK;
 }
 
+// One layer of a window that spans several (pass_window.c) sees none where the
+// input has fewer.
+static lb_status check_layers(const lb_infer *c) {
+  int64_t span = lb_attr_int(c->node, "span", 1);
+  if (span == 1 || !lb_dim_is(c->in[0].dims[2], 0)) return LB_OK;
+  return lb_infer_error(c,
+                        "a kernel spanning %lld is larger than the padded "
+                        "input along axis 2; the input must be larger",
+                        (long long)span);
+}
+
 static lb_status conv(lb_infer *c, int ix, int iw, int ib, lb_dtype t) {
   const lb_vinfo *x = &c->in[ix], *weights = &c->in[iw];
   LB_TRY(lb_rule_rank(c, ix, 3, LB_MAX_RANK));
@@ -177,6 +188,7 @@ static lb_status conv(lb_infer *c, int ix, int iw, int ib, lb_dtype t) {
   LB_TRY(read_window(c, x->rank - 2, &w));
   LB_TRY(weight_kernel(c, iw, &w));
   LB_TRY(check_channels(c, ix, iw, lb_attr_int(c->node, "group", 1)));
+  LB_TRY(check_layers(c));
   if (ib >= 0) LB_TRY(lb_rule_expect(c, ib, "bias", 1, &weights->dims[0]));
   lb_dim dims[LB_MAX_RANK] = {x->dims[0], weights->dims[0]};
   for (int i = 0; i < w.n; i++)
