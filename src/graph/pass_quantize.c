@@ -51,8 +51,14 @@ static lb_status make_clip(const spot *s, lb_value *x, float low, float high,
 // would have it give something else.
 static bool has_elements(const lb_node *pool) {
   const char *mode = lb_attr_str(pool, "auto_pad", "NOTSET");
-  for (int i = 0; i < pool->in[0]->info.rank - 2; i++)
-    if (lb_attr_int_at(pool, "dilations", i, 1) != 1) return false;
+  int space = pool->in[0]->info.rank - 2;
+  for (int i = 0; i < space; i++) {
+    int64_t size = lb_attr_int_at(pool, "kernel_shape", i, 1);
+    if (lb_attr_int_at(pool, "dilations", i, 1) != 1 ||
+        lb_attr_int_at(pool, "pads", i, 0) >= size ||
+        lb_attr_int_at(pool, "pads", space + i, 0) >= size)
+      return false;
+  }
   return strcmp(*mode ? mode : "NOTSET", "NOTSET") == 0 &&
          lb_attr_int(pool, "ceil_mode", 0) == 0;
 }
@@ -73,26 +79,33 @@ static bool range_of(lb_dtype t, float range[2]) {
   return t == LB_I8 || t == LB_U8 || t == LB_I16 || t == LB_U16;
 }
 
+// Whether n cuts off where numbers of dtype t end.
+static bool is_cut(const lb_node *n, lb_dtype t) {
+  float range[2];
+  double low, high;
+  if (n->op != LB_OP_Clip || n->n_in != 3 || !n->in[1] || !n->in[2])
+    return false;
+  return range_of(t, range) && lb_match_scalar(n->in[1], n->in[0], &low) &&
+         lb_match_scalar(n->in[2], n->in[0], &high) &&
+         low == (double)range[0] && high == (double)range[1];
+}
+
+// A number that was rounded, as zeros of DynamicQuantizeLinear are, or is one.
 static bool is_whole(const lb_value *v, const lb_value *like) {
+  const lb_node *cut = lb_match_op(v, LB_OP_Clip);
   double x;
-  return lb_match_op(v, LB_OP_Round) || lb_match_op(v, LB_OP_Clip) ||
+  if (cut && is_cut(cut, LB_U8)) v = cut->in[0];
+  return lb_match_op(v, LB_OP_Round) ||
          (lb_match_scalar(v, like, &x) && x == rint(x));
 }
 
 // Whether n makes levels of dtype t: whole numbers, cut off where bytes end.
 static bool is_level(const lb_node *n, lb_dtype t) {
-  float range[2];
-  double low, high;
-  if (n->op != LB_OP_Clip || n->n_in != 3 || !n->in[1] || !n->in[2])
-    return false;
-  const lb_value *x = n->in[0];
-  const lb_node *sum = lb_match_op(x, LB_OP_Add);
-  bool whole = sum ? lb_match_op(sum->in[0], LB_OP_Round) &&
-                         is_whole(sum->in[1], sum->in[0])
-                   : lb_match_op(x, LB_OP_Round) != NULL;
-  return whole && range_of(t, range) && lb_match_scalar(n->in[1], x, &low) &&
-         lb_match_scalar(n->in[2], x, &high) && low == (double)range[0] &&
-         high == (double)range[1];
+  if (!is_cut(n, t)) return false;
+  const lb_node *sum = lb_match_op(n->in[0], LB_OP_Add);
+  return sum ? lb_match_op(sum->in[0], LB_OP_Round) &&
+                   is_whole(sum->in[1], sum->in[0])
+             : lb_match_op(n->in[0], LB_OP_Round) != NULL;
 }
 
 // The floats that v was cut down from, where it is bytes of this pass; or NULL.

@@ -1,5 +1,7 @@
 // graph/pass_quantize_test.c -- products of bytes, and activations that were
 // bytes for a moment, are products and activations of floats.
+#include <stdio.h>
+
 #include "graph/text_test.h"
 
 static void a_product_of_bytes_is_one_of_floats(void **state) {
@@ -111,6 +113,39 @@ static void products_with_scales_of_requests_stay(void **state) {
       "out y\n");
 }
 
+static void floats_that_are_no_levels_are_made_bytes(void **state) {
+  (void)state;
+  stays(  // what is added is not whole
+      "in x float32[s]\n"
+      "in o float32[s]\n"
+      "r = Round(x)\n"
+      "c = Clip(o, 0.0, 255.0)\n"
+      "a = Add(r, c)\n"
+      "l = Clip(a, 0.0, 255.0)\n"
+      "b = Cast(l) {to=2}\n"
+      "y = DequantizeLinear(b, 0.5)\n"
+      "out y\n");
+}
+
+static void pools_with_windows_of_nothing_keep_their_bytes(void **state) {
+  (void)state;
+  const char *pools[] = {"pads=[2,0]", "pads=[0,2]", "ceil_mode=1",
+                         "dilations=[2], pads=[1,0]"};
+  for (int i = 0; i < 4; i++) {
+    char graph[512];
+    snprintf(graph, sizeof graph,
+             "in x float32[b,c,n]\n"
+             "r = Round(x)\n"
+             "l = Clip(r, 0.0, 255.0)\n"
+             "b = Cast(l) {to=2}\n"
+             "p = MaxPool(b) {kernel_shape=[2], %s}\n"
+             "y = DequantizeLinear(p, 0.5)\n"
+             "out y\n",
+             pools[i]);
+    stays(graph);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_of_bytes_is_one_of_floats),
@@ -118,6 +153,8 @@ int main(void) {
       cmocka_unit_test(bytes_in_between_are_left_out),
       cmocka_unit_test(a_product_that_makes_bytes_is_rounded_and_cut_off),
       cmocka_unit_test(products_with_scales_of_requests_stay),
+      cmocka_unit_test(floats_that_are_no_levels_are_made_bytes),
+      cmocka_unit_test(pools_with_windows_of_nothing_keep_their_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
