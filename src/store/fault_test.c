@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "store/fixture_test.h"
+#include "store/inside.h"
 
 #define ENTRIES 60
 
@@ -155,6 +156,36 @@ static void two_processes_rebuild_once(void **state) {
   assert_int_equal(count_found(a), ENTRIES);
   lb_store_free(a);
   lb_store_free(b);
+}
+
+// So many puts of a store fail in the middle.
+static struct {
+  lb_sqlite q;
+  lb_store *store;
+  int times;
+} failing;
+
+static int step_that_fails(sqlite3_stmt *stmt) {
+  bool put = stmt == failing.store->db.stmts[LB_Q_PUT];
+  return put && failing.times-- > 0 ? SQLITE_CORRUPT : failing.q.step(stmt);
+}
+
+static void what_fails_after_a_rebuild_too_is_rolled_back(void **state) {
+  fixture *f = *state;
+  lb_store_stats stats;
+  lb_store *s = failing.store = fixture_open(f);
+  assert_ok(put(s, 1));
+  failing.q = s->sqlite;
+  failing.times = 2;
+  s->sqlite.step = step_that_fails;
+  lb_status st = put(s, 2);
+  assert_true(lb_failed(st));
+  lb_status_drop(st);
+  assert_ok(put(s, 2));
+  assert_true(has(s, 1) && has(s, 2));
+  lb_store_get_stats(s, &stats);
+  assert_int_equal(stats.rebuilds, 1);
+  lb_store_free(s);
 }
 
 // -- versions -----------------------------------------------------------------
@@ -369,6 +400,7 @@ int main(void) {
       T(a_header_of_zeros_costs_nothing),
       T(truncation_keeps_what_is_left),
       T(two_processes_rebuild_once),
+      T(what_fails_after_a_rebuild_too_is_rolled_back),
       T(a_later_version_is_left_alone),
       T(an_earlier_version_is_replaced),
       T(another_database_is_left_alone),

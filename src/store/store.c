@@ -301,12 +301,17 @@ static lb_status not_ready(const lb_store *s) {
                   s->folder);
 }
 
+// What failed amid a transaction is not to be in the way of the next one.
+static void roll_back(lb_store *s) {
+  if (!s->sqlite.get_autocommit(s->db.handle)) lb_db_do(&s->db, LB_Q_ROLLBACK);
+}
+
 // What is to be done about a failure of the folder's file. Returns true if it
 // was rebuilt: then the call is worth another try.
 bool lb_inside_trouble(lb_store *s, int rc, lb_status *out) {
   lb_fault fault = lb_db_fault(rc);
   bool again = false;
-  if (!s->sqlite.get_autocommit(s->db.handle)) lb_db_do(&s->db, LB_Q_ROLLBACK);
+  roll_back(s);
   *out = lb_inside_fault_error(&s->db, rc, s->path);
   s->stats.failures++;
   if (fault == LB_FAULT_BUSY) s->rest_until = lb_clock_seconds() + REST;
@@ -539,6 +544,7 @@ lb_status lb_inside_writable(lb_store *s) {
     if (rc_ && lb_inside_trouble(s, rc_, st)) {                         \
       rc_ = (call);                                                     \
       if (rc_) *(st) = lb_inside_fault_error(&(s)->db, rc_, (s)->path); \
+      if (rc_) roll_back(s);                                            \
     }                                                                   \
   } while (0)
 
