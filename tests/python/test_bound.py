@@ -90,9 +90,10 @@ def test_the_command_has_a_timeout(tmp_path):
 
 
 def resident():
+    """Without pages of files, which come and go by themselves."""
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) << 10 for line in lines
-                    if line.startswith("VmRSS"))
+                    if line.startswith("RssAnon"))
 
 
 def chain_model():

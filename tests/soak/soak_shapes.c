@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #define GROWTH (2 << 20)  // bytes
 #define MAPPED (1 << 20)  // of code memory, beyond what is in use
@@ -54,12 +55,20 @@ static uint64_t draw(soak *s, uint64_t n) {
 
 // -- what the system says ----------------------------------------------------
 
+// Bytes of its own, wherever they are. Pages of files come and go as the whole
+// machine needs memory.
 static size_t resident(void) {
-  unsigned long pages = 0;
-  FILE *f = fopen("/proc/self/statm", "r");
-  if (!f || fscanf(f, "%*u %lu", &pages) != 1) die("/proc/self/statm");
+  char line[128];
+  unsigned long kb, sum = 0;
+  FILE *f = fopen("/proc/self/status", "r");
+  if (!f) die("/proc/self/status");
+  while (fgets(line, sizeof line, f))
+    if (sscanf(line, "RssAnon: %lu", &kb) == 1 ||
+        sscanf(line, "RssShmem: %lu", &kb) == 1 ||
+        sscanf(line, "VmSwap: %lu", &kb) == 1)
+      sum += kb;
   fclose(f);
-  return pages * 4096;
+  return sum << 10;
 }
 
 // Bytes of code that was compiled, as mapped.
@@ -195,6 +204,8 @@ int main(int argc, char **argv) {
             .objects = atol(argv[5]),
             .seed = strtoull(argv[6], NULL, 10)};
   options.cache_capacity = s.capacity;
+  // The kernel may make a huge page of small ones at any time, which is growth.
+  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   if (limber_runtime_create(&options, &s.runtime) ||
       limber_session_open(s.runtime, s.model, NULL, &s.session))
     die(s.model);
