@@ -25,7 +25,9 @@ class Machine:
         self.trace = folder / "trace"
 
     def run(self, *words, before=(), **environment):
-        """What a command of `limber` says, and how many compilers it started."""
+        """What a command of `limber` says, and how many compilers it started:
+        one, and another where it may not undo that the first makes way for
+        others, or where that had nothing to do for long."""
         done = subprocess.run(
             ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=execve",
              "-o", self.trace, *before, PROGRAM, *words],
@@ -60,7 +62,7 @@ MODEL, WORDS = "ocr-cls", ["--shapes", "x=1x3x48x192"]
 
 def test_a_second_process_starts_no_compiler(machine):
     first, starts = machine.warm(MODEL, *WORDS)
-    assert starts == 1 and first["reusable"] + first["specialised"] > 10
+    assert starts and first["reusable"] + first["specialised"] > 10
     second, starts = machine.warm(MODEL, *WORDS)
     assert starts == 0 and second == first
 
@@ -90,7 +92,7 @@ CASES = ["primitive", "--random", "60", "--seed", "5"]
 
 def test_no_primitive_starts_a_compiler_twice(machine):
     said, starts = machine.run(*CASES)
-    assert starts == 1 and " 0 kernels compiled" not in said
+    assert starts and " 0 kernels compiled" not in said
     said, starts = machine.run(*CASES)  # which waits until nothing lacks
     assert starts == 0 and " 0 kernels compiled" in said
     assert "60 passed, 0 failed" in said
@@ -182,7 +184,7 @@ def test_levels_live_side_by_side(machine):
     targets = {row[0] for row in machine.sql("SELECT target FROM kernel")}
     native = {t for t in targets if t != "x86-64-v3"}
     assert "x86-64-v3" in targets
-    assert starts == (1 if native else 0)
+    assert bool(starts) == bool(native)
     again = machine.warm(MODEL, *WORDS, LIMBER_ISA="x86-64-v3")
     assert again == (tiers, 0)
 
@@ -226,4 +228,4 @@ def test_a_store_of_another_user_is_refused(machine):
     first, _ = machine.warm(MODEL, *WORDS)
     os.chown(machine.store, 12345, 12345)
     again, starts = machine.warm(MODEL, *WORDS)
-    assert starts == 1 and again == first
+    assert starts and again == first

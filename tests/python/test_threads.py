@@ -55,11 +55,11 @@ def test_the_interpreter_goes_on_during_a_run():
             model.run(None, {"x": x}, cancel=cancel)
         except limber.Cancelled as e:
             ended.append(re.search(r"with (\d+) of", str(e)))
-    for _ in range(20):  # until a word of ours has come amid a run
+    for i in range(20):  # until a word of ours has come amid a run
         cancel = limber.Cancel()
         runner = threading.Thread(target=run, args=(cancel,))
         runner.start()
-        time.sleep(0.02)
+        time.sleep(0.02 * (i + 1))
         cancel.trigger()
         runner.join()
         if ended and int(ended[-1][1]) > 0:
