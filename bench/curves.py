@@ -1,5 +1,9 @@
 """Suite `curves`: how soon a fresh process has its final speed, compiling in
-the background, while requests come back to back."""
+the background, while requests come back to back.
+
+Another process has that speed already. The two take turns at the same requests,
+so that whatever else slows the machine down slows both; the fresh one is
+stopped, and its time with it, while the other has its turn."""
 
 from pathlib import Path
 
@@ -12,19 +16,18 @@ import suite
 
 AT = (1, 10, 50, 200)  # requests
 SECONDS = 10
+TURN = 20, 0.5  # requests, and seconds, at least
 AROUND = 10   # as many neighbours on each side smooth the share of a request
 WANTED = 0.95
 POINTS = 60   # of a curve
 
 
 class Curve:
-    """What runs took, beside what the same runs take at last."""
+    """What runs took, beside what the same runs took at the final speed."""
 
-    def __init__(self, found):
-        self.began = np.array(found["began"])
-        self.times = np.array(found["times"])
-        self.final = np.array([found["final"][i % len(found["final"])]
-                               for i in range(len(self.times))])
+    def __init__(self, times, final):
+        self.times, self.final = np.array(times), np.array(final)
+        self.began = np.cumsum(self.times) - self.times
 
     def share(self, i):
         """Of the final speed, around request i (from 0); the first request is
@@ -55,32 +58,50 @@ class Curves(suite.ByModel):
              ("kernels", 7), ("lacking", 7), ("goal", 6)], numbers=2)
 
     def run_model(self, model, threads):
-        worker = fleets.Worker("limber", model.name, threads,
-                               self.context.environments["limber"])
+        fresh, final = [
+            fleets.Worker("limber", model.name, threads,
+                          self.context.environments["limber"])
+            for _ in range(2)]
         shapes = model.stream_draws(max(AT), seed=1)
         try:
-            worker("open")
-            found = worker("curve", timeout=3600, shapes=shapes, seed=1,
-                           seconds=self.context.settings.curve_seconds,
-                           at_least=max(AT))
-            self.print_row(model, threads, found)
+            for worker in (final, fresh):
+                worker("open")
+                worker("shapes", shapes=shapes, seed=1)
+            final("become_final", timeout=3600)
+            self.print_row(model, threads, *self.turns(fresh, final),
+                           fresh("stats")["stats"])
         except fleets.Failed as failure:
             self.failed.append({"model": model.name, "threads": threads,
                                 "failed": str(failure)})
             print(f"{model.name:8}  {threads:3}  failed: {failure}", flush=True)
         finally:
-            worker.close()
+            fresh.close()
+            final.close()
 
-    def print_row(self, model, threads, found):
-        curve = Curve(found)
+    def turns(self, fresh, final):
+        """What requests took, of each."""
+        times, at_last = [], []
+        seconds = self.context.settings.curve_seconds
+        while len(times) < max(AT) + AROUND or sum(times) < seconds:
+            first, (count, turn) = len(times), TURN
+            times += fresh("round", first=first, count=count,
+                           seconds=turn)["times"]
+            fresh.freeze()
+            at_last += final("round", first=first, count=len(times) - first,
+                             seconds=0)["times"]
+            fresh.thaw()
+        return times, at_last
+
+    def print_row(self, model, threads, times, final, stats):
+        curve = Curve(times, final)
         shares = [curve.share(n - 1) for n in AT]
         late = curve.share_at(SECONDS)
         good = shares[0] >= 0.7 and max(shares[-1], late) >= WANTED
         self.rows.append({"model": model.name, "threads": threads,
                           "share": dict(zip(AT, shares)), "late": late,
-                          "good": good, **found})
+                          "good": good, "times": times, "final": final,
+                          "stats": stats})
         self.curves[f"{model.name}, {threads}"] = curve.points()
-        stats = found["stats"]
         self.table.row(model.name, str(threads), str(len(curve.times)),
                        *[f"{s:.2f}" for s in shares], f"{late:.2f}",
                        str(stats["kernels"]), str(stats["kernels_lacking"]),

@@ -83,24 +83,31 @@ class Worker:
         return {"final": [min(timed(self.run, feeds)[1] for _ in range(3))
                           for feeds in self.stream]}
 
-    def do_curve(self, shapes, seed, seconds, at_least):
-        """Runs back to back, round the shapes, for so long and so many: when
-        each began, what it took, and what runs at each shape take at last."""
+    def do_shapes(self, shapes, seed):
         self.stream = [self.model.feeds(dims, seed) for dims in shapes]
-        began, times = [], []
-        start = now = time.perf_counter()
-        while now - start < seconds or len(times) < at_least:
-            self.run(self.stream[len(times) % len(shapes)])
-            began.append(now - start)
-            now, before = time.perf_counter(), now
-            times.append(now - before)
-        made = self.do_stats()
+        return {}
+
+    def do_become_final(self):
+        """Meets all shapes until there is nothing to compile, and until a
+        round of them ends no trial: other shapes' kernels stay on trial."""
+        self.do_round(0, len(self.stream), 0)
         self.sessions[0].settle(600)
-        self.run_until_judged(self.stream)
-        rounds = [[timed(self.run, feeds)[1] for feeds in self.stream]
-                  for _ in range(4)][1:]
-        final = np.median(rounds, axis=0).tolist()
-        return {"began": began, "times": times, "final": final, **made}
+        left = None
+        while left != self.sessions[0].stats()["kernels_on_trial"]:
+            left = self.sessions[0].stats()["kernels_on_trial"]
+            self.do_round(0, len(self.stream), 0)
+        return self.do_stats()
+
+    def do_round(self, first, count, seconds):
+        """Runs back to back, round the shapes from the `first` request on, for
+        so many and so long."""
+        times, start = [], time.perf_counter()
+        now = start
+        while len(times) < count or now - start < seconds:
+            i = (first + len(times)) % len(self.stream)
+            times.append(timed(self.run, self.stream[i])[1])
+            now = time.perf_counter()
+        return {"times": times}
 
     def do_fill(self, others, seed):
         """Sessions of other models, run until their kernels are asked for:

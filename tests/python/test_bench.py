@@ -87,12 +87,10 @@ def test_curves_lie_inside_their_frame():
 
 
 def test_a_share_compares_runs_with_what_the_same_shapes_take_at_last():
-    found = {"began": [0, 1, 2, 3], "times": [4.0, 2.0, 2.0, 1.0],
-             "final": [2.0, 1.0]}
-    curve = curves.Curve(found)
+    curve = curves.Curve([4.0, 2.0, 2.0, 1.0], [2.0, 1.0, 2.0, 1.0])
     assert curve.share(0) == 0.5
     assert curve.share(1) == pytest.approx(5 / 8)
-    assert curve.share_at(3) == pytest.approx(curve.share(3))
+    assert curve.share_at(8) == pytest.approx(curve.share(3))
 
 
 def test_shapes_of_a_stream_are_all_different():
