@@ -134,6 +134,24 @@ static lb_status head_size(const lb_infer *c, lb_dim *out) {
   return lb_rule_divexact(c, *out, lb_dim_const(heads), out);
 }
 
+// Half of what is turned of a head.
+static lb_status rotary_half(const lb_infer *c, lb_dim *half) {
+  const lb_vinfo *cos = &c->in[1];
+  int64_t part = lb_attr_int(c->node, "rotary_embedding_dim", 0);
+  lb_dim size;
+  if (part == -1 || lb_attr_int(c->node, "num_heads", 0) == -1) {
+    if (cos->rank < 1) return lb_rule_fresh(c, half);
+    *half = cos->dims[cos->rank - 1];
+    return LB_OK;
+  }
+  LB_TRY(head_size(c, &size));
+  if (part < 0 || (part && lb_dim_known(size).at_most < part))
+    return lb_infer_error(c, "rotary_embedding_dim %lld is not within a head",
+                          (long long)part);
+  if (part) size = lb_dim_const(part);
+  return lb_rule_floordiv(c, size, lb_dim_const(2), half);
+}
+
 static lb_status check_rotary(const lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
   LB_TRY(lb_rule_same_type(c, 0, 1));
@@ -141,14 +159,8 @@ static lb_status check_rotary(const lb_infer *c) {
   LB_TRY(lb_rule_takes(c, 3, LB_BIT(I64)));
   LB_TRY(lb_rule_rank(c, 0, 3, 4));
   if (x->rank < 0) return LB_OK;
-  lb_dim size, half;
-  LB_TRY(head_size(c, &size));
-  int64_t part = lb_attr_int(c->node, "rotary_embedding_dim", 0);
-  if (part < 0 || (part && lb_dim_known(size).at_most < part))
-    return lb_infer_error(c, "rotary_embedding_dim %lld is not within a head",
-                          (long long)part);
-  if (part) size = lb_dim_const(part);
-  LB_TRY(lb_rule_floordiv(c, size, lb_dim_const(2), &half));
+  lb_dim half;
+  LB_TRY(rotary_half(c, &half));
   lb_dim seq = x->rank == 4 ? x->dims[2] : x->dims[1];
   lb_dim want[3] = {x->dims[0], seq, half};
   LB_TRY(lb_rule_expect(c, 3, "position_ids", 2, want));

@@ -8,11 +8,11 @@
 //   y = Gelu<approximate="tanh">(s)
 //
 // A guard names an input (given?), an output (wanted?) or an attribute (neither
-// 0 nor empty?), or says what an attribute is: [activation=Relu]. Where a line
-// says "refuse", the model is refused. In place of a value may stand a number,
-// a list of integers or @attribute: a constant. @attribute as an attribute's
-// value is the call's; one that is not given is left out. A value that no line
-// defines is absent.
+// 0 nor empty?), or says what an attribute is: [activation=Relu], [bits=4].
+// Where a line says "refuse", the model is refused. In place of a value may
+// stand a number, a list of integers or @attribute: a constant. @attribute as
+// an attribute's value is the call's; one that is not given is left out. A
+// value that no line defines is absent.
 //
 // (1) A *body* is a text with its guards decided. Calls that decide them alike
 //     and have the same inputs share one, so a long model has few.
@@ -73,6 +73,12 @@ static lb_pb_str word(maker *m) {
   while (*m->p == ' ') m->p++;
   const char *start = m->p;
   while (in_word(*m->p)) m->p++;
+  return (lb_pb_str){start, (size_t)(m->p - start)};
+}
+
+static lb_pb_str until(maker *m, char c) {
+  const char *start = m->p;
+  while (*m->p != c) m->p++;
   return (lb_pb_str){start, (size_t)(m->p - start)};
 }
 
@@ -224,8 +230,13 @@ static bool is_set(const lb_attr *a) {
   return a->n > 0;
 }
 
-static bool names_string(const lb_attr *a, lb_pb_str s) {
-  return a->kind == LB_ATTR_STRING && lb_pb_same((lb_pb_str){a->s, a->n}, s);
+// Is it this string, or this integer?
+static bool reads(const lb_attr *a, lb_pb_str s) {
+  char digits[24];
+  if (a->kind == LB_ATTR_STRING) return lb_pb_same((lb_pb_str){a->s, a->n}, s);
+  if (a->kind != LB_ATTR_INT) return false;
+  int n = snprintf(digits, sizeof digits, "%lld", (long long)a->i);
+  return lb_pb_same((lb_pb_str){digits, (size_t)n}, s);
 }
 
 static bool has_input(const lb_pb_node *n, uint32_t i) {
@@ -243,7 +254,7 @@ static bool is_given(maker *m, lb_pb_str name, lb_pb_str value) {
   if (!a) a = attr_of(m->fn->defaults, m->fn->n_defaults, name);
   if (a && a->ref.n) m->open = true;
   if (!a || !a->plain) return false;
-  return value.n ? names_string(&a->attr, value) : is_set(&a->attr);
+  return value.n ? reads(&a->attr, value) : is_set(&a->attr);
 }
 
 // The guards before a line; true if it is in.
@@ -252,7 +263,7 @@ static bool guards_hold(maker *m) {
   while (eat(m, '[')) {
     bool want = !eat(m, '!');
     lb_pb_str name = word(m), value = {0};
-    if (eat(m, '=')) value = word(m);
+    if (eat(m, '=')) value = until(m, ']');
     expect(m, ']');
     hold &= is_given(m, name, value) == want;
   }

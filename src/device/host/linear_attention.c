@@ -211,9 +211,22 @@ static void rotary_task(void *user, int64_t begin, int64_t end, int worker) {
   }
 }
 
+// Elements that a row of the caches turns.
+static int64_t cache_width(const lb_tensor *cos) {
+  return cos->rank < 1 ? 0 : 2 * cos->dims[cos->rank - 1];
+}
+
+static int64_t rotary_heads(const lb_host_call *c) {
+  const lb_tensor *x = &c->in[0];
+  int64_t width = cache_width(&c->in[1]);
+  if (x->rank == 4) return x->dims[1];
+  int64_t n = lb_attr_int(c->node, "num_heads", 0);
+  return n == -1 && x->rank == 3 && width > 0 ? x->dims[2] / width : n;
+}
+
 static lb_status rotary_layout(lb_host_call *c, rotary *r) {
   const lb_tensor *x = &c->in[0];
-  r->heads = x->rank == 4 ? x->dims[1] : lb_attr_int(c->node, "num_heads", 0);
+  r->heads = rotary_heads(c);
   if ((x->rank != 3 && x->rank != 4) || r->heads < 0 ||
       (x->rank == 3 && (r->heads < 1 || x->dims[2] % r->heads != 0)))
     return lb_error(LB_INVALID, "%lld heads do not split the input",
@@ -226,6 +239,7 @@ static lb_status rotary_layout(lb_host_call *c, rotary *r) {
   r->batch = r->heads * r->tokens * r->size;
   r->rotated = lb_attr_int(c->node, "rotary_embedding_dim", 0);
   if (r->rotated == 0) r->rotated = r->size;
+  if (r->rotated == -1) r->rotated = cache_width(&c->in[1]);
   if (r->rotated < 0 || r->rotated > r->size || r->rotated % 2 != 0)
     return lb_error(LB_INVALID, "%lld of %lld elements cannot be rotated",
                     (long long)r->rotated, (long long)r->size);
