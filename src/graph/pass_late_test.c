@@ -403,6 +403,32 @@ static void zeros_around_a_convolution_are_its_border(void **state) {
       "out y\n");
 }
 
+static void a_transpose_sinks_through_what_scales_all_of_it(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,h,w,8]\n"
+      "t = Transpose(x) {perm=[0,3,1,2]}\n"
+      "m = ReduceMax(t) {keepdims=0}\n"
+      "d = Div(t, m)\n"
+      "y = Transpose(d) {perm=[0,2,3,1]}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,h,w,8]\n"
+      "m: float32[] = ReduceMax(x) {keepdims=0}\n"
+      "d.Div: float32[b,h,w,8] = Div(x, m)\n"
+      "out y = d.Div\n");
+}
+
+static void scales_along_an_axis_keep_the_transpose(void **state) {
+  (void)state;
+  stays(
+      "in x uint8[b,h,w,3]\n"
+      "const s float32[3] 1 2 3\n"
+      "t = Transpose(x) {perm=[0,3,1,2]}\n"
+      "y = DequantizeLinear(t, s) {axis=1}\n"
+      "out y\n");
+}
+
 static void a_transpose_sinks_through_slices_and_pads(void **state) {
   (void)state;
   becomes(
@@ -502,6 +528,8 @@ int main(void) {
       cmocka_unit_test(a_convolution_of_volumes_is_a_sum_over_layers),
       cmocka_unit_test(a_border_of_many_zones_is_written_once),
       cmocka_unit_test(zeros_around_a_convolution_are_its_border),
+      cmocka_unit_test(a_transpose_sinks_through_what_scales_all_of_it),
+      cmocka_unit_test(scales_along_an_axis_keep_the_transpose),
       cmocka_unit_test(a_transpose_sinks_through_slices_and_pads),
       cmocka_unit_test(a_norm_of_groups_is_one_of_rows),
       cmocka_unit_test(a_norm_of_groups_keeps_channels_last),

@@ -58,11 +58,18 @@ static lb_status turn_back(lb_rewrite *rw, const lb_value *c, const lb_turn *t,
   return lb_const_new(rw->graph, c->name, &to, out);
 }
 
+// One element, in no more than `rank` axes: it has no order.
+static bool is_single(const lb_value *v, int rank) {
+  for (int i = 0; i < v->info.rank; i++)
+    if (!lb_dim_is(v->info.dims[i], 1)) return false;
+  return v->info.rank >= 0 && v->info.rank <= rank;
+}
+
 // Can an input of an elementwise node be seen in the order of the source?
 static bool can_turn(const lb_value *v, const lb_turn *t) {
   const lb_tensor *c = lb_value_const(v);
   lb_turn own;
-  if (!v || (c && c->rank <= t->rank)) return true;
+  if (!v || (c && c->rank <= t->rank) || is_single(v, t->rank)) return true;
   return lb_turn_of(v, &own) && same_turn(&own, t);
 }
 
@@ -77,10 +84,16 @@ static lb_status turned_input(lb_rewrite *rw, lb_value *v, const lb_turn *t,
   return LB_OK;
 }
 
+// Scales that go along an axis, or come in blocks, are no elements to pair.
+static bool has_own_axis(const lb_node *n) {
+  return (n->op == LB_OP_QuantizeLinear || n->op == LB_OP_DequantizeLinear) &&
+         !is_single(n->in[1], 1);
+}
+
 static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   lb_value *in[MAX_IN];
   lb_turn t = {.rank = 0}, each;
-  if (n->n_in > MAX_IN || lb_rewrite_random(n)) return LB_OK;
+  if (n->n_in > MAX_IN || lb_rewrite_random(n) || has_own_axis(n)) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] && sinks(n->in[i], &each)) t = each;
   if (t.rank == 0 || n->out[0]->info.rank != t.rank) return LB_OK;
@@ -149,6 +162,21 @@ static lb_status visit_axes(lb_rewrite *rw, lb_node *n, bool keep) {
   uint32_t mask;
   if (!sinks(n->in[0], &t) || !axes_of(n, t.rank, &mask)) return LB_OK;
   return sink_axes(rw, n, n->op, &t, mask, keep);
+}
+
+// One element of all there are: in whatever order.
+static bool takes_all(const lb_node *n) {
+  return !lb_node_input(n, 1) && !lb_attr_int(n, "keepdims", 1) &&
+         !lb_attr_int(n, "noop_with_empty_axes", 0);
+}
+
+static lb_status visit_reduction(lb_rewrite *rw, lb_node *n) {
+  lb_turn t;
+  if (!takes_all(n))
+    return visit_axes(rw, n, lb_attr_int(n, "keepdims", 1) != 0);
+  if (!sinks(n->in[0], &t)) return LB_OK;
+  LB_TRY(lb_rewrite_become(rw, n, n->op, &t.source, 1));
+  return lb_node_set_int(rw->graph, n, "keepdims", 0);
 }
 
 static lb_status visit_pool(lb_rewrite *rw, lb_node *n, lb_op op) {
@@ -454,8 +482,7 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
     case LB_OP_ReduceMax:
     case LB_OP_ReduceMin:
     case LB_OP_ReduceSum:
-    case LB_OP_ReduceMean:
-      return visit_axes(rw, n, lb_attr_int(n, "keepdims", 1) != 0);
+    case LB_OP_ReduceMean: return visit_reduction(rw, n);
     case LB_OP_GlobalMaxPool: return visit_pool(rw, n, LB_OP_ReduceMax);
     case LB_OP_GlobalAveragePool: return visit_pool(rw, n, LB_OP_ReduceMean);
     default: break;
