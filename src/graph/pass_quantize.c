@@ -3,6 +3,7 @@
 //
 //   Cast(MatMulInteger(a, B, za, zb)) = MatMul(Cast(a) - za, B - zb)
 //   Cast(ConvInteger(x, W, zx, zw))   = Conv(Cast(x) - zx, W - zw)
+//   Cast(MatMulInteger(a, B) + c)     = Cast(MatMulInteger(a, B)) + Cast(c)
 //   DequantizeLinear(QuantizeLinear(x)) = (Clip(Round(x / s) + z) - z) * s
 //   QLinearConv(x, W, b) = Cast(Clip(Round(Conv(x - zx, W - zw, b) * s) + zy))
 //
@@ -170,14 +171,20 @@ static bool is_scalar(const lb_value *v) {
   return i->rank == 0 || (i->rank == 1 && lb_dim_is(i->dims[0], 1));
 }
 
+static bool makes_floats(const lb_node *n) {
+  return n->op == LB_OP_Cast && n->out[0] && n->out[0]->info.dtype == LB_F32;
+}
+
+static lb_node *integer_product(const lb_rewrite *rw, const lb_value *v) {
+  lb_node *n = lb_match_inner(rw, v, LB_OP_MatMulInteger);
+  return n ? n : lb_match_inner(rw, v, LB_OP_ConvInteger);
+}
+
 static bool match_product(const lb_rewrite *rw, const lb_node *cast,
                           product *p) {
-  if (cast->op != LB_OP_Cast || !cast->out[0] ||
-      cast->out[0]->info.dtype != LB_F32)
-    return false;
-  *p = (product){.node = lb_match_inner(rw, cast->in[0], LB_OP_MatMulInteger)};
-  bool conv = !p->node;
-  if (conv) p->node = lb_match_inner(rw, cast->in[0], LB_OP_ConvInteger);
+  if (!makes_floats(cast)) return false;
+  *p = (product){.node = integer_product(rw, cast->in[0])};
+  bool conv = p->node && p->node->op == LB_OP_ConvInteger;
   if (!p->node || !is_byte(p->node->in[A]->info.dtype)) return false;
   const lb_value *za = lb_node_input(p->node, A_ZERO),
                  *zb = lb_node_input(p->node, B_ZERO);
@@ -273,6 +280,18 @@ static lb_status rewrite_product(lb_rewrite *rw, lb_node *cast,
   bool conv = n->op == LB_OP_ConvInteger;
   LB_TRY(lb_rewrite_become(rw, cast, conv ? LB_OP_Conv : LB_OP_MatMul, in, 2));
   return lb_node_copy_attrs(rw->graph, cast, n);
+}
+
+// A bias that is added to integers is added to floats.
+static lb_status rewrite_sum(lb_rewrite *rw, lb_node *cast) {
+  const lb_node *add = lb_match_inner(rw, cast->in[0], LB_OP_Add);
+  lb_value *in[2];
+  if (!add ||
+      (!integer_product(rw, add->in[0]) && !integer_product(rw, add->in[1])))
+    return LB_OK;
+  for (int i = 0; i < 2; i++)
+    LB_TRY(lb_rewrite_cast(rw, cast, add->in[i], LB_F32, &in[i]));
+  return lb_rewrite_become(rw, cast, LB_OP_Add, in, 2);
 }
 
 // -- activations -------------------------------------------------------------
@@ -498,6 +517,7 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
   const lb_node *q = quantised(n);
   if (q) return rewrite_levels(rw, n, q);
   if (n->op == LB_OP_DequantizeLinear) return rewrite_dequantize(rw, n);
+  if (makes_floats(n)) return rewrite_sum(rw, n);
   return moves(n) ? move_cast(rw, n) : LB_OK;
 }
 

@@ -24,6 +24,26 @@ static void a_product_of_bytes_is_one_of_floats(void **state) {
       "out y\n");
 }
 
+static void a_bias_of_integers_is_one_of_floats(void **state) {
+  (void)state;
+  becomes(
+      "in a uint8[s,2]\n"
+      "in c int32[2]\n"
+      "const b int8[2,2] 1 2 3 4\n"
+      "m = MatMulInteger(a, b)\n"
+      "t = Add(m, c)\n"
+      "y = Cast(t) {to=1}\n"
+      "out y\n",
+      NULL,
+      "in a: uint8[s,2]\n"
+      "in c: int32[2]\n"
+      "y.Cast.Cast: float32[s,2] = Cast(a) {to=1}\n"
+      "y.Cast: float32[s,2] = MatMul(y.Cast.Cast, b:float32[2,2])\n"
+      "y.Cast: float32[2] = Cast(c) {to=1}\n"
+      "y: float32[s,2] = Add(y.Cast, y.Cast)\n"
+      "out y\n");
+}
+
 static void integers_that_stay_integers_stay(void **state) {
   (void)state;
   stays(
@@ -149,6 +169,7 @@ static void pools_with_windows_of_nothing_keep_their_bytes(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_of_bytes_is_one_of_floats),
+      cmocka_unit_test(a_bias_of_integers_is_one_of_floats),
       cmocka_unit_test(integers_that_stay_integers_stay),
       cmocka_unit_test(bytes_in_between_are_left_out),
       cmocka_unit_test(a_product_that_makes_bytes_is_rounded_and_cut_off),

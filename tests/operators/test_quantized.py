@@ -126,6 +126,19 @@ def dynamic_conv(m):
     return m.seal(scaled(m, y, scale, bias), 4), x_of(m, 1, c, h, w)
 
 
+def dynamic_conv_with_integer_bias(m):
+    """As older quantisers write it, and pooled."""
+    c, o, h, w = m.size(), m.size(), m.size() + 2, m.size() + 2
+    q, scale, zero = m.node("DynamicQuantizeLinear", ["x"], 3)
+    y = m.node("ConvInteger", [q, m.const(m.bytes(o, c, 3, 3)), zero],
+               pads=[1] * 4, kernel_shape=[3, 3])
+    bias = m.np.integers(-999, 999, (1, o, 1, 1)).astype(np.int32)
+    y = m.node("Add", [y, m.const(bias)])
+    y = scaled(m, y, scale, np.float32(0.5))
+    return m.seal(m.node("MaxPool", [y], kernel_shape=[2, 2]), 4), \
+        x_of(m, 1, c, h, w)
+
+
 def fake_quantised(m):
     """Pairs around a Relu: of bytes, or of 16 bits."""
     dtype = m.py.choice((np.uint8, np.int8))
@@ -196,7 +209,8 @@ def qlinear_matmul(m):
 
 
 KINDS = {f.__name__: f for f in (
-    dynamic_matmul, shared_dynamic_matmul, dynamic_conv, fake_quantised,
+    dynamic_matmul, shared_dynamic_matmul, dynamic_conv,
+    dynamic_conv_with_integer_bias, fake_quantised,
     fake_quantised_weights, qlinear_conv, qlinear_matmul)}
 
 
