@@ -31,6 +31,8 @@
 
 #define MS INT64_C(1000000)  // nanoseconds
 #define PATIENCE (1000 * MS)
+#define TURN (100 * MS)    // of waiting, at most
+#define PAUSED (500 * MS)  // nobody who can run is later than that
 #define PAUSE_MAX (60000 * MS)
 
 enum {
@@ -152,27 +154,40 @@ static void lease(lb_worker *w, int64_t go, int64_t ns) {
   w->lease = go;
 }
 
-// Lets the process go on, freely (true) or for a slice, or not; *ns: until it
-// is to be asked again. One that has a lease pauses, unless it has used more.
-static bool let_go(lb_worker *w, int64_t used, int64_t *ns) {
+// Lets the process go on, or not. How much it may use until it is to be asked
+// again, in *ns. One that has a lease pauses, unless it has used more.
+static int64_t let_go(lb_worker *w, int64_t used, int64_t *ns) {
   lb_process *p = &w->process;
   int64_t go = lb_brake_lets_go(w->options.brake, ns);
   lb_brake_place(w->options.brake, p->pid);
   bool pauses = p->state == LB_PROCESS_LEASED && used < 2 * w->lease;
-  if (go == LB_PACE_FREELY || !w->answered)
+  if (!w->answered) go = LB_PACE_FREELY;
+  if (go == LB_PACE_FREELY)
     lb_process_go(p, NULL);
   else if (go)
     lease(w, go, *ns);
   else if (!pauses)
     lb_process_hold(p);
-  return p->state == LB_PROCESS_GOES;
+  return go;
 }
 
-// Of the time that passed, what does not count against a request: one that is
-// neither held nor does anything hangs.
-static int64_t held_of(const lb_worker *w, int64_t passed, int64_t used) {
-  bool hangs = w->process.state == LB_PROCESS_LEASED && !used;
-  return hangs || used > passed ? 0 : passed - used;
+typedef struct turn {  // of waiting
+  int64_t go;          // what the process might use, or LB_PACE_FREELY
+  int64_t used;        // what it did
+  int64_t ns, passed;  // how long it was to be, and was
+} turn;
+
+// Were we paused, and likely all others with us?
+static bool is_late(const turn *t) { return t->passed - t->ns > PAUSED; }
+
+// Of the time that passed, what does not count against a request: that in which
+// it was held back, or we were paused. A process that might go on and does
+// nothing hangs.
+static int64_t held_in(const turn *t) {
+  bool hangs = t->go > 0 && !t->used;
+  if (t->go == LB_PACE_FREELY || hangs)
+    return is_late(t) ? t->passed - t->ns : 0;
+  return t->used > t->passed ? 0 : t->passed - t->used;
 }
 
 static struct timespec span_of(int64_t ns) {
@@ -188,22 +203,27 @@ static lb_status wait_until(lb_worker *w, short events, int64_t deadline) {
       {.fd = w->cancel, .events = POLLIN},
       {.fd = events ? w->process.socket : -1, .events = events},
   };
-  for (int64_t used = 0;;) {
-    int64_t now = lb_clock_ns(), left = deadline + w->held - now, turn = left;
-    bool paced = events && w->options.brake && !let_go(w, used, &turn);
-    bool last = left <= (paced ? 0 : turn);
-    struct timespec t = span_of(last ? left : turn);
-    int n = ppoll(fds, 2, &t, NULL);
-    used = charge(w);
-    if (paced) w->held += held_of(w, lb_clock_ns() - now, used);
-    if (n < 0 && errno != EINTR)
-      return lb_error(LB_IO, "cannot wait: %s", strerror(errno));
+  for (turn t = {0};;) {
+    int64_t now = lb_clock_ns(), left = deadline + w->held - now;
+    t.go = LB_PACE_FREELY;
+    t.ns = left;
+    if (events && w->options.brake) t.go = let_go(w, t.used, &t.ns);
+    if (t.ns > TURN) t.ns = TURN;
+    bool last = left <= (t.go == LB_PACE_FREELY ? t.ns : 0);
+    if (last) t.ns = left > 0 ? left : 0;
+    struct timespec span = span_of(t.ns);
+    int n = ppoll(fds, 2, &span, NULL), err = errno;
+    t.used = charge(w);
+    t.passed = lb_clock_ns() - now;
+    w->held += held_in(&t);
+    if (n < 0 && err != EINTR)
+      return lb_error(LB_IO, "cannot wait: %s", strerror(err));
     if (n > 0 && fds[0].revents)
       return lb_error(LB_CANCELLED, "compiling was cancelled");
     if (n > 0) return LB_OK;
-    if (n == 0 && last && events)
+    if (n == 0 && last && !events) return LB_OK;
+    if (n == 0 && last && !is_late(&t))
       return lb_error(LB_CANCELLED, "it did not answer in time");
-    if (n == 0 && last) return LB_OK;
   }
 }
 

@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -450,6 +452,59 @@ static void held_time_does_not_count_against_a_request(void **state) {
   unpress(&p);
 }
 
+// One that has a lease pauses by itself, and does nothing then: it does not
+// hang. It is stopped from outside, so that only another lease wakes it.
+static void pauses_between_leases_do_not_count_either(void **state) {
+  (void)state;
+  pressed p;
+  press(&p, false);
+  lb_worker *w = worker_of("good", (lb_worker_options){.brake = &p.brake});
+  assert_compiles(w);
+  kill(lb_worker_pid(w), SIGSTOP);
+  assert_compiles(w);  // with a lease
+  overdraw(&p.brake, 60);
+  kill(lb_worker_pid(w), SIGSTOP);
+  lb_status st = compile(w, 1000);
+  if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
+  assert_false(lb_failed(st));
+  finish(w);
+  unpress(&p);
+}
+
+static char state_of(pid_t pid) {
+  char path[64], state = 'R';
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  FILE *f = fopen(path, "r");
+  if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1) state = 'R';
+  if (f) fclose(f);
+  return state;
+}
+
+// Stops this process once it waits, and lets it and `worker` go on `ms` later.
+static pid_t pause_us(pid_t worker, long ms) {
+  pid_t us = getpid(), pid = fork();
+  if (pid) return pid;
+  while (state_of(us) != 'S') sched_yield();
+  kill(us, SIGSTOP);
+  nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+  kill(worker, SIGCONT);
+  kill(us, SIGCONT);
+  _exit(0);
+}
+
+static void it_is_not_blamed_while_all_processes_are_paused(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){0});
+  assert_compiles(w);
+  kill(lb_worker_pid(w), SIGSTOP);
+  pid_t other = pause_us(lb_worker_pid(w), 2500);
+  lb_status st = compile(w, 1500);
+  if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
+  assert_false(lb_failed(st));
+  assert_int_equal(waitpid(other, NULL, 0), other);
+  finish(w);
+}
+
 static void one_that_hangs_is_killed_while_requests_press(void **state) {
   (void)state;
   pressed p;
@@ -503,6 +558,8 @@ int main(void) {
       cmocka_unit_test(it_is_stopped_while_requests_press_and_answers),
       cmocka_unit_test(nothing_stops_it_without_a_brake_or_for_who_waits),
       cmocka_unit_test(held_time_does_not_count_against_a_request),
+      cmocka_unit_test(pauses_between_leases_do_not_count_either),
+      cmocka_unit_test(it_is_not_blamed_while_all_processes_are_paused),
       cmocka_unit_test(one_that_hangs_is_killed_while_requests_press),
       cmocka_unit_test(cancelled_it_ends_though_it_is_stopped),
   };
