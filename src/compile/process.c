@@ -135,11 +135,13 @@ void lb_process_forget(lb_process *p) {
 
 // -- holding -----------------------------------------------------------------
 
+// By its handle, unless the system has or allows no such call.
 static void signal_it(const lb_process *p, int signal) {
-  if (p->handle >= 0)
-    syscall(SYS_pidfd_send_signal, p->handle, signal, NULL, 0);
-  else
-    kill(p->pid, signal);
+  if (p->handle >= 0 &&
+      (!syscall(SYS_pidfd_send_signal, p->handle, signal, NULL, 0) ||
+       errno == ESRCH))
+    return;
+  kill(p->pid, signal);
 }
 
 void lb_process_hold(lb_process *p) {

@@ -6,11 +6,15 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -259,6 +263,35 @@ static void a_stopped_worker_is_killed_in_time(void **state) {
   kill(lb_worker_pid(w), SIGSTOP);
   assert_fails(compile(w, 100), LB_CANCELLED, "it was killed");
   assert_compiles(w);
+  finish(w);
+}
+
+// As a sandbox may do. False: it is not to be had here.
+static bool forbid(unsigned call) {
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  struct sock_fprog filter = {sizeof code / sizeof *code, code};
+  return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+         !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0);
+}
+
+static void a_worker_that_hangs_is_killed_in_a_sandbox_too(void **state) {
+  (void)state;
+  int status;
+  lb_worker *w = worker_of("hang", (lb_worker_options){0});
+  pid_t pid = fork();
+  if (pid == 0) {
+    lb_status st = LB_OK;
+    if (forbid(SYS_pidfd_send_signal)) st = compile(w, 50);
+    lb_status_drop(st);
+    lb_worker_free(w);
+    _exit(0);
+  }
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(status, 0);
   finish(w);
 }
 
@@ -546,6 +579,7 @@ int main(void) {
       cmocka_unit_test(bad_workers_are_refused_with_the_reason),
       cmocka_unit_test(an_object_of_another_generator_is_refused),
       cmocka_unit_test(a_worker_that_hangs_is_killed_in_time),
+      cmocka_unit_test(a_worker_that_hangs_is_killed_in_a_sandbox_too),
       cmocka_unit_test(a_stopped_worker_is_killed_in_time),
       cmocka_unit_test(a_worker_killed_between_requests_is_replaced),
       cmocka_unit_test(an_answer_too_many_is_not_taken_for_the_next),
