@@ -44,9 +44,10 @@ typedef struct proto {
   lb_wire body;
   char label[240];  // "tensor 'w'"
   int64_t onnx_type;
-  lb_tensor t;  // data is set last
-  size_t count, bytes;
+  lb_tensor t;          // data is set last
+  size_t count, bytes;  // as stored
   bool has_raw, is_external;
+  bool halves;  // of four bits: two elements share a byte
   lb_wire raw;
   lb_external ext;
 } proto;
@@ -139,12 +140,20 @@ static lb_status check_type(const char *label, int64_t type, lb_dtype *out) {
                   label, lb_pb_type_name(type), type);
 }
 
+// Elements of four bits become bytes, which hold the same numbers.
+static bool is_half(int64_t type, lb_dtype *out) {
+  enum { UINT4 = 21, INT4 = 22 };
+  *out = type == INT4 ? LB_I8 : LB_U8;
+  return type == INT4 || type == UINT4;
+}
+
 static lb_status check_size(proto *p) {
-  LB_TRY(check_type(p->label, p->onnx_type, &p->t.dtype));
+  p->halves = is_half(p->onnx_type, &p->t.dtype);
+  if (!p->halves) LB_TRY(check_type(p->label, p->onnx_type, &p->t.dtype));
   int64_t count;
   lb_status st = lb_dims_count(p->t.rank, p->t.dims, &count);
   if (lb_failed(st)) return lb_status_note(st, "%s", p->label);
-  p->count = (size_t)count;
+  p->count = p->halves ? (size_t)count / 2 + (size_t)count % 2 : (size_t)count;
   p->bytes = lb_mul_sat(p->count, lb_dtype_size(p->t.dtype));
   lb_tensor_dense(&p->t);
   return LB_OK;
@@ -268,11 +277,27 @@ static lb_status read_elements(lb_import *im, proto *p) {
   return borrow(im, p, p->raw.p);
 }
 
+// The first of two lies in the lower half of their byte.
+static lb_status unpack(lb_import *im, proto *p) {
+  const uint8_t *from = p->t.data;
+  size_t n = lb_tensor_bytes(&p->t);
+  uint8_t *to = lb_arena_alloc(&im->graph->arena, n, 64);
+  if (!to) return lb_oom();
+  uint8_t sign = p->t.dtype == LB_I8 ? 8 : 0;
+  for (size_t i = 0; i < n; i++) {
+    uint8_t v = from[i / 2] >> (i % 2 * 4) & 15;
+    to[i] = (uint8_t)((v ^ sign) - sign);
+  }
+  p->t.data = to;
+  return LB_OK;
+}
+
 static lb_status read_dense(lb_import *im, lb_wire w, lb_pb_str name,
                             lb_tensor *out) {
   proto p;
   LB_TRY(read_proto(w, name, &p));
   LB_TRY(read_elements(im, &p));
+  if (p.halves) LB_TRY(unpack(im, &p));
   *out = p.t;
   return LB_OK;
 }

@@ -99,6 +99,35 @@ static void negative_int8_in_int32_data_keeps_its_bits(void **state) {
   lb_strbuf_fini(&m.b);
 }
 
+static void expect_bytes(pb tensor, lb_dtype dtype, size_t n,
+                         const void *want) {
+  pb m = model_of(tensor, 5);
+  lb_model model;
+  parse(&m, &model);
+  const lb_tensor *w = model.graph->main->results[0]->info.data;
+  assert_int_equal(w->dtype, dtype);
+  assert_int_equal(lb_tensor_bytes(w), n);
+  assert_memory_equal(w->data, want, n);
+  lb_model_fini(&model);
+  lb_strbuf_fini(&m.b);
+}
+
+static void numbers_of_four_bits_become_bytes(void **state) {
+  (void)state;
+  enum { UINT4 = 21, INT4 = 22 };
+  static const int64_t three = 3;
+  pb u = pb_tensor("w", UINT4, 1, &three), i = pb_tensor("w", INT4, 1, &three);
+  pb_raw(&u, 9, "\xf1\x08", 2);
+  expect_bytes(u, LB_U8, 3, "\x01\x0f\x08");
+  pb_int(&i, 5, 0xf1);
+  pb_int(&i, 5, 8);
+  expect_bytes(i, LB_I8, 3, "\x01\xff\xf8");
+  u = pb_tensor("w", UINT4, 1, &three);
+  pb_raw(&u, 9, "\1\2\3", 3);
+  expect_error(model_of(u, 5), LB_INVALID,
+               "tensor 'w': uint8 of dims [3] need 2 bytes, but it has 3");
+}
+
 static void bools_are_0_or_1(void **state) {
   (void)state;
   static const int64_t three = 3;
@@ -141,7 +170,7 @@ static void types_limber_has_not_are_named(void **state) {
     int type;
     const char *name;
   } types[] = {{8, "string"},  {14, "complex64"},  {17, "float8e4m3fn"},
-               {22, "int4"},   {23, "float4e2m1"}, {26, "int2"},
+               {25, "uint2"},  {23, "float4e2m1"}, {26, "int2"},
                {99, "unknown"}};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     char text[120];
@@ -297,6 +326,7 @@ int main(void) {
       cmocka_unit_test(copied_weights_outlive_the_bytes),
       cmocka_unit_test(numbers_written_one_by_one_are_decoded),
       cmocka_unit_test(negative_int8_in_int32_data_keeps_its_bits),
+      cmocka_unit_test(numbers_of_four_bits_become_bytes),
       cmocka_unit_test(bools_are_0_or_1),
       cmocka_unit_test(empty_and_scalar_tensors_are_fine),
       cmocka_unit_test(sizes_that_do_not_fit_are_named),

@@ -60,7 +60,7 @@ class Model:
         zero = self.np.integers(0, 9, count).astype(like.dtype)
         return self.const(zero[0] if count == 1 else zero)
 
-    def seal(self, y, rank):
+    def seal(self, y, rank, opset=19):
         graph = helper.make_graph(
             self.nodes, "case",
             [helper.make_tensor_value_info(
@@ -68,7 +68,7 @@ class Model:
             [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
             self.weights)
         return helper.make_model(graph, ir_version=10, opset_imports=[
-            helper.make_opsetid("", 19)]).SerializeToString()
+            helper.make_opsetid("", opset)]).SerializeToString()
 
 
 def x_of(m, *shape):
@@ -162,6 +162,26 @@ def fake_quantised_weights(m):
     return m.seal(m.node("MatMul", ["x", w]), 2), x_of(m, m.size(), k)
 
 
+def weights_of_four_bits(m):
+    """In blocks along k, each with a scale and perhaps a zero."""
+    k, n, block = 2 * m.size(), m.size(), 2
+    dtype, low = m.py.choice(((TensorProto.INT4, -8), (TensorProto.UINT4, 0)))
+
+    def half_bytes(name, *shape):
+        m.weights.append(helper.make_tensor(
+            name, dtype, shape,
+            m.np.integers(low, low + 16, shape).ravel().tolist()))
+        return name
+
+    scale = m.const(m.np.uniform(0.01, 0.1, (k // block, n))
+                    .astype(np.float32))
+    inputs = [half_bytes("b", k, n), scale]
+    if m.py.random() < 0.5:
+        inputs.append(half_bytes("z", k // block, n))
+    w = m.node("DequantizeLinear", inputs, axis=0, block_size=block)
+    return m.seal(m.node("MatMul", ["x", w]), 2, 21), x_of(m, m.size(), k)
+
+
 def qlinear_weights(m, n, *shape):
     """Weights, scales and zeros: one for all, or one a column or channel."""
     w = m.signed_bytes(*shape)
@@ -210,8 +230,8 @@ def qlinear_matmul(m):
 
 KINDS = {f.__name__: f for f in (
     dynamic_matmul, shared_dynamic_matmul, dynamic_conv,
-    dynamic_conv_with_integer_bias, fake_quantised,
-    fake_quantised_weights, qlinear_conv, qlinear_matmul)}
+    dynamic_conv_with_integer_bias, fake_quantised, fake_quantised_weights,
+    weights_of_four_bits, qlinear_conv, qlinear_matmul)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
