@@ -229,6 +229,16 @@ def matmul_of_few_bits(d):
         "K": k, "N": n, "bits": bits, "block_size": block}
 
 
+def table_of_few_bits(d):
+    rows, block, blocks = d.size(), 16, d.py.choice((1, 2, 3))
+    bits = d.py.choice((4, 8))
+    data = d.ints(np.uint8, 0, 256, rows, block * blocks * bits // 8)
+    zeros = d.maybe(d.ints(np.uint8, 0, 256, rows, -(-blocks * bits // 8)))
+    ids = d.ints(np.int64, 0, rows, *(d.size() for _ in range(2)))
+    return [data, ids, d.scale(rows, blocks), zeros], {
+        "bits": bits, "block_size": block, "quantize_axis": 1}
+
+
 def integer_matmul(d):
     m, k, n = (d.size() for _ in range(3))
     a, b = d.ints(np.uint8, 0, 255, m, k), d.bytes(k, n)
@@ -319,6 +329,7 @@ OPERATORS = {
     "RotaryEmbedding": (rotary, [0]),
     "GroupQueryAttention": (group_query_attention, [0, 1, 2]),
     "MatMulNBits": (matmul_of_few_bits, [0]),
+    "GatherBlockQuantized": (table_of_few_bits, [0]),
     "MatMulIntegerToFloat": (integer_matmul, [0]),
     "DynamicQuantizeMatMul": (dynamic_matmul, [0]),
     "QAttention": (quantised_attention, [0]),
@@ -341,7 +352,8 @@ TOLERANCES = {
 }
 OWN_DOMAIN = {"SimplifiedLayerNormalization": ""}  # kept in ONNX's by them
 IS_WEIGHT = {"FusedConv": [1, 2], "Attention": [1, 2], "QAttention": [1],
-             "MatMulNBits": [1, 2, 3, 5], "RotaryEmbedding": [2, 3],
+             "MatMulNBits": [1, 2, 3, 5], "GatherBlockQuantized": [0, 2, 3],
+             "RotaryEmbedding": [2, 3],
              "DynamicQuantizeLSTM": [1, 2, 3, 8, 9, 10, 11],
              "EmbedLayerNormalization": [2, 3, 4, 5, 6], "QLinearSoftmax": [1, 2, 3, 4],
              "QLinearSigmoid": [1, 2, 3, 4], "QLinearLeakyRelu": [1, 2, 3, 4]}
@@ -465,6 +477,7 @@ def test_packed_heads_are_those_apart():
 @pytest.mark.parametrize("op, count, attrs, what", [
     ("GroupQueryAttention", 12, {}, "head_sink"),
     ("GroupQueryAttention", 7, {"smooth_softmax": 1}, "smooth_softmax"),
+    ("GatherBlockQuantized", 3, {"gather_axis": 1}, "gather_axis"),
     ("MatMulNBits", 5, {}, "g_idx"),
     ("MatMulNBits", 3, {"bits": 3}, "bits other than 4 and 8"),
 ])
