@@ -208,6 +208,15 @@ static void unknown_operators_are_listed_at_once(void **state) {
   expect_error(pb_model(g, 17), LB_UNSUPPORTED,
                "1 operator is not supported: Foo (opset 17) ×1, first at node "
                "'Foo_0'");
+  pb n = pb_node("Conv", "c", "x,x", "y");
+  pb_str(&n, 7, "com.microsoft.nchwc");
+  m = pb_model(pb_graph("x", n, "y"), 17);
+  pb_msg(&m, 8, pb_opset("com.microsoft.nchwc", 1));
+  expect_error(m, LB_UNSUPPORTED,
+               "1 operator is not supported: com.microsoft.nchwc.Conv (opset "
+               "1) ×1, first at node 'c'. ONNX Runtime wrote this model for "
+               "one kind of processor; let it optimise no further than "
+               "ORT_ENABLE_EXTENDED");
 }
 
 static void wrong_arity_is_named(void **state) {

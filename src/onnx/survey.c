@@ -161,9 +161,16 @@ lb_status lb_pb_resolve(lb_pb_model *m, lb_arena *scratch, lb_arena *keep,
 
 void lb_op_table_fini(lb_op_table *t) { lb_map_fini(&t->index); }
 
+// ONNX Runtime's last optimisations are for the processor it runs on.
+static bool is_of_one_processor(const char *domain) {
+  return strcmp(domain, "com.microsoft.nchwc") == 0 ||
+         strncmp(domain, "com.ms.internal", 15) == 0;
+}
+
 lb_status lb_op_table_check(const lb_op_table *t) {
   lb_strbuf text = {0};
   uint32_t missing = 0;
+  bool tied = false;
   for (uint32_t i = 0; i < t->n; i++) {
     const lb_op_use *row = &t->rows[i];
     if (row->supported) continue;
@@ -172,8 +179,13 @@ lb_status lb_op_table_check(const lb_op_table *t) {
         "%s%.200s%s%.200s (opset %" PRId64 ") ×%u, first at node '%.200s'",
         missing ? "; " : "", row->domain, row->domain[0] ? "." : "",
         row->op_type, row->opset, row->count, row->first);
+    tied |= is_of_one_processor(row->domain);
     missing++;
   }
+  if (tied)
+    lb_strbuf_puts(&text,
+                   ". ONNX Runtime wrote this model for one kind of processor; "
+                   "let it optimise no further than ORT_ENABLE_EXTENDED");
   lb_status st = lb_strbuf_status(&text);
   if (!lb_failed(st) && missing)
     st = lb_error(LB_UNSUPPORTED, "%u operator%s not supported: %s", missing,
