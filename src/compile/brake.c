@@ -38,15 +38,14 @@ static void read_cgroups(lb_brake *b, int64_t now) {
   }
   b->read_at = now;
   b->has_quota = limits.quota > 0;
-  b->scarce = b->has_quota && limits.quota < b->allowed;
-  lb_pace_hear(&b->pace, now, b->scarce ? limits.quota : b->allowed,
+  bool scarce = b->has_quota && limits.quota < b->allowed;
+  lb_pace_hear(&b->pace, now, scarce ? limits.quota : b->allowed, scarce,
                limits.throttled);
 }
 
 void lb_brake_place(lb_brake *b, pid_t worker) {
   lb_pool_runs runs = lb_pool_count(b->pool);
-  bool there = b->scarce && lb_pace_displaces(&b->pace, &runs);
-  int cpu = there ? runs.cpu : -1;
+  int cpu = lb_pace_displaces(&b->pace, &runs) ? runs.cpu : -1;
   bool same = cpu == b->cpu && (cpu < 0 || worker == b->placed);
   b->cpu = cpu;
   b->placed = worker;

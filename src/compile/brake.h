@@ -27,7 +27,6 @@ typedef struct lb_brake {
   int64_t own;      // of this thread, that is among them
   int64_t read_at;  // when cgroups were read; 0: not yet
   bool has_quota;
-  bool scarce;      // it is less than the processors there are
   int allowed;      // processors
   lb_cpu_mask all;  // these
   int cpu;          // that this thread and `placed` keep to, or -1

@@ -10,9 +10,10 @@
 #define SLICE_MOST INT64_C(2000000)
 #define SLICES 8                      // as long as a request
 #define LATELY 16.0                   // looks
-#define TOLERATED 0.02                // of the time, throttled
+#define TOLERATED 0.01                // of the time, throttled
 #define GLANCE INT64_C(2000000)       // ns between looks while it goes freely
 #define LONGEST INT64_C(40000000)     // while it does not
+#define IN_PLACE INT64_C(25000000)    // while it takes the place of requests
 #define OVERDRAWN INT64_C(100000000)  // more is forgiven
 
 void lb_pace_init(lb_pace *p, double processors, int threads) {
@@ -35,7 +36,7 @@ static bool leave_none_free(const lb_pace *p, int inside) {
 }
 
 bool lb_pace_displaces(const lb_pace *p, const lb_pool_runs *runs) {
-  return p->state >= LB_PACE_PRESSED &&
+  return p->scarce && p->state >= LB_PACE_PRESSED &&
          busy_of(p, runs->inside) >= p->processors;
 }
 
@@ -78,8 +79,12 @@ static void measure(lb_pace *p, const lb_pace_look *seen) {
   p->slice = slice_beside(p->busy / p->begun);
 }
 
-static int64_t slices_within(const lb_pace *p, double per_ns) {
-  int64_t n = (int64_t)(per_ns * (double)LONGEST / (double)p->slice);
+// As many as one look may grant. Requests whose place they take move to other
+// processors now and then, and slices are beside them until the next look.
+static int64_t slices_for(const lb_pace *p, const lb_pool_runs *runs,
+                          double per_ns) {
+  int64_t time = lb_pace_displaces(p, runs) ? IN_PLACE : LONGEST;
+  int64_t n = (int64_t)(per_ns * (double)time / (double)p->slice);
   return n > 1 ? n : 1;
 }
 
@@ -97,7 +102,7 @@ int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
     if (p->level < p->slice / 2)
       go = 0;
     else
-      go = slices_within(p, per_ns) * p->slice;
+      go = slices_for(p, &seen->runs, per_ns) * p->slice;
     *ns = (int64_t)((double)(p->slice + go - p->level) / per_ns) + 1;
     if (*ns > LONGEST) *ns = LONGEST;
   } else {
@@ -108,12 +113,13 @@ int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
   return go;
 }
 
-void lb_pace_hear(lb_pace *p, int64_t now, double processors,
+void lb_pace_hear(lb_pace *p, int64_t now, double processors, bool scarce,
                   uint64_t throttled) {
   double most = TOLERATED * (double)(now - p->heard);
   bool grew = p->heard && throttled > p->throttled &&
               (double)(throttled - p->throttled) > most;
   p->processors = processors;
+  p->scarce = scarce;
   p->throttled = throttled;
   p->heard = now;
   if (grew && p->state >= LB_PACE_PRESSED)

@@ -9,7 +9,7 @@
 // (1) A slice begins when half of one is in the bucket, and may overdraw it;
 //     what was overdrawn has to come in before the next begins. Rest is not
 //     saved up.
-// (2) Where a quota of the system is used up for more than a fiftieth of the
+// (2) Where a quota of the system is used up for more than a hundredth of the
 //     time while requests press, half of the share is taken, and it comes back
 //     step by step.
 // (3) A process that begins may spend LB_PACE_FIRST at five times the share:
@@ -41,6 +41,7 @@ typedef enum lb_pace_state {
 
 typedef struct lb_pace {
   double processors;  // that this process may use
+  bool scarce;        // there are more: a quota does not grant them
   int threads;        // of a run
   double share;
   int64_t slice;
@@ -67,12 +68,13 @@ typedef struct lb_pace_look {
 // time, or LB_PACE_FREELY. *ns: when to look again; then that holds no more.
 int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns);
 
-// For how many ns a quota was used up, ever: from time to time.
-void lb_pace_hear(lb_pace *p, int64_t now, double processors,
+// How many processors there are to use, fewer than there are (scarce) or not,
+// and for how many ns a quota was used up, ever: from time to time.
+void lb_pace_hear(lb_pace *p, int64_t now, double processors, bool scarce,
                   uint64_t throttled);
 
-// Is nothing left of the quota that compiling could use beside requests? Then
-// it has to take their place.
+// Is there a quota, and nothing left of it that compiling could use beside
+// requests? Then it has to take their place.
 bool lb_pace_displaces(const lb_pace *p, const lb_pool_runs *runs);
 
 #endif

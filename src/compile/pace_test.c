@@ -221,7 +221,7 @@ static void who_waits_is_not_held_up(void **state) {
 // So many ms later it was throttled for so many ms more.
 static void hear(world *w, int64_t later, uint64_t more) {
   w->seen.now += later * MS;
-  lb_pace_hear(&w->pace, w->seen.now, 1,
+  lb_pace_hear(&w->pace, w->seen.now, 1, true,
                w->pace.throttled + more * (uint64_t)MS);
 }
 
@@ -234,14 +234,14 @@ static void throttling_halves_the_share_and_its_end_gives_it_back(
   look(&w, &ns);
   hear(&w, 0, 7000);  // before our time
   assert_near(share_of(&w), LB_PACE_SHARE);
-  hear(&w, 0, 100);  // of ten seconds
+  hear(&w, 0, 80);  // of ten seconds
   assert_near(share_of(&w), LB_PACE_SHARE);
-  hear(&w, 0, 300);
+  hear(&w, 0, 120);
   assert_near(share_of(&w), LB_PACE_SHARE / 2);
   assert_int_equal(w.pace.state, LB_PACE_THROTTLED);
   for (int i = 0; i < 30; i++) hear(&w, 500, 20);
   assert_near(share_of(&w), LB_PACE_SHARE / 2);
-  for (int i = 0; i < 5; i++) hear(&w, 500, 5);
+  for (int i = 0; i < 5; i++) hear(&w, 500, 4);
   assert_near(share_of(&w), LB_PACE_SHARE);
   assert_int_equal(w.pace.state, LB_PACE_PRESSED);
 }
@@ -269,11 +269,24 @@ static void a_quota_that_changes_is_followed(void **state) {
   assert_true(lb_pace_displaces(&w.pace, &w.seen.runs));
 }
 
+static void who_takes_the_place_of_requests_looks_where_they_are(void **state) {
+  (void)state;
+  world beside = a_world(1, 1), instead = a_world(2, 1);
+  runs(&beside, 1);
+  runs(&instead, 1);
+  hear(&instead, 0, 0);
+  assert_near(share_of(&beside), LB_PACE_SHARE);
+  assert_near(share_of(&instead), LB_PACE_SHARE);
+  assert_false(lb_pace_displaces(&beside.pace, &beside.seen.runs));
+  assert_true(instead.looks > beside.looks * 3 / 2);
+}
+
 static void a_quota_that_is_not_used_up_has_room_for_it(void **state) {
   (void)state;
-  world w = a_world(1.5, 1);
+  world w = a_world(2, 1);
   int64_t ns;
   runs(&w, 1);
+  lb_pace_hear(&w.pace, w.seen.now, 1.5, true, 0);
   look(&w, &ns);
   assert_int_equal(w.pace.state, LB_PACE_PRESSED);
   assert_false(lb_pace_displaces(&w.pace, &w.seen.runs));
@@ -324,6 +337,7 @@ int main(void) {
       cmocka_unit_test(throttling_halves_the_share_and_its_end_gives_it_back),
       cmocka_unit_test(throttling_without_requests_is_not_their_trouble),
       cmocka_unit_test(a_quota_that_changes_is_followed),
+      cmocka_unit_test(who_takes_the_place_of_requests_looks_where_they_are),
       cmocka_unit_test(a_quota_that_is_not_used_up_has_room_for_it),
       cmocka_unit_test(
           slices_are_short_beside_long_requests_and_few_beside_short_ones),
