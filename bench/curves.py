@@ -18,6 +18,7 @@ AT = (1, 10, 50, 200)  # requests
 SECONDS = 10
 TURN = 20, 0.5  # requests, and seconds, at least
 AROUND = 10   # as many neighbours on each side smooth the share of a request
+AROUND_SECONDS = 0.25
 WANTED = 0.95
 POINTS = 60   # of a curve
 
@@ -37,8 +38,9 @@ class Curve:
         return float(self.final[part].sum() / self.times[part].sum())
 
     def share_at(self, seconds):
-        i = int(np.searchsorted(self.began, seconds))
-        return self.share(min(i, len(self.times) - 1))
+        """Of the requests that began around then."""
+        part = np.abs(self.began - seconds) <= AROUND_SECONDS
+        return float(self.final[part].sum() / self.times[part].sum())
 
     def points(self):
         places = np.unique(np.geomspace(1, len(self.times), POINTS).astype(int))
