@@ -61,11 +61,11 @@ static void fill(lb_pace *p, const lb_pace_look *seen, double per_ns) {
   if (p->level < -OVERDRAWN) p->level = -OVERDRAWN;
 }
 
-static int64_t slice_beside(double request) {
+static int64_t slice_beside(const lb_pace *p, double request) {
   double ns = request / SLICES;
   if (request < SHORT) return SLICE_OF_SHORT;
-  if (ns < SLICE_LEAST) return SLICE_LEAST;
-  return ns < SLICE_MOST ? (int64_t)ns : SLICE_MOST;
+  if (ns > SLICE_MOST || p->first > 0) return SLICE_MOST;
+  return ns > SLICE_LEAST ? (int64_t)ns : SLICE_LEAST;
 }
 
 // How long requests take is told by how many began while so many ran.
@@ -76,7 +76,7 @@ static void measure(lb_pace *p, const lb_pace_look *seen) {
   p->busy += (double)passed * seen->runs.inside - p->busy / LATELY;
   p->begun += (double)begun - p->begun / LATELY;
   if (p->begun < 1) return;
-  p->slice = slice_beside(p->busy / p->begun);
+  p->slice = slice_beside(p, p->busy / p->begun);
 }
 
 // As many as one look may grant. Requests whose place they take move to other

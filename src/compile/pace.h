@@ -16,7 +16,9 @@
 //     requests soon have back what they lose, by the kernels that matter most.
 // (4) A request that is long meets several slices, so these are short: all
 //     requests lose about the same. Short ones meet none or one, so slices are
-//     long: few requests lose anything.
+//     long: few requests lose anything. In the beginning (3) they are as long
+//     as they get: each waits for a processor, until the next tick, so that
+//     short ones would not come to their share.
 // (5) Pure: clocks, counts and what was spent are given. One thread.
 #ifndef LB_COMPILE_PACE_H
 #define LB_COMPILE_PACE_H

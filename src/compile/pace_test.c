@@ -319,6 +319,15 @@ static void slices_are_short_beside_long_requests_and_few_beside_short_ones(
                     cases[i].least * MS / 1000, cases[i].most * MS / 1000);
 }
 
+static void slices_are_long_in_the_beginning(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  w.pace.first = 10 * LB_PACE_FIRST;
+  assert_int_equal(slice_beside(&w, 3 * MS), 2 * MS);
+  w.pace.first = 0;
+  assert_int_equal(slice_beside(&w, 3 * MS), 2 * MS / 5);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_requests_nothing_is_held_back),
@@ -341,6 +350,7 @@ int main(void) {
       cmocka_unit_test(a_quota_that_is_not_used_up_has_room_for_it),
       cmocka_unit_test(
           slices_are_short_beside_long_requests_and_few_beside_short_ones),
+      cmocka_unit_test(slices_are_long_in_the_beginning),
   };
   return cmocka_run_group_tests_name("pace", tests, NULL, NULL);
 }
