@@ -226,7 +226,8 @@ def matmul_of_few_bits(d):
         scales = scales.ravel()
         zeros = None if zeros is None else zeros.ravel()
     return [d.f32(2, m, k), b, scales, zeros, None, d.maybe(d.f32(n))], {
-        "K": k, "N": n, "bits": bits, "block_size": block}
+        "K": k, "N": n, "bits": bits, "block_size": block,
+        "accuracy_level": 1}  # float32, on every processor
 
 
 def table_of_few_bits(d):
