@@ -46,8 +46,10 @@ def dims_text(dims):
 
 
 def inputs_text(model, dims):
-    """As the programs of bench take them: one NAME=2x3 for each input."""
+    """As the programs of bench take them: one NAME=2x3 for each input, and
+    NAME=2x3:5 for one that holds the number of a symbol."""
     return [f"{i.name}=" + "x".join(str(dims.get(d, d)) for d in i.dims)
+            + (f":{dims[i.values]}" if i.values in dims else "")
             for i in model.inputs]
 
 

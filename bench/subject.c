@@ -19,23 +19,37 @@ static lb_status of_limber(limber_status status) {
 
 // -- the plan ----------------------------------------------------------------
 
-// INPUT=2x77: dims of `t`.
-static lb_status parse_dims(const char *text, lb_tensor *t) {
+// 2x77 or 2x77:5: dims of `t`; *rest is what follows them.
+static lb_status parse_dims(const char *text, lb_tensor *t, const char **rest) {
+  const char *p = text;
   t->rank = 0;
-  for (const char *p = text; *p;) {
+  while (*p && *p != ':') {
     char *end;
     long n = strtol(p, &end, 10);
     if (end == p || n < 1 || t->rank == LB_MAX_RANK)
       return lb_error(LB_INVALID, "'%s' is not 2x3x4", text);
     t->dims[t->rank++] = n;
     p = *end == 'x' ? end + 1 : end;
-    if (*end && *end != 'x')
+    if (*end && *end != 'x' && *end != ':')
       return lb_error(LB_INVALID, "'%s' is not 2x3x4", text);
   }
+  *rest = p;
   return LB_OK;
 }
 
-// Zeros of the shapes given; the memory is the program's until it ends.
+// :5: every element of `t` is that.
+static lb_status parse_value(const char *text, const lb_tensor *t) {
+  char *end;
+  long long value = strtoll(text + 1, &end, 10);
+  if (end == text + 1 || *end || t->dtype != LB_I64)
+    return lb_error(LB_INVALID, "'%s' is no value of an int64 input", text);
+  int64_t *to = t->data;
+  for (size_t i = 0; i < lb_tensor_bytes(t) / sizeof *to; i++) to[i] = value;
+  return LB_OK;
+}
+
+// The shapes given, of zeros or of a value; the memory is the program's until
+// it ends.
 static lb_status parse_inputs(const bench_subject *s, char **texts, int n,
                               lb_tensor *out) {
   const lb_ports *ports = &s->session->inputs;
@@ -49,10 +63,11 @@ static lb_status parse_inputs(const bench_subject *s, char **texts, int n,
     if (!found)
       return lb_error(LB_INVALID, "no shape for input '%s'", info->name);
     out[i] = (lb_tensor){.dtype = (lb_dtype)info->dtype};
-    LB_TRY(parse_dims(found, &out[i]));
+    LB_TRY(parse_dims(found, &out[i], &found));
     lb_tensor_dense(&out[i]);
     out[i].data = calloc(1, lb_tensor_bytes(&out[i]));
     if (!out[i].data) return lb_oom();
+    if (*found) LB_TRY(parse_value(found, &out[i]));
   }
   return LB_OK;
 }

@@ -13,7 +13,7 @@ typedef struct bench_subject {  // the program's until it ends
 } bench_subject;
 
 // Opens a model for one thread and plans it; `texts` are INPUT=DIMxDIM, one for
-// each input.
+// each input, and INPUT=DIMxDIM:VALUE where the plan depends on what it holds.
 lb_status bench_subject_open(bench_subject *s, const char *model, char **texts,
                              int n);
 // Compiles all kernels that are wanted.
