@@ -212,7 +212,7 @@ def group_query_attention(d):
     room = past if d.py.random() < 0.7 else total + d.size()
     return [q, k, v, d.f32(b, kv, room, size), d.f32(b, kv, room, size),
             lengths, np.array(total, np.int32), *turns, None,
-            d.f32(1, 1, s, total) if d.py.random() < 0.2 else None], attrs
+            d.f32(1, 1, s, total) if d.py.random() < 0.4 else None], attrs
 
 
 def matmul_of_few_bits(d):
