@@ -38,12 +38,18 @@ def gemm(d):
                   beta=d.maybe(d.pick(scalars)))
 
 
+def factors(d, dtype, shape):
+    """The second ones of integer products. Signed bytes are small: without
+    VNNI, ONNX Runtime adds two products in 16 bits."""
+    return d.array(dtype, shape, special=dtype != np.int8)
+
+
 @operator("MatMulInteger")
 def matmul_integer(d):
     m, k, n = d.dim(9, 0), d.dim(17, 0), d.dim(9, 0)
     batch = d.shape(0, 1, 4, zero=0)
     a = d.array(d.dtype("T1"), batch + (m, k))
-    b = d.array(d.dtype("T2"), (k, n))
+    b = factors(d, d.dtype("T2"), (k, n))
     zero_a = d.maybe(d.array(a.dtype, (), 0, 9))
     zero_b = d.maybe(d.array(b.dtype, d.pick([(), (1,), (n,)]), 0, 9))
     return single(d, [a, b, zero_a, zero_b])
@@ -57,7 +63,7 @@ def qlinear_matmul(d):
     column = d.pick([(), (1,), (n,)])
     return single(d, [
         d.array(a_type, (m, k)), d.array(scale, (), 0.01, 0.1),
-        d.array(a_type, (), 0, 9), d.array(b_type, (k, n)),
+        d.array(a_type, (), 0, 9), factors(d, b_type, (k, n)),
         const(d.array(scale, column, 0.01, 0.1)),
         const(d.array(b_type, column, 0, 9)),
         d.array(scale, (), 0.05, 0.2), d.array(y_type, (), 0, 9)])
@@ -137,7 +143,7 @@ def conv_integer(d):
     x, w, attrs, c_out = conv_parts(d)
     x_type, w_type = d.dtype("T1"), d.dtype("T2")
     zero_w = d.maybe(d.array(w_type, (), 0, 9))
-    return single(d, [d.array(x_type, x), d.array(w_type, w),
+    return single(d, [d.array(x_type, x), factors(d, w_type, w),
                       d.maybe(d.array(x_type, (), 0, 9)), zero_w], **attrs)
 
 
@@ -149,7 +155,7 @@ def qlinear_conv(d):
     zero_w = np.zeros(per, w_type) if per else d.array(w_type, per, 0, 9)
     return single(d, [
         d.array(x_type, x), d.array(np.float32, (), 0.01, 0.1),
-        d.array(x_type, (), 0, 9), const(d.array(w_type, w)),
+        d.array(x_type, (), 0, 9), const(factors(d, w_type, w)),
         const(d.array(np.float32, per, 0.01, 0.1)), const(zero_w),
         d.array(np.float32, (), 0.05, 0.2), d.array(x_type, (), 0, 9),
         d.maybe(const(d.array(np.int32, (c_out,), -50, 50)))], **attrs)
