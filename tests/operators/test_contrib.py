@@ -451,7 +451,7 @@ def test_an_operator_agrees_with_onnx_runtime(op):
                     in zip(outs, ours, theirs)
                     if (text := differs(op, meant(op, inputs, got),
                                         meant(op, inputs, want)))]
-            session.settle(30)
+            session.settle(300)
         if op == "MatMulNBits":  # weights are made when the model is loaded
             bad += [f"seed {seed}: {step['op']} in every run"
                     for step in session.profile(None, feeds)
