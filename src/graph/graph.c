@@ -33,6 +33,7 @@ lb_status lb_region_new(lb_graph *g, lb_region *parent, lb_region **out) {
   *out = NULL;
   lb_region *r = lb_arena_new(&g->arena, lb_region, 1);
   if (!r) return lb_oom();
+  r->id = g->n_regions++;
   r->graph = g;
   r->parent = parent;
   *out = r;

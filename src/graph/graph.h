@@ -70,6 +70,7 @@ struct lb_node {
 };
 
 struct lb_region {
+  uint32_t id;  // unique in the graph
   lb_graph *graph;
   lb_region *parent;  // NULL: the main region
   lb_value **params;
@@ -83,7 +84,7 @@ struct lb_graph {
   lb_arena arena;
   lb_symtab *syms;  // owned
   lb_value **values;
-  uint32_t n_values, cap_values, n_nodes;
+  uint32_t n_values, cap_values, n_nodes, n_regions;
   lb_region *main;  // params: the model's inputs; results: its outputs
   const char **output_names;  // one per result; may differ from the value's
 };

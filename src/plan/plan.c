@@ -152,8 +152,9 @@ lb_status lb_program_count(lb_program *prog) {
   }
   free(wanted);
   if (!ok) return lb_oom();
-  return prog->parts ? lb_twins_init(&prog->twins, prog->parts, g, &prog->sizes)
-                     : LB_OK;
+  if (!prog->parts) return LB_OK;
+  LB_TRY(lb_orders_init(&prog->orders, prog->parts, g));
+  return lb_twins_init(&prog->twins, prog->parts, g, &prog->sizes);
 }
 
 // Room for as many steps as there are likely to be.
@@ -221,7 +222,7 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
   LB_TRY(begin_tally(p, r));
   for (uint32_t i = 0; i < r->n_params; i++)
     LB_TRY(set_input(p, i, &inputs[i]));
-  LB_TRY(lb_planner_nodes(p, (const lb_node *const *)r->nodes, r->n_nodes));
+  LB_TRY(lb_planner_region(p, r));
   return finish(p);
 }
 

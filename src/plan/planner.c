@@ -136,7 +136,7 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
   }
   lb_planner_unuse_inputs(p, n);
   lb_planner_drop_unread(p, (const lb_node *const *)r->nodes, r->n_nodes);
-  return lb_planner_nodes(p, (const lb_node *const *)r->nodes, r->n_nodes);
+  return lb_planner_region(p, r);
 }
 
 // -- kernels -----------------------------------------------------------------
@@ -444,11 +444,49 @@ void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
   }
 }
 
+#define LINE 64  // bytes of a cache
+
+static void bring(const void *at, size_t bytes) {
+  for (size_t i = 0; at && i < bytes; i += LINE)
+    __builtin_prefetch((const char *)at + i);
+}
+
+static void bring_lists(const lb_partition *part) {
+  bring(part->nodes, part->n_nodes * sizeof(lb_node *));
+  bring(part->reads, part->n_reads * sizeof *part->reads);
+  bring(part->inputs, part->n_inputs * sizeof *part->inputs);
+  bring(part->window, LINE);
+  bring(part->memo, sizeof *part->memo);
+}
+
+static void bring_spec(const lb_partition *part) {
+  const lb_memo *m = part->memo;
+  bring(m ? atomic_load_explicit(&m->first, memory_order_relaxed) : NULL,
+        sizeof(lb_memo_spec) + LINE);
+  bring(part->nodes[part->anchor], sizeof(lb_node));
+  if (part->plain) bring(lb_partition_result(part), sizeof(lb_value));
+}
+
+// Runs leave little in the near caches of what plans read. It comes while nodes
+// before are planned, from pointer to pointer: each is followed one node after
+// it was brought.
+static void bring_near(const lb_partitioning *parts,
+                       const lb_node *const *nodes, uint32_t n, uint32_t i) {
+  const lb_partition *part[4] = {NULL};
+  for (uint32_t k = 1; k < 4 && i + k < n; k++)
+    part[k] = parts->of_node[nodes[i + k]->id];
+  if (i + 4 < n) bring(nodes[i + 4], sizeof(lb_node));
+  bring(part[3], sizeof(lb_partition));
+  if (part[2]) bring_lists(part[2]);
+  if (part[1]) bring_spec(part[1]);
+}
+
 lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
                            uint32_t n) {
   const lb_partitioning *parts = p->prog->parts;
   for (uint32_t i = 0; i < n; i++) {
     const lb_node *x = nodes[i];
+    if (parts) bring_near(parts, nodes, n, i);
     if (!p->needed[x->id]) continue;
     const lb_partition *part = parts ? parts->of_node[x->id] : NULL;
     if (x->op == LB_OP_If)
@@ -459,6 +497,11 @@ lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
       LB_TRY(lb_planner_partition(p, part));
   }
   return LB_OK;
+}
+
+lb_status lb_planner_region(lb_planner *p, const lb_region *r) {
+  lb_order order = lb_orders_get(&p->prog->orders, r);
+  return lb_planner_nodes(p, order.nodes, order.n);
 }
 
 lb_status lb_planner_deliver(lb_planner *p) {

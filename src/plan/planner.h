@@ -70,6 +70,7 @@ typedef struct lb_planner {
 void lb_planner_count(lb_planner *p, const lb_region *r);
 lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
                            uint32_t n);
+lb_status lb_planner_region(lb_planner *p, const lb_region *r);  // all of it
 // Forgets nodes that waited for this stage and that nobody reads any more.
 void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
                             uint32_t n);

@@ -115,6 +115,7 @@ void lb_program_fini(lb_program *p) {
   free(p->deciding);
   lb_sizes_fini(&p->sizes);
   lb_twins_fini(&p->twins);
+  lb_orders_fini(&p->orders);
   free(p->all.uses);
   free(p->all.lands);
   free(p->all.homes);

@@ -11,6 +11,7 @@
 #include "cache/slots.h"
 #include "graph/graph.h"
 #include "partition/partition.h"
+#include "plan/order.h"
 #include "plan/sizes.h"
 #include "plan/twins.h"
 
@@ -43,6 +44,7 @@ typedef struct lb_program {
   const lb_partitioning *parts;
   lb_slots *slots;
   lb_twins twins;
+  lb_orders orders;
   lb_tally all;  // of the main region, all results wanted; owned. NULL: none
   // Launches only where what covers them gives the same bits.
   bool deterministic;

@@ -1,0 +1,30 @@
+// plan/order.h -- the nodes that planning comes to, region by region.
+//
+// A partition is planned when its last node is reached: the others need not be
+// looked at on the way.
+#ifndef LB_PLAN_ORDER_H
+#define LB_PLAN_ORDER_H
+
+#include "graph/graph.h"
+#include "partition/partition.h"
+
+typedef struct lb_order {  // of a region
+  const lb_node **nodes;   // borrowed from the orders
+  uint32_t n;
+} lb_order;
+
+typedef struct lb_orders {
+  lb_order *of_region;    // owned; by region id. NULL: all nodes are planned
+  const lb_node **nodes;  // owned; of all regions
+} lb_orders;
+
+lb_status lb_orders_init(lb_orders *o, const lb_partitioning *parts,
+                         const lb_graph *g);
+void lb_orders_fini(lb_orders *o);
+
+static inline lb_order lb_orders_get(const lb_orders *o, const lb_region *r) {
+  if (o->of_region) return o->of_region[r->id];
+  return (lb_order){(const lb_node **)r->nodes, r->n_nodes};
+}
+
+#endif
