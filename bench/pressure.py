@@ -60,16 +60,15 @@ class Quota:
 
     def close(self):
         """Waits for processes that are about to end."""
-        for last in [False] * 50 + [True]:
+        end = time.monotonic() + 5
+        while self.folder:
             try:
-                if self.folder:
-                    self.folder.rmdir()
+                self.folder.rmdir()
                 self.folder = None
-                return
             except OSError:
-                if last:
+                if time.monotonic() > end:
                     raise
-            time.sleep(0.1)
+                time.sleep(0.1)
 
 
 class Pressure:

@@ -259,3 +259,18 @@ def test_a_quantised_model_agrees_with_onnx_runtime(kind):
                 and kind != "shared_dynamic_matmul":
             bad.append(f"{kind} {seed}: still in integers")
     assert not bad, "\n".join(bad)
+
+
+def test_products_with_any_signed_byte_are_exact():
+    """Those that ONNX Runtime cannot be asked for everywhere."""
+    m = Model("extremes", 0)
+    a, b = m.np.choice([0, 1, 254, 255], (7, 33)), \
+        m.np.choice([-128, -127, 127], (33, 9))
+    q = m.node("Cast", ["x"], to=TensorProto.UINT8)
+    y = m.node("MatMulInteger", [q, m.const(b.astype(np.int8))])
+    session = limber.InferenceSession(
+        m.seal(m.node("Cast", [y], to=TensorProto.FLOAT), 2))
+    for _ in range(2):
+        got, = session.run(None, {"x": a.astype(np.float32)})
+        assert np.array_equal(got, a @ b)
+        session.settle(300)
