@@ -107,7 +107,7 @@ def arguments():
     add("--alternations", type=int, metavar="N",
         help="of compiling on and off; default: 20")
     add("--plot", metavar="FILE",
-        help="a picture of a stream or of curves, as SVG")
+        help="a picture of a stream, of curves or of first runs, as SVG")
     add("--against", metavar="DIR",
         help="another build directory of Limber, measured in the same run")
     add("--deterministic", action="store_true",

@@ -1,11 +1,15 @@
 """Suite `smooth`: what the first run at a shape costs above the next ones, on
 the same kernels: nothing is compiled meanwhile. Fresh processes, of which the
 least is taken, shape by shape: what is left is the engine's, not the
-machine's."""
+machine's. Each process begins with another shape, since its first run pays for
+the process, whatever the shape."""
+
+from pathlib import Path
 
 import numpy as np
 
 import fleet as fleets
+import plot
 import report
 import suite
 
@@ -26,11 +30,15 @@ class Smooth(suite.ByModel):
     def run_model(self, model, threads):
         shapes = model.stream_draws(self.context.settings.smooth_shapes, seed=2)
         first, steady = {}, {}  # engine -> [process][shape]
-        for _ in range(self.context.settings.processes):
+        processes = self.context.settings.processes
+        for i in range(processes):
+            begin = i * len(shapes) // processes
             for engine in self.context.engines:
-                self.run_process(engine, model, threads, shapes, first, steady)
+                self.run_process(engine, model, threads,
+                                 np.roll(np.arange(len(shapes)), -begin),
+                                 shapes, first, steady)
         row = {"model": model.name, "threads": threads, "shapes": shapes,
-               "first": first, "ratio": {}}
+               "first": first, "steady": steady, "ratio": {}}
         cells = [model.name, str(threads), str(len(shapes))]
         for engine in self.context.engines:
             if engine not in first:
@@ -44,14 +52,17 @@ class Smooth(suite.ByModel):
         self.rows.append(row)
         self.table.row(*cells)
 
-    def run_process(self, engine, model, threads, shapes, first, steady):
+    def run_process(self, engine, model, threads, order, shapes, first, steady):
         worker = fleets.Worker(engine, model.name, threads,
                                self.context.environments[engine])
         try:
             worker("open")
-            got = worker("first_runs", timeout=3600, shapes=shapes, seed=2)
-            first.setdefault(engine, []).append(got["first"])
-            steady.setdefault(engine, []).append(got["steady"])
+            got = worker("first_runs", timeout=3600, seed=2,
+                         shapes=[shapes[i] for i in order])
+            back = np.argsort(order)
+            for times, found in ((first, "first"), (steady, "steady")):
+                times.setdefault(engine, []).append(
+                    np.array(got[found])[back].tolist())
         except fleets.Failed as failure:
             self.failed.append({"model": model.name, "threads": threads,
                                 "engine": engine, "failed": str(failure)})
@@ -60,7 +71,20 @@ class Smooth(suite.ByModel):
         finally:
             worker.close()
 
+    def points(self, engine):
+        """(milliseconds of the next runs, first / next) of all shapes."""
+        return [(1e3 * steady, ratio) for row in self.rows
+                if engine in row["ratio"]
+                for steady, ratio in zip(np.min(row["steady"][engine], axis=0),
+                                         row["ratio"][engine])]
+
     def summary(self):
+        if self.context.plot and self.rows:
+            Path(self.context.plot).write_text(plot.scatter(
+                "The first run at a shape never seen",
+                ("ms of the next runs", "first run / the next ones"),
+                {fleets.NAMES[engine]: self.points(engine)
+                 for engine in self.context.engines}))
         out = {"goal": self.goal, "rows": self.rows, "failed": self.failed,
                "p50": {}, "p99": {}}
         print(f"\ngoal: {self.goal}")
