@@ -193,8 +193,48 @@ void bench_rotation_run(const bench_rotation *r, lb_kernel_fn *kernel,
   }
 }
 
-// Multiplications and additions of one turn of the loops.
-static double flops_of_turn(const lb_launch *l) {
+#define EXP_FLOPS 20.0
+
+// Operations for one element of a node's value, at least: of functions the
+// multiplications and additions of their polynomials.
+static double flops_of_node(const lb_snode *n) {
+  switch ((lb_sop)n->op) {
+    case LB_S_INPUT:
+    case LB_S_SCALAR:
+    case LB_S_COLS:
+    case LB_S_ACC:
+    case LB_S_CAST:
+    case LB_S_PICK: return 0;
+    case LB_S_FMA: return 2;
+    case LB_S_EXP:
+    case LB_S_EXPM1:
+    case LB_S_TANH:
+    case LB_S_LOG: return EXP_FLOPS;
+    case LB_S_ERF: return 38;
+    default: return 1;
+  }
+}
+
+// What is made of inputs and sums, for all places of a kernel.
+static double flops_of_nodes(const lb_launch *l) {
+  const lb_spec *s = &l->slot->key.spec;
+  bool scores = s->form == LB_FORM_ATTENTION;
+  double rows = (double)dim(l, LB_DIM_ROWS);
+  double cols = (double)dim(l, scores ? LB_DIM_LEN : LB_DIM_COLS);
+  uint8_t varies[LB_SPEC_MAX_NODES];
+  lb_spec_varies(s, varies);
+  double n = scores ? rows * cols * (EXP_FLOPS + 3) : 0;  // softmax
+  for (int i = 0; i < s->n_nodes; i++) {
+    // What is the same for all rows may be made once.
+    if (!(varies[i] & LB_VARIES_ROWS)) continue;
+    double places = varies[i] & LB_VARIES_COLS ? rows * cols : rows;
+    n += places * flops_of_node(&s->nodes[i]);
+  }
+  return n;
+}
+
+// Multiplications and additions of products, in one turn of the loops.
+static double flops_of_products(const lb_launch *l) {
   const lb_spec *s = &l->slot->key.spec;
   double rows = (double)dim(l, LB_DIM_ROWS), cols = (double)dim(l, LB_DIM_COLS);
   switch (s->form) {
@@ -212,7 +252,7 @@ static double flops_of_turn(const lb_launch *l) {
 }
 
 double bench_flops(const lb_launch *l) {
-  double n = flops_of_turn(l);
+  double n = flops_of_products(l) + flops_of_nodes(l);
   for (int k = 0; k < l->n_loops; k++) n *= (double)l->loops[k];
   return n;
 }

@@ -43,7 +43,7 @@ void bench_rotation_fini(bench_rotation *r);
 void bench_rotation_run(const bench_rotation *r, lb_kernel_fn *kernel,
                         size_t at, size_t n);
 
-// Multiplications and additions of one launch's products; 0 for other kernels.
+// Operations of one launch: of its products, and of what is made of them.
 double bench_flops(const lb_launch *l);
 
 #endif
