@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,6 +14,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 #define CELLS 1024  // a power of two
 
@@ -139,7 +140,7 @@ static void tell_all(lb_events *e) {
 // wakes it.
 static void *listen(void *user) {
   lb_events *e = user;
-  pthread_setname_np(pthread_self(), "limber-events");
+  lb_thread_name("limber-events");
   while (!atomic_load(&e->stop)) {
     tell_all(e);
     atomic_store(&e->asleep, true);
@@ -153,16 +154,6 @@ static void *listen(void *user) {
 
 // -- life --------------------------------------------------------------------
 
-// Signals are for the program's own threads.
-static int start(lb_events *e) {
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  int err = pthread_create(&e->thread, NULL, listen, e);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  return err;
-}
-
 lb_status lb_events_new(lb_listener *fn, void *user, lb_events **out) {
   lb_events *e = *out = calloc(1, sizeof *e);
   if (!e) return lb_oom();
@@ -171,8 +162,7 @@ lb_status lb_events_new(lb_listener *fn, void *user, lb_events **out) {
   e->process = getpid();
   for (size_t i = 0; i < CELLS; i++) atomic_init(&e->cells[i].turn, i);
   sem_init(&e->wake, 0, 0);
-  int err = start(e);
-  if (!err) return LB_OK;
+  if (!lb_thread_start(listen, e, &e->thread)) return LB_OK;
   sem_destroy(&e->wake);
   free(e);
   *out = NULL;

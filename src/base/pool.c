@@ -312,6 +312,9 @@ static void idle(lb_pool *p, unsigned seen) {
 static void *worker_main(void *arg) {
   worker *w = arg;
   lb_pool *p = w->pool;
+  char name[16];
+  snprintf(name, sizeof name, "limber-%d", w->id);
+  lb_thread_name(name);
   unsigned forks = atomic_load(&p->forks);
   while (!atomic_load(&p->stop) && atomic_load(&p->forks) == forks) {
     unsigned seen = atomic_load(&p->epoch);
@@ -325,9 +328,7 @@ static void *worker_main(void *arg) {
 }
 
 static int start_worker(worker *w) {
-  char name[16];
-  snprintf(name, sizeof name, "limber-%d", w->id);
-  return lb_thread_start(name, worker_main, w, &w->thread);
+  return lb_thread_start(worker_main, w, &w->thread);
 }
 
 // Starts the workers that do not run yet; 0 or an error number. A job does

@@ -9,15 +9,17 @@
 
 #define SECOND INT64_C(1000000000)
 
-int lb_thread_start(const char *name, void *(*fn)(void *), void *user,
-                    pthread_t *out) {
+int lb_thread_start(void *(*fn)(void *), void *user, pthread_t *out) {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   int err = pthread_create(out, NULL, fn, user);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
-  if (!err) pthread_setname_np(*out, name);
   return err;
+}
+
+void lb_thread_name(const char *name) {
+  pthread_setname_np(pthread_self(), name);
 }
 
 void lb_word_wait(atomic_uint *word, unsigned seen, int64_t ns) {

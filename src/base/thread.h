@@ -6,10 +6,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// Starts a thread that takes no signals: those are for the program's own. The
-// name has at most 15 characters. 0, or an error number.
-int lb_thread_start(const char *name, void *(*fn)(void *), void *user,
-                    pthread_t *out);
+// Starts a thread that takes no signals: those are for the program's own. 0, or
+// an error number.
+int lb_thread_start(void *(*fn)(void *), void *user, pthread_t *out);
+// Names the calling thread, in at most 15 characters. Who starts a thread may
+// be a request, and would have to open a file to name it.
+void lb_thread_name(const char *name);
 
 // Sleeps while *word is `seen`, until woken, at most `ns` (negative: for ever).
 // May return for no reason.

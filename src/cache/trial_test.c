@@ -166,7 +166,7 @@ static void one_thread_of_many_decides(void **state) {
   crowd c = {.t = new_trial()};
   pthread_t threads[4];
   for (int i = 0; i < 4; i++)
-    assert_int_equal(lb_thread_start("tell", tell_many, &c, &threads[i]), 0);
+    assert_int_equal(lb_thread_start(tell_many, &c, &threads[i]), 0);
   for (int i = 0; i < 50; i++) (void)lb_trial_found(c.t);
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   assert_int_equal(atomic_load(&c.decided), 1);

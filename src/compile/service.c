@@ -176,7 +176,7 @@ static int start(lb_service *s) {
   if (!is_ours(s) && !begin_anew(s)) return EAGAIN;
   if (atomic_load_explicit(&s->started, memory_order_acquire)) return 0;
   if (atomic_exchange(&s->started, true)) return 0;
-  int err = lb_thread_start("limber-compile", serve, s, &s->thread);
+  int err = lb_thread_start(serve, s, &s->thread);
   if (!err) return 0;
   if (!atomic_exchange(&s->told, true))
     lb_log_line(s->log, LB_LOG_WARN, "no kernels are compiled: no thread: %s",
@@ -485,6 +485,7 @@ static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
 
 static void *serve(void *user) {
   lb_service *s = user;
+  lb_thread_name("limber-compile");
   if (s->background) {
     lb_status_drop(lb_maker_preload(s->maker));
     lb_maker_note(s->maker);

@@ -302,7 +302,7 @@ static void who_settles_is_not_left_by_sessions_that_leave(void **state) {
   open_service(f, "kernel", true);
   lb_pool_enter(f->pool);
   ok(settle(f, 100));
-  assert_int_equal(lb_thread_start("leave", leave_often, &l, &thread), 0);
+  assert_int_equal(lb_thread_start(leave_often, &l, &thread), 0);
   for (int i = 1; i <= LEAVES; i++) {
     lb_slots_withdraw(&f->slots, f->slot[0]);
     tell(f, 0, (uint64_t)i);
@@ -485,8 +485,7 @@ static void a_storm_leaves_it_well(void **state) {
   open_service(f, "kernel", true);
   for (unsigned i = 0; i < 8; i++) {
     all[i] = (storm){.f = f, .seed = i};
-    assert_int_equal(
-        lb_thread_start("storm", tell_at_random, &all[i], &threads[i]), 0);
+    assert_int_equal(lb_thread_start(tell_at_random, &all[i], &threads[i]), 0);
   }
   for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
   lb_shelf_set_capacity(&f->shelf, 1 << 20);

@@ -4,13 +4,13 @@
 // a table; to write, the signatures are copied under it and printed afterwards.
 #include "session/record.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/lock.h"
 #include "base/map.h"
+#include "base/thread.h"
 #include "session/shapes.h"
 
 #define PAUSE_SECONDS 5  // between two versions of the file
@@ -276,7 +276,7 @@ static void warn(lb_recorder *r, lb_status st) {
 
 static void *write_often(void *user) {
   lb_recorder *r = user;
-  pthread_setname_np(pthread_self(), "limber-shapes");
+  lb_thread_name("limber-shapes");
   lb_lock_take(&r->lock);
   while (!r->stop) {
     struct timespec t;
@@ -304,13 +304,8 @@ static void stop_thread(lb_recorder *r) {
   r->running = r->stop = false;
 }
 
-// Signals are for the program's own threads.
 static lb_status start_thread(lb_recorder *r) {
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  r->running = !pthread_create(&r->thread, NULL, write_often, r);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  r->running = !lb_thread_start(write_often, r, &r->thread);
   return r->running ? LB_OK : lb_error(LB_OOM, "no thread to write shapes");
 }
 
