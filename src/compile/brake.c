@@ -80,6 +80,7 @@ int64_t lb_brake_lets_go(lb_brake *b, int64_t *ns) {
   lb_pace_look seen = {.now = now,
                        .runs = lb_pool_count(b->pool),
                        .wanted = atomic_load(&b->hurried) > 0,
+                       .returns = b->returns ? b->returns(b->user) : 0,
                        .spent = lb_brake_spent(b) - b->told};
   b->told += seen.spent;
   int64_t go = lb_pace_look_at(&b->pace, &seen, ns);

@@ -19,6 +19,10 @@ typedef struct lb_brake {
   lb_events *events;  // borrowed; may be NULL
   bool off;           // nothing is held back, ever
   atomic_int hurried;
+  // What that which is to be compiled returns (see pace.h), and its argument;
+  // NULL: nothing. Set after lb_brake_init.
+  double (*returns)(void *user);
+  void *user;
 
   // Of the thread.
   lb_pace pace;

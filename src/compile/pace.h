@@ -4,21 +4,23 @@
 // no whole processor free. What compiling spends then comes out of a bucket,
 // which fills with a share of the time that passes, once for each request that
 // runs: that is about what each of them loses. While nobody presses, or
-// somebody waits for what is compiled, there is no limit.
+// somebody waits for what is compiled, there is no limit. What a kernel
+// *returns* is the part of its cost that requests have back in each second once
+// it is there: 0.1 has paid for itself after ten.
 //
 // (1) A slice begins when half of one is in the bucket, and may overdraw it;
 //     what was overdrawn has to come in before the next begins. Rest is not
 //     saved up.
-// (2) Where a quota of the system is used up for more than a hundredth of the
+// (2) The share grows with what is returned: what soon pays for itself is
+//     there soon, and what nobody needs costs nobody anything.
+// (3) Where a quota of the system is used up for more than a hundredth of the
 //     time while requests press, half of the share is taken, and it comes back
 //     step by step.
-// (3) A process that begins may spend LB_PACE_FIRST at five times the share:
-//     requests soon have back what they lose, by the kernels that matter most.
-// (4) A request that is long meets several slices, so these are short: all
-//     requests lose about the same. Short ones meet none or one, so slices are
-//     long: few requests lose anything. In the beginning (3) they are as long
-//     as they get: each waits for a processor, until the next tick, so that
-//     short ones would not come to their share.
+// (4) Short slices are dear: each finds caches that requests have filled, and
+//     waits for a processor until the next tick. So slices are long, unless
+//     requests are too: these meet several each, and all are to lose the same.
+//     Of short requests hardly one in a hundred meets a slice, as soon as
+//     nothing is compiled that pays.
 // (5) Pure: clocks, counts and what was spent are given. One thread.
 #ifndef LB_COMPILE_PACE_H
 #define LB_COMPILE_PACE_H
@@ -28,10 +30,10 @@
 
 #include "base/pool.h"
 
-#define LB_PACE_SLICE INT64_C(500000)    // ns; while requests are unknown
 #define LB_PACE_QUIET INT64_C(50000000)  // ns without a run: none presses
-#define LB_PACE_SHARE 0.05
-#define LB_PACE_FIRST INT64_C(400000000)  // ns
+#define LB_PACE_MOST 0.25                // of a processor
+#define LB_PACE_LEAST 0.01
+#define LB_PACE_SOON 75.0  // seconds: what pays in these gets the most
 #define LB_PACE_FREELY INT64_MAX
 
 typedef enum lb_pace_state {
@@ -45,14 +47,15 @@ typedef struct lb_pace {
   double processors;  // that this process may use
   bool scarce;        // there are more: a quota does not grant them
   int threads;        // of a run
-  double share;
+  double share;       // by the last look
+  double left;        // of it, where a quota is used up; else 1
   int64_t slice;
   int64_t level;  // ns; below 0: overdrawn
-  int64_t first;  // ns that are left of LB_PACE_FIRST
   lb_pace_state state;
   int64_t now, last_run;
   uint64_t entered;    // runs, ever
   double busy, begun;  // ns of runs and their number, lately
+  double request;      // ns that one takes; 0: not known
   uint64_t throttled;  // ns, ever
   int64_t heard;       // of it when; 0: not yet
 } lb_pace;
@@ -64,11 +67,16 @@ typedef struct lb_pace_look {
   int64_t now;        // ns of the monotonic clock
   lb_pool_runs runs;  // see lb_pool_count
   bool wanted;        // somebody waits for what is compiled
+  double returns;     // of its cost, in a second: the best that is to be made
   int64_t spent;      // ns of processor time, since the last look
 } lb_pace_look;
 // How much processor time compiling may take: 0, some slices, spread over the
 // time, or LB_PACE_FREELY. *ns: when to look again; then that holds no more.
 int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns);
+
+// Does what is compiled pay so soon that it should get processors as requests
+// do, and not only what these leave?
+bool lb_pace_hurries(const lb_pace *p);
 
 // How many processors there are to use, fewer than there are (scarce) or not,
 // and for how many ns a quota was used up, ever: from time to time.

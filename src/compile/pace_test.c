@@ -10,6 +10,11 @@
 #include "compile/pace.h"
 
 #define MS INT64_C(1000000)
+#define SHARE 0.05  // of what returns as much as in these tests
+
+static double returns_for(double share) {
+  return share / (LB_PACE_MOST * LB_PACE_SOON);
+}
 
 // Requests and a compiler that always has something to do.
 typedef struct world {
@@ -23,9 +28,8 @@ typedef struct world {
 } world;
 
 static world a_world(double processors, int threads) {
-  world w = {.seen = {.now = 1000 * MS}};
+  world w = {.seen = {.now = 1000 * MS, .returns = returns_for(SHARE)}};
   lb_pace_init(&w.pace, processors, threads);
-  w.pace.first = 0;
   return w;
 }
 
@@ -35,7 +39,7 @@ static int64_t look(world *w, int64_t *ns) {
   w->looks++;
   w->seen.spent = w->look;
   w->spent += w->look;
-  assert_in_range(*ns, 1, 40 * MS);
+  assert_in_range(*ns, 1, (w->go ? 40 : 100) * MS);
   return w->go;
 }
 
@@ -97,31 +101,48 @@ static void pressed_it_takes_its_share(void **state) {
   (void)state;
   world w = a_world(2, 2);
   runs(&w, 1);
-  assert_near(share_of(&w), LB_PACE_SHARE);
-  assert_in_range(w.slices, 900, 1100);
+  assert_near(share_of(&w), SHARE);
+  assert_in_range(w.slices, 110, 140);
 }
 
-static void a_process_that_begins_spends_faster_once(void **state) {
+static void what_pays_soon_gets_more(void **state) {
   (void)state;
-  world w = a_world(2, 2);
-  int64_t start = w.seen.now;
-  w.pace.first = LB_PACE_FIRST;
-  runs(&w, 1);
-  while (w.spent < LB_PACE_FIRST) pass_until(&w, w.seen.now + MS);
-  assert_near((double)w.spent / (double)(w.seen.now - start),
-              5 * LB_PACE_SHARE);
-  assert_near(share_of(&w), LB_PACE_SHARE);
+  static const struct {
+    double seconds, share;
+  } cases[] = {{1, LB_PACE_MOST},
+               {LB_PACE_SOON, LB_PACE_MOST},
+               {2 * LB_PACE_SOON, LB_PACE_MOST / 2},
+               {10 * LB_PACE_SOON, LB_PACE_MOST / 10},
+               {1e9, LB_PACE_LEAST}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    world w = a_world(2, 2);
+    runs(&w, 1);
+    w.seen.returns = 1 / cases[i].seconds;
+    assert_near(share_of(&w), cases[i].share);
+    assert_int_equal(lb_pace_hurries(&w.pace), cases[i].share > SHARE);
+  }
 }
 
-static void what_others_wait_for_is_of_that_spending(void **state) {
+static void what_pays_soon_does_not_wait_for_what_does_not(void **state) {
   (void)state;
   world w = a_world(2, 2);
-  w.pace.first = LB_PACE_FIRST;
-  w.seen.wanted = true;
-  pass_until(&w, w.seen.now + LB_PACE_FIRST);
-  w.seen.wanted = false;
   runs(&w, 1);
-  assert_near(share_of(&w), LB_PACE_SHARE);
+  w.seen.returns = 0;
+  pass_until(&w, w.seen.now + 10000 * MS);
+  w.seen.returns = 1;
+  int64_t before = w.spent, start = w.seen.now;
+  pass_until(&w, start + 1000 * MS);
+  assert_near((double)(w.spent - before) / (double)(w.seen.now - start),
+              LB_PACE_MOST);
+}
+
+static void nothing_hurries_while_nobody_presses(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  int64_t ns;
+  w.seen.returns = 1;
+  look(&w, &ns);
+  assert_false(lb_pace_hurries(&w.pace));
 }
 
 static void pausing_late_is_paid_for(void **state) {
@@ -129,7 +150,7 @@ static void pausing_late_is_paid_for(void **state) {
   world w = a_world(2, 2);
   runs(&w, 1);
   w.late = 7 * MS;
-  assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_near(share_of(&w), SHARE);
 }
 
 static void looking_is_paid_for_and_does_not_eat_it_all(void **state) {
@@ -137,8 +158,8 @@ static void looking_is_paid_for_and_does_not_eat_it_all(void **state) {
   world w = a_world(2, 2);
   runs(&w, 1);
   w.look = MS / 50;
-  assert_near(share_of(&w), LB_PACE_SHARE);
-  assert_in_range(w.looks, 250, 1000);
+  assert_near(share_of(&w), SHARE);
+  assert_in_range(w.looks, 100, 500);
   assert_true(w.looks * (double)w.look < 0.2 * (double)w.spent);
 }
 
@@ -201,12 +222,12 @@ static void each_request_gives_its_share_and_no_quota_more(void **state) {
   (void)state;
   world w = a_world(8, 8);
   runs(&w, 4);
-  assert_near(share_of(&w), 4 * LB_PACE_SHARE);
+  assert_near(share_of(&w), 4 * SHARE);
   runs(&w, 100);
-  assert_near(share_of(&w), 8 * LB_PACE_SHARE);
+  assert_near(share_of(&w), 8 * SHARE);
   w = a_world(0.5, 1);
   runs(&w, 1);
-  assert_near(share_of(&w), 0.5 * LB_PACE_SHARE);
+  assert_near(share_of(&w), 0.5 * SHARE);
 }
 
 static void who_waits_is_not_held_up(void **state) {
@@ -233,16 +254,16 @@ static void throttling_halves_the_share_and_its_end_gives_it_back(
   runs(&w, 1);
   look(&w, &ns);
   hear(&w, 0, 7000);  // before our time
-  assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_near(share_of(&w), SHARE);
   hear(&w, 0, 80);  // of ten seconds
-  assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_near(share_of(&w), SHARE);
   hear(&w, 0, 120);
-  assert_near(share_of(&w), LB_PACE_SHARE / 2);
+  assert_near(share_of(&w), SHARE / 2);
   assert_int_equal(w.pace.state, LB_PACE_THROTTLED);
   for (int i = 0; i < 30; i++) hear(&w, 500, 20);
-  assert_near(share_of(&w), LB_PACE_SHARE / 2);
+  assert_near(share_of(&w), SHARE / 2);
   for (int i = 0; i < 5; i++) hear(&w, 500, 4);
-  assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_near(share_of(&w), SHARE);
   assert_int_equal(w.pace.state, LB_PACE_PRESSED);
 }
 
@@ -254,7 +275,7 @@ static void throttling_without_requests_is_not_their_trouble(void **state) {
   hear(&w, 0, 1);
   hear(&w, 500, 500);
   runs(&w, 1);
-  assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_near(share_of(&w), SHARE);
 }
 
 static void a_quota_that_changes_is_followed(void **state) {
@@ -265,18 +286,19 @@ static void a_quota_that_changes_is_followed(void **state) {
   assert_int_equal(look(&w, &ns), LB_PACE_FREELY);
   assert_false(lb_pace_displaces(&w.pace, &w.seen.runs));
   hear(&w, 0, 0);
-  assert_near(share_of(&w), LB_PACE_SHARE);
+  assert_near(share_of(&w), SHARE);
   assert_true(lb_pace_displaces(&w.pace, &w.seen.runs));
 }
 
 static void who_takes_the_place_of_requests_looks_where_they_are(void **state) {
   (void)state;
   world beside = a_world(1, 1), instead = a_world(2, 1);
+  beside.seen.returns = instead.seen.returns = 1;
   runs(&beside, 1);
   runs(&instead, 1);
   hear(&instead, 0, 0);
-  assert_near(share_of(&beside), LB_PACE_SHARE);
-  assert_near(share_of(&instead), LB_PACE_SHARE);
+  assert_near(share_of(&beside), LB_PACE_MOST);
+  assert_near(share_of(&instead), LB_PACE_MOST);
   assert_false(lb_pace_displaces(&beside.pace, &beside.seen.runs));
   assert_true(instead.looks > beside.looks * 3 / 2);
 }
@@ -292,9 +314,9 @@ static void a_quota_that_is_not_used_up_has_room_for_it(void **state) {
   assert_false(lb_pace_displaces(&w.pace, &w.seen.runs));
 }
 
-// The slice after seconds of requests that take so long, back to back.
-static int64_t slice_beside(world *w, int64_t request) {
-  int64_t end = w->seen.now + 3000 * MS, ns, entered = 0;
+// Seconds of requests that take so long, back to back; the slice then.
+static int64_t slice_beside(world *w, int64_t request, int64_t seconds) {
+  int64_t end = w->seen.now + seconds * 1000 * MS, ns, entered = 0;
   w->seen.runs.inside = 1;
   while (w->seen.now < end) {
     look(w, &ns);
@@ -305,27 +327,44 @@ static int64_t slice_beside(world *w, int64_t request) {
   return w->pace.slice;
 }
 
-static void slices_are_short_beside_long_requests_and_few_beside_short_ones(
-    void **state) {
+static void slices_are_short_where_each_request_meets_one(void **state) {
   (void)state;
   static const struct {
     int64_t request, least, most;  // us
-  } cases[] = {{50, 4000, 4000}, {400, 4000, 4000}, {1500, 400, 400},
-               {4000, 450, 550}, {8000, 900, 1100}, {100000, 2000, 2000},
-               {4000, 450, 550}, {200, 4000, 4000}};
+  } cases[] = {{50, 4000, 4000},    {4000, 4000, 4000},   {8000, 900, 1100},
+               {16000, 1900, 2100}, {100000, 4000, 4000}, {8000, 900, 1100},
+               {200, 4000, 4000}};
   world w = a_world(2, 2);
+  w.seen.returns = returns_for(0.03);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    assert_in_range(slice_beside(&w, cases[i].request * MS / 1000),
+    assert_in_range(slice_beside(&w, cases[i].request * MS / 1000, 8),
                     cases[i].least * MS / 1000, cases[i].most * MS / 1000);
 }
 
-static void slices_are_long_in_the_beginning(void **state) {
+static void slices_are_long_for_what_pays_soon(void **state) {
   (void)state;
   world w = a_world(2, 2);
-  w.pace.first = 10 * LB_PACE_FIRST;
-  assert_int_equal(slice_beside(&w, 3 * MS), 2 * MS);
-  w.pace.first = 0;
-  assert_int_equal(slice_beside(&w, 3 * MS), 2 * MS / 5);
+  w.seen.returns = 1;
+  assert_int_equal(slice_beside(&w, 8 * MS, 8), 4 * MS);
+  w.seen.returns = 0;
+  assert_in_range(slice_beside(&w, 8 * MS, 8), 9 * MS / 10, 11 * MS / 10);
+}
+
+static void few_short_requests_meet_what_does_not_pay(void **state) {
+  (void)state;
+  static const int64_t requests[] = {50, 500, 1500, 3000, 4500};  // us
+  for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+    world w = a_world(2, 2);
+    w.seen.returns = 0;
+    slice_beside(&w, requests[i] * MS / 1000, 8);
+    uint64_t before = w.seen.runs.entered;
+    int64_t spent = w.spent;
+    w.slices = 0;
+    slice_beside(&w, requests[i] * MS / 1000, 100);
+    uint64_t met = w.seen.runs.entered - before;
+    assert_true(w.slices > 20 && w.slices < 0.003 * (double)met);
+    assert_true((double)(w.spent - spent) < 1.1e11 * LB_PACE_LEAST);
+  }
 }
 
 int main(void) {
@@ -333,8 +372,9 @@ int main(void) {
       cmocka_unit_test(without_requests_nothing_is_held_back),
       cmocka_unit_test(the_next_look_after_a_request_began_stops_it),
       cmocka_unit_test(pressed_it_takes_its_share),
-      cmocka_unit_test(a_process_that_begins_spends_faster_once),
-      cmocka_unit_test(what_others_wait_for_is_of_that_spending),
+      cmocka_unit_test(what_pays_soon_gets_more),
+      cmocka_unit_test(what_pays_soon_does_not_wait_for_what_does_not),
+      cmocka_unit_test(nothing_hurries_while_nobody_presses),
       cmocka_unit_test(pausing_late_is_paid_for),
       cmocka_unit_test(looking_is_paid_for_and_does_not_eat_it_all),
       cmocka_unit_test(rest_is_not_saved_up),
@@ -348,9 +388,9 @@ int main(void) {
       cmocka_unit_test(a_quota_that_changes_is_followed),
       cmocka_unit_test(who_takes_the_place_of_requests_looks_where_they_are),
       cmocka_unit_test(a_quota_that_is_not_used_up_has_room_for_it),
-      cmocka_unit_test(
-          slices_are_short_beside_long_requests_and_few_beside_short_ones),
-      cmocka_unit_test(slices_are_long_in_the_beginning),
+      cmocka_unit_test(slices_are_short_where_each_request_meets_one),
+      cmocka_unit_test(slices_are_long_for_what_pays_soon),
+      cmocka_unit_test(few_short_requests_meet_what_does_not_pay),
   };
   return cmocka_run_group_tests_name("pace", tests, NULL, NULL);
 }

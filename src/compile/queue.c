@@ -7,6 +7,7 @@
 
 #define IDLE_WAIT_NS INT64_C(50000000)  // between looks whether requests rest
 #define HALF_LIFE_NS INT64_C(1000000000)
+#define LATELY 1.5  // seconds of runs are in a time that is halved each second
 #define UNMEASURED_NS 20000.0  // what a step takes that nobody timed
 #define CRITICAL_BONUS 8.0
 #define FIRST_COST_US 20000.0
@@ -56,6 +57,10 @@ double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
     if (lb_spec_is_critical(&slot->key.spec)) ns *= CRITICAL_BONUS;
   }
   return ns * q->gain[form][slot->in_pack] / q->cost_us[form];
+}
+
+double lb_queue_returns(const lb_queue *q, const lb_slot *slot) {
+  return 1e-3 * lb_queue_worth(q, slot) / LATELY;  // ns by us
 }
 
 static void learn(double *x, double seen) { *x += LEARN * (seen - *x); }
@@ -189,6 +194,19 @@ lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns) {
     i++;
   }
   return best == SIZE_MAX ? NULL : remove_at(q, best);
+}
+
+double lb_queue_best(lb_queue *q, const lb_queue_time *t) {
+  int64_t wait_ns = -1;
+  double best = 0;
+  fade(q, t);
+  for (size_t i = 0; i < q->n; i++) {
+    if (!lb_slot_lacks(q->slots[i]) || !may_take(q->slots[i], t, &wait_ns))
+      continue;
+    double returns = lb_queue_returns(q, q->slots[i]);
+    if (returns > best) best = returns;
+  }
+  return best;
 }
 
 lb_slot *lb_queue_take_new(lb_queue *q) {

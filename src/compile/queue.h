@@ -44,11 +44,16 @@ void lb_queue_init(lb_queue *q);
 // One of the four kinds, or made of them.
 bool lb_spec_is_critical(const lb_spec *s);
 double lb_queue_worth(const lb_queue *q, const lb_slot *slot);
+// The part of what it costs that requests of late would have back in each
+// second, if it were there.
+double lb_queue_returns(const lb_queue *q, const lb_slot *slot);
 
 void lb_queue_put(lb_queue *q, lb_slot *slot);
 // The one to make next, or NULL; what needs nothing any more is let go. If it
 // is NULL, *wait_ns is when to look again, should nothing happen before: or -1.
 lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns);
+// What the best of those returns that could be taken; 0 if there is none.
+double lb_queue_best(lb_queue *q, const lb_queue_time *t);
 // One that was not looked for on disk yet, or NULL.
 lb_slot *lb_queue_take_new(lb_queue *q);
 // Lets go what was asked for by that session alone, as far as can be seen, and

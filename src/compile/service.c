@@ -76,8 +76,10 @@ struct lb_service {
   bool broken;  // for good: there is no executable memory
 
   // Of the thread alone.
-  uint64_t job;  // the one in hand
-  bool warned;   // that nothing is made
+  uint64_t job;     // the one in hand
+  lb_slot *making;  // its slot, or NULL
+  bool yields;      // the worker makes way for other programs
+  bool warned;      // that nothing is made
   lb_pool_runs runs;
   int64_t last_run;
 };
@@ -85,6 +87,13 @@ struct lb_service {
 // -- life --------------------------------------------------------------------
 
 static void collect(lb_service *s);
+static double returns_now(void *user);
+
+static void init_brake(lb_service *s, bool off) {
+  lb_brake_init(&s->brake, s->pool, s->events, off);
+  s->brake.returns = returns_now;
+  s->brake.user = s;
+}
 
 lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
   *out = NULL;
@@ -96,7 +105,6 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
     return st;
   }
   lb_maker_options m = o->maker;
-  lb_brake_init(&s->brake, o->pool, o->maker.events, o->unpaced);
   m.limits.brake = &s->brake;
   m.limits.yields = !o->unpaced;
   m.limits.memory_mb = MEMORY_MB;
@@ -113,6 +121,7 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
   lb_queue_init(&s->queue);
   s->queue.in_turn = o->in_turn;
   s->queue.events = s->events = o->maker.events;
+  init_brake(s, o->unpaced);
   s->worker = strdup(m.worker);
   if (!s->worker) st = lb_oom();
   if (!lb_failed(st)) st = lb_maker_new(&m, &s->maker);
@@ -162,7 +171,8 @@ static bool begin_anew(lb_service *s) {
   s->queue.n = 0;
   s->looked_at = 0;
   s->settlers = 0;
-  lb_brake_init(&s->brake, s->pool, s->events, s->brake.off);
+  s->making = NULL;
+  init_brake(s, s->brake.off);
   atomic_store(&s->asleep, false);
   atomic_store(&s->started, false);
   atomic_store(&s->forks, forks);
@@ -289,12 +299,28 @@ static bool may_make(const lb_service *s, int64_t now, int64_t *wait_ns) {
   return false;
 }
 
+static lb_queue_time time_of(lb_service *s) {
+  int64_t now = lb_clock_ns();
+  return (lb_queue_time){
+      .now_ns = now, .sightings = s->sightings, .idle = is_idle(s, now)};
+}
+
+// Of what is being made, or of what waits for it if that returns more.
+static double returns_now(void *user) {
+  lb_service *s = user;
+  lb_queue_time t = time_of(s);
+  lb_lock_take(&s->lock);
+  collect(s);
+  double best = lb_queue_best(&s->queue, &t);
+  double mine = s->making ? lb_queue_returns(&s->queue, s->making) : 0;
+  lb_lock_give(&s->lock);
+  return mine > best ? mine : best;
+}
+
 // The slot to make next, or NULL and how long to sleep. *find: it is only to be
 // looked for on disk.
 static lb_slot *next_job(lb_service *s, bool *find, int64_t *wait_ns) {
-  int64_t now = lb_clock_ns();
-  lb_queue_time t = {
-      .now_ns = now, .sightings = s->sightings, .idle = is_idle(s, now)};
+  lb_queue_time t = time_of(s);
   bool keeps = lb_slots_keep(s->slots);
   lb_slot *slot = NULL;
   lb_lock_take(&s->lock);
@@ -307,7 +333,7 @@ static lb_slot *next_job(lb_service *s, bool *find, int64_t *wait_ns) {
   *find = slot != NULL;
   if (!keeps)
     *wait_ns = s->queue.n ? REST : -1;
-  else if (!slot && may_make(s, now, wait_ns))
+  else if (!slot && may_make(s, t.now_ns, wait_ns))
     slot = lb_queue_take(&s->queue, &t, wait_ns);
   give_lock(s, let_go);
   return slot;
@@ -427,12 +453,21 @@ static bool is_put_off(lb_service *s, lb_slot *slot, lb_made made) {
   return true;
 }
 
+// A process that yields is not told otherwise but for who waits: where that is
+// not allowed, it would have to be replaced.
+static void set_yields(lb_service *s, bool urgent) {
+  bool hurries = lb_pace_hurries(&s->brake.pace);
+  s->yields = !urgent && !s->brake.off && (s->yields || !hurries);
+  lb_maker_set_yields(s->maker, s->yields);
+}
+
 static void make(lb_service *s, lb_slot *slot) {
   int64_t before = lb_brake_spent(&s->brake);
   lb_made made;
-  bool urgent = atomic_load(&slot->wish.urgent) > 0;
-  lb_maker_set_yields(s->maker, !urgent && !s->brake.off);
+  set_yields(s, atomic_load(&slot->wish.urgent) > 0);
+  s->making = slot;
   lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, &made);
+  s->making = NULL;
   if (atomic_load(&s->stop)) {
     atomic_store(&slot->wish.asked, false);
     lb_status_drop(st);

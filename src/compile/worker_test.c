@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -415,12 +416,19 @@ typedef struct pressed {  // a pool in which a request runs all the time
   struct sigaction old;
 } pressed;
 
+// So much that a twentieth of a processor is granted.
+static double returns(void *user) {
+  (void)user;
+  return 0.05 / (LB_PACE_MOST * LB_PACE_SOON);
+}
+
 static void press(pressed *p, bool off) {
   struct sigaction a = {.sa_sigaction = count_stop, .sa_flags = SA_SIGINFO};
   assert_int_equal(sigaction(SIGCHLD, &a, &p->old), 0);
   assert_false(lb_failed(lb_pool_new(lb_cpu_allowed(), &p->pool)));
   lb_pool_enter(p->pool);
   lb_brake_init(&p->brake, p->pool, NULL, off);
+  p->brake.returns = returns;
   atomic_store(&stops, 0);
 }
 
@@ -433,9 +441,21 @@ static void unpress(pressed *p) {
 static void overdraw(lb_brake *b, int ms) {
   int64_t ns;
   lb_brake_lets_go(b, &ns);
-  b->pace.first = 0;
   lb_brake_spend(b, ms * INT64_C(1000000));
   lb_brake_lets_go(b, &ns);
+}
+
+static void the_share_is_what_compiling_returns(void **state) {
+  (void)state;
+  pressed p;
+  int64_t ns;
+  press(&p, false);
+  lb_brake_lets_go(&p.brake, &ns);
+  assert_int_equal(lround(1000 * p.brake.pace.share), 50);
+  p.brake.returns = NULL;
+  lb_brake_lets_go(&p.brake, &ns);
+  assert_int_equal(lround(1000 * p.brake.pace.share), 1000 * LB_PACE_LEAST);
+  unpress(&p);
 }
 
 static void it_is_stopped_while_requests_press_and_answers(void **state) {
@@ -584,7 +604,7 @@ static void cancelled_it_ends_though_it_is_stopped(void **state) {
   lb_worker *w = worker_of("good", (lb_worker_options){.brake = &p.brake});
   assert_compiles(w);
   overdraw(&p.brake, 100);
-  p.brake.pace.share = 1e-9;  // for as long as it takes
+  p.brake.pace.left = 1e-9;  // for as long as it takes
   kill(lb_worker_pid(w), SIGSTOP);
   pthread_create(&thread, NULL, cancel_soon, w);
   assert_fails(compile(w, LONG), LB_CANCELLED, "cancelled");
@@ -617,6 +637,7 @@ int main(void) {
       cmocka_unit_test(after_fork_each_side_has_its_own_process),
       cmocka_unit_test(it_ends_although_a_child_of_fork_holds_the_socket),
       cmocka_unit_test(programs_that_ignore_their_children_are_served),
+      cmocka_unit_test(the_share_is_what_compiling_returns),
       cmocka_unit_test(it_is_stopped_while_requests_press_and_answers),
       cmocka_unit_test(nothing_stops_it_without_a_brake_or_for_who_waits),
       cmocka_unit_test(held_time_does_not_count_against_a_request),
