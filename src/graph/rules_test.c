@@ -273,8 +273,13 @@ static void reshape_fills_in_what_is_left_open(void **state) {
         "float32[3,2,2]");
   gives("in x float32[0,4]\ny = Reshape(x,[4,0]) {allowzero=1}\nout y\n",
         "float32[4,0]");
+  gives("in x float32[0,4]\ny = Reshape(x,[5,-1])\nout y\n", "float32[5,0]");
+  gives("in x float32[0,7]\ny = Reshape(x,[0,5,-1])\nout y\n",
+        "float32[0,5,0]");
   gives("in x float32[b,s,12]\ny = Reshape(x,[0,-1,4])\nout y\n",
         "float32[b,3*s,4]");
+  gives("in x float32[0,5,12]\ny = Reshape(x,[0,-1,4])\nout y\n",
+        "float32[0,15,4]");
   gives("in x float32[b,s,12]\ny = Reshape(x,[-1])\nout y\n",
         "float32[12*b*s]");
   gives("in x float32[b,4]\nin t int64[3]\ny = Reshape(x,t)\nout y\n",

@@ -54,22 +54,27 @@ static lb_status reshape_dim(const lb_infer *c, int i, bool allow_zero,
   return LB_OK;
 }
 
-// The dim at -1: what is left of the elements.
+static bool has_none(const lb_vinfo *x) {
+  for (int i = 0; i < x->rank; i++)
+    if (lb_dim_is(x->dims[i], 0)) return true;
+  return false;
+}
+
+// The dim at -1: what is left of the elements. Dims that stand on both sides
+// cancel, so that a batch of 0 has the sizes that every other batch has; where
+// none of these would do, 0 elements leave 0.
 static lb_status reshape_rest(const lb_infer *c, const lb_dim *asked,
                               target *t) {
   const lb_vinfo *x = &c->in[0];
   lb_dim *d = &t->dims[t->inferred];
   if (x->rank < 0 || t->vague) return lb_rule_fresh(c, d);
-  // Dims that stand on both sides cancel, and then 0 needs no division.
   lb_dim from[LB_MAX_RANK], to[LB_MAX_RANK], all, rest;
   int n_from = x->rank, n_to = 0;
   memcpy(from, x->dims, (size_t)n_from * sizeof *from);
   for (int i = 0; i < t->n; i++) {
     if (i == t->inferred) continue;
     int k = 0;
-    while (k < n_from &&
-           (!lb_dim_equal(from[k], t->dims[i]) || lb_dim_is_const(from[k])))
-      k++;
+    while (k < n_from && !lb_dim_equal(from[k], t->dims[i])) k++;
     if (k < n_from)
       from[k] = from[--n_from];
     else
@@ -77,13 +82,12 @@ static lb_status reshape_rest(const lb_infer *c, const lb_dim *asked,
   }
   LB_TRY(lb_rule_product(c, from, n_from, &all));
   LB_TRY(lb_rule_product(c, to, n_to, &rest));
-  if (lb_dim_is(rest, 0)) {
-    if (!lb_dim_is(all, 0)) return reshape_misfit(c, asked, t->n);
+  bool sizes = lb_dim_is_const(all) && lb_dim_is_const(rest);
+  if (lb_dim_is(rest, 0) || (sizes && all.k % rest.k != 0)) {
+    if (!has_none(x)) return reshape_misfit(c, asked, t->n);
     *d = lb_dim_const(0);
     return LB_OK;
   }
-  if (lb_dim_is_const(all) && lb_dim_is_const(rest) && all.k % rest.k != 0)
-    return reshape_misfit(c, asked, t->n);
   return lb_rule_divexact(c, all, rest, d);
 }
 

@@ -153,7 +153,8 @@ QUIRKS = [
      "no elements: theirs fails, or does not broadcast the batch"),
     (("Gemm",), empty, "no elements in a sum: theirs forgets beta"),
     (("Reshape",), empty_and_minus_one,
-     "-1 beside a dim of 0, which leaves open what it is: ours takes 0"),
+     "-1 beside a dim of 0, which leaves open what it is: ours takes what other "
+     "batches have, else 0"),
     (("Einsum",), theirs_fails,
      "theirs does not broadcast dims of 1 under an ellipsis"),
     (("Clip",), old_half,
