@@ -17,6 +17,8 @@
 #define LB_NODISCARD
 #endif
 #define LB_PRINTF(f, a) __attribute__((format(printf, f, a)))
+// What leads to it lies apart from the code that runs when all goes well.
+#define LB_COLD __attribute__((cold))
 
 // Codes say what the caller can do about it.
 typedef enum lb_code {
@@ -46,16 +48,17 @@ static inline lb_status lb_sure(lb_status s) {
   return s;
 }
 
-lb_status lb_error_at(const char *file, int line, lb_code code, const char *fmt,
-                      ...) LB_PRINTF(4, 5);
+LB_COLD lb_status lb_error_at(const char *file, int line, lb_code code,
+                              const char *fmt, ...) LB_PRINTF(4, 5);
 
 static inline bool lb_failed(lb_status s) { return s.err != NULL; }
 
 // Adds one place to the trail; returns the same status.
-lb_status lb_status_trail(lb_status s, const char *file, int line);
+LB_COLD lb_status lb_status_trail(lb_status s, const char *file, int line);
 
 // Puts context in front of the message: "<note>: <message>".
-lb_status lb_status_note(lb_status s, const char *fmt, ...) LB_PRINTF(2, 3);
+LB_COLD lb_status lb_status_note(lb_status s, const char *fmt, ...)
+    LB_PRINTF(2, 3);
 
 lb_code lb_status_code(lb_status s);         // LB_CODE_OK for success
 const char *lb_status_message(lb_status s);  // "" for success; borrowed
