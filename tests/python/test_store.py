@@ -223,9 +223,11 @@ def test_a_damaged_store_costs_one_warning_and_few_kernels(machine):
     assert starts == 0 and third == first
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
 def test_a_store_of_another_user_is_refused(machine):
     first, _ = machine.warm(MODEL, *WORDS)
-    os.chown(machine.store, 12345, 12345)
+    try:
+        os.chown(machine.store, 12345, 12345)
+    except PermissionError:
+        pytest.skip("files cannot be given to another user here")
     again, starts = machine.warm(MODEL, *WORDS)
     assert starts and again == first
