@@ -24,6 +24,8 @@ typedef struct upconv {
   int64_t first[MAX_SPACE], past[MAX_SPACE];  // to be cut off at both ends
 } upconv;
 
+// False as well where a single position may have less than what pads take away:
+// that is an error of ConvTranspose, and an empty result of a crop.
 static bool match_axis(upconv *u, int i) {
   const lb_node *n = u->node;
   int64_t s = lb_attr_int_at(n, "strides", i, 1);
@@ -36,6 +38,7 @@ static bool match_axis(upconv *u, int i) {
   u->past[i] = u->reach[i] * s - u->size[i] + end -
                lb_attr_int_at(n, "output_padding", i, 0);
   return u->first[i] >= 0 && u->past[i] >= 0 &&
+         u->first[i] <= u->reach[i] * s - u->past[i] &&
          lb_attr_int_at(n, "dilations", i, 1) == 1;
 }
 

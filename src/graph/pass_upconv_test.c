@@ -47,6 +47,11 @@ static void what_is_none_stays(void **state) {
       "y = ConvTranspose(x, k) {strides=[2], output_padding=[1], "
       "channels_last=1}\n"
       "out y\n");
+  stays(  // more taken away than one position makes
+      "in x float32[b,t,1]\n"
+      "const k float32[1,1,3] 1\n"
+      "y = ConvTranspose(x, k) {strides=[2], pads=[2,2], channels_last=1}\n"
+      "out y\n");
 }
 
 int main(void) {
