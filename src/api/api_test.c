@@ -114,6 +114,30 @@ static void inputs_and_outputs_are_found_by_name_or_position(void **state) {
   limber_tensor_free(&first);  // once more does nothing
 }
 
+static void a_name_may_be_listed_twice(void **state) {
+  (void)state;
+  pb g = {0};
+  pb_msg(&g, 1, pb_node("Add", "first", "x,x", "sum"));
+  pb_str(&g, 2, "adds");
+  pb_msg(&g, 11, pb_value("x", T_FLOAT, "n,3"));
+  pb_msg(&g, 12, pb_value("sum", T_FLOAT, "n,3"));
+  pb_msg(&g, 12, pb_value("sum", T_FLOAT, "n,3"));
+  pb model = pb_model(g, 17);
+  limber_session *s;
+  limber_tensor in = input("x", 2);
+  limber_tensor out[2] = {{.name = "sum"}, {.name = "sum"}};
+  assert_int_equal(
+      limber_session_open_memory(NULL, model.b.data, model.b.len, NULL, &s),
+      LIMBER_OK);
+  assert_int_equal(limber_session_run(s, &in, 1, out, 2, NULL), LIMBER_OK);
+  for (int i = 0; i < 2; i++) {
+    assert_true(((float *)out[i].data)[5] == 2);
+    limber_tensor_free(&out[i]);
+  }
+  limber_session_close(s);
+  lb_strbuf_fini(&model.b);
+}
+
 static void a_run_can_be_bounded(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
@@ -586,6 +610,7 @@ static void a_runtime_has_the_threads_asked_for(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(inputs_and_outputs_are_found_by_name_or_position),
+      cmocka_unit_test(a_name_may_be_listed_twice),
       TEST(a_run_can_be_bounded),
       TEST(a_session_may_prefer_reusable_kernels),
       TEST(the_capacity_is_the_process_s),

@@ -142,12 +142,24 @@ static lb_status take_inputs(request *q, const limber_tensor *inputs,
 
 // -- outputs -----------------------------------------------------------------
 
+// A model may list a name several times: each time it is asked for is the next
+// of them. What is not left is `k` again.
+static size_t next_of_name(const request *q, size_t k) {
+  const lb_ports *ports = &q->s->outputs;
+  for (size_t i = 0; i < ports->n && q->out[k].wanted; i++)
+    if (!q->out[i].wanted &&
+        strcmp(ports->infos[i].name, ports->infos[k].name) == 0)
+      k = i;
+  return k;
+}
+
 static lb_status take_outputs(request *q, const limber_tensor *outputs,
                               size_t n) {
   const lb_ports *ports = &q->s->outputs;
   for (size_t i = 0; i < n; i++) {
     size_t k;
     LB_TRY(find_port(ports, "output", outputs[i].name, i, &k));
+    if (outputs[i].name) k = next_of_name(q, k);
     if (q->out[k].wanted)
       return lb_error(LB_INVALID, "output '%s' was asked for twice",
                       ports->infos[k].name);
