@@ -3,7 +3,8 @@
 // Order matters little, since all of them repeat: folding uncovers branches,
 // branches uncover shapes, shapes uncover constants. Shapes are inferred anew
 // after a round in which folding or inlining changed something. Passes that
-// take patterns apart are late: they join when the others have found all.
+// take patterns apart are late: they join when the others have found all. What
+// multiplies nodes comes between, when no more branches turn out to be sure.
 #include "graph/pass.h"
 
 #include <stdlib.h>
@@ -89,6 +90,20 @@ static lb_status run_rounds(lb_rewrite *rw, bool late) {
   return LB_OK;
 }
 
+// Each If that branch moves nodes into may uncover what the others need.
+static lb_status run_early(lb_rewrite *rw) {
+  for (;;) {
+    LB_TRY(run_rounds(rw, false));
+    uint64_t before = rw->changes;
+    if (rw->options->off & LB_PASS_BRANCH) return LB_OK;
+    LB_TRY(lb_rewrite_begin(rw));
+    LB_TRY(lb_pass_branch(rw));
+    LB_TRY(verify_in_debug(rw->graph));
+    if (rw->changes == before) return LB_OK;
+    LB_TRY(infer_again(rw->graph));
+  }
+}
+
 // -- dense ids ---------------------------------------------------------------
 
 static void mark(bool *used, lb_value *const *v, uint32_t n) {
@@ -131,7 +146,7 @@ lb_status lb_graph_optimize(lb_graph *g, const lb_pass_options *o) {
   LB_TRY(lb_graph_verify(g));  // passes rely on arities and nesting
   lb_rewrite rw;
   lb_rewrite_init(&rw, g, o ? o : &defaults);
-  lb_status st = run_rounds(&rw, false);
+  lb_status st = run_early(&rw);
   if (!lb_failed(st)) st = run_rounds(&rw, true);
   lb_rewrite_fini(&rw);
   if (lb_failed(st)) return st;

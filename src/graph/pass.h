@@ -42,7 +42,8 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_UPCONV = 1 << 19,     // transposed convolutions
   LB_PASS_RESIZE = 1 << 20,     // a Resize of many axes becomes several
   LB_PASS_ROTARY = 1 << 21,     // becomes products of halves
-  LB_PASS_ALL = (1 << 22) - 1,
+  LB_PASS_BRANCH = 1 << 22,     // what follows an If moves into it
+  LB_PASS_ALL = (1 << 23) - 1,
 };
 
 #define LB_FOLD_LIMIT ((size_t)1 << 20)

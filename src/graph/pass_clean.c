@@ -49,6 +49,21 @@ static bool goes_forwards(const lb_node *n) {
   return true;
 }
 
+static bool all_are(const lb_tensor *t, int64_t x) {
+  if (!t || !lb_tensor_is_dense(t)) return false;
+  for (int64_t i = 0; i < lb_tensor_count(t); i++)
+    if (lb_match_int(t, i) != x) return false;
+  return true;
+}
+
+// From the first element to the last one there may be, one by one: all of the
+// input, even where expressions do not say so.
+static bool takes_all(const lb_node *n) {
+  return all_are(lb_value_const(lb_node_input(n, 1)), 0) &&
+         all_are(lb_value_const(lb_node_input(n, 2)), INT64_MAX) &&
+         (!lb_node_input(n, 4) || all_are(lb_value_const(n->in[4]), 1));
+}
+
 // Is the first output the first input, whatever the data?
 static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
   switch (n->op) {
@@ -59,7 +74,8 @@ static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
     case LB_OP_Transpose: return keeps_order(n);
     case LB_OP_Expand: return lb_value_same_dims(n->in[0], n->out[0]);
     case LB_OP_Slice:
-      return lb_value_same_dims(n->in[0], n->out[0]) && goes_forwards(n);
+      return takes_all(n) ||
+             (lb_value_same_dims(n->in[0], n->out[0]) && goes_forwards(n));
     case LB_OP_Concat:
     case LB_OP_Sum:
     case LB_OP_Max:
@@ -68,9 +84,36 @@ static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
   }
 }
 
+static bool is_reduction(lb_op op) {
+  return op == LB_OP_ReduceMean || op == LB_OP_ReduceSum ||
+         op == LB_OP_ReduceMax || op == LB_OP_ReduceMin ||
+         op == LB_OP_ReduceProd;
+}
+
+// Of one element each, so that nothing but the dims may change.
+static bool reduces_nothing(const lb_node *n) {
+  const lb_tensor *axes = lb_value_const(lb_node_input(n, 1));
+  const lb_vinfo *x = &n->in[0]->info;
+  if (!is_reduction(n->op) || x->rank < 0 || !axes ||
+      lb_tensor_count(axes) == 0 || !lb_tensor_is_dense(axes))
+    return false;
+  for (int64_t i = 0; i < lb_tensor_count(axes); i++) {
+    int64_t axis = lb_match_int(axes, i);
+    if (axis < 0) axis += x->rank;
+    if (axis < 0 || axis >= x->rank || !lb_dim_is(x->dims[axis], 1))
+      return false;
+  }
+  return true;
+}
+
 static lb_status drop_noop(lb_rewrite *rw, lb_node *n) {
   if (n->n_in == 0 || !n->in[0] || n->n_out == 0 || !n->out[0]) return LB_OK;
   if (lb_rewrite_uses(rw, n->out[0]) == 0) return LB_OK;
+  if (reduces_nothing(n)) {
+    bool kept = lb_attr_int(n, "keepdims", 1) != 0;
+    return lb_rewrite_become(rw, n, kept ? LB_OP_Identity : LB_OP_Squeeze,
+                             (lb_value *[]){n->in[0], n->in[1]}, kept ? 1 : 2);
+  }
   lb_value *from = is_noop(rw, n) ? n->in[0] : undone_reshape(n, n->out[0]);
   if (from) lb_rewrite_replace(rw, n->out[0], from);
   return LB_OK;

@@ -230,6 +230,55 @@ static void shapes_learned_from_a_branch_decide_the_next(void **state) {
 
 // -- cleaning ----------------------------------------------------------------
 
+// The dims of a slice are expressions of their own; all of it is all the same.
+static void slices_of_everything_vanish(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,t]\n"
+      "a = Slice(x, [0,0], [9223372036854775807,9223372036854775807], [0,1], "
+      "[1,1])\n"
+      "y = Neg(a)\n"
+      "c = Slice(x, [0], [9223372036854775807], [1], [2])\n"
+      "d = Slice(x, [1], [9223372036854775807], [0])\n"
+      "e = Slice(x, [0], [4], [0])\n"
+      "out y c d e\n",
+      &plain,
+      "in x: float32[b,t]\n"
+      "y: float32[b,t] = Neg(x)\n"
+      "c: float32[b,ceil(t/2)] = Slice(x, [0], [9223372036854775807], [1], "
+      "[2])\n"
+      "d: float32[max(b-1,0),t] = Slice(x, [1], [9223372036854775807], [0])\n"
+      "e: float32[min(b,4),t] = Slice(x, [0], [4], [0])\n"
+      "out y\n"
+      "out c\n"
+      "out d\n"
+      "out e\n");
+}
+
+static void reductions_of_one_element_change_dims_alone(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,1,t]\n"
+      "y = Exp(x)\n"
+      "a = ReduceMean(y, [1])\n"
+      "c = ReduceMax(y, [-2]) {keepdims=0}\n"
+      "d = ReduceSum(y, [1,2])\n"
+      "e = ReduceL2(y, [1])\n"
+      "f = Neg(a)\n"
+      "out f c d e\n",
+      &plain,
+      "in x: float32[b,1,t]\n"
+      "y: float32[b,1,t] = Exp(x)\n"
+      "c: float32[b,t] = Squeeze(y, [-2])\n"
+      "d: float32[b,1,1] = ReduceSum(y, [1,2])\n"
+      "e: float32[b,1,t] = ReduceL2(y, [1])\n"
+      "f: float32[b,1,t] = Neg(y)\n"
+      "out f\n"
+      "out c\n"
+      "out d\n"
+      "out e\n");
+}
+
 static void noops_vanish_and_results_keep_their_names(void **state) {
   (void)state;
   becomes(
@@ -569,6 +618,8 @@ int main(void) {
       cmocka_unit_test(carried_constants_are_not),
       cmocka_unit_test(a_sure_branch_replaces_its_if),
       cmocka_unit_test(shapes_learned_from_a_branch_decide_the_next),
+      cmocka_unit_test(slices_of_everything_vanish),
+      cmocka_unit_test(reductions_of_one_element_change_dims_alone),
       cmocka_unit_test(noops_vanish_and_results_keep_their_names),
       cmocka_unit_test(views_that_change_nothing_vanish),
       cmocka_unit_test(work_is_no_noop),

@@ -232,7 +232,8 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
                           const lb_pvalue *const *in, const lb_vinfo *in_info,
                           lb_tensor *out, bool *done) {
   *done = false;
-  if (lb_op_infos[n->op].cls != LB_CLASS_VIEW) return LB_OK;
+  if (lb_op_infos[n->op].cls != LB_CLASS_VIEW && n->op != LB_OP_Gather)
+    return LB_OK;
   int64_t *offset = lb_arena_new(&p->scratch, int64_t, n->n_out);
   if (!offset) return lb_oom();
   for (uint32_t i = 0; i < n->n_out; i++)

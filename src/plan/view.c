@@ -1,5 +1,5 @@
-// plan/view.c -- reshape, transpose, slice, split, expand and windows as
-// arithmetic on strides.
+// plan/view.c -- reshape, transpose, slice, split, expand, windows and picking
+// one element as arithmetic on strides.
 #include "plan/view.h"
 
 #include <string.h>
@@ -141,6 +141,24 @@ static bool split(const lb_node *node, const lb_vinfo *in,
   return true;
 }
 
+// One element along an axis. One that is not there is left to the kernel.
+static bool pick(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
+                 lb_tensor *out, int64_t *offset) {
+  const lb_tensor *index = in[1].data;
+  if (!index || index->rank > 1 || lb_tensor_count(index) != 1) return false;
+  int64_t axis = lb_attr_int(node, "axis", 0), at = element(index, 0);
+  if (axis < 0) axis += from->rank;
+  if (at < 0) at += from->dims[axis];
+  if (at < 0 || at >= from->dims[axis]) return false;
+  for (int i = 0, o = 0; i < from->rank; i++)
+    if (i != axis)
+      out->strides[o++] = from->strides[i];
+    else if (index->rank == 1)
+      out->strides[o++] = 0;
+  *offset = at * from->strides[axis];
+  return true;
+}
+
 bool lb_view_try(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
                  uint32_t index, lb_tensor *out, int64_t *offset) {
   *offset = 0;
@@ -155,6 +173,7 @@ bool lb_view_try(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
     case LB_OP_Unfold: return unfold(node, from, out);
     case LB_OP_Slice: return slice(in, node->n_in, from, out, offset);
     case LB_OP_Split: return split(node, in, from, index, out, offset);
+    case LB_OP_Gather: return pick(node, in, from, out, offset);
     default: return false;
   }
 }

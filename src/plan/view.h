@@ -5,11 +5,11 @@
 
 #include "graph/graph.h"
 
-// Output `index` of a VIEW-class node as a view of its input 0. `in` holds what
-// is known of the node's inputs (contents of deciding ones), `from` the strides
-// of input 0; `out` has dtype and dims, and gets strides. *offset: elements
-// from input 0's first. False: not expressible (a reshape of a strided view),
-// so the node runs as a kernel.
+// Output `index` of a VIEW-class node or of a Gather as a view of its input 0.
+// `in` holds what is known of the node's inputs (contents of deciding ones; of
+// an index, if known), `from` the strides of input 0; `out` has dtype and dims,
+// and gets strides. *offset: elements from input 0's first. False: not
+// expressible (a reshape of a strided view), so the node runs as a kernel.
 bool lb_view_try(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
                  uint32_t index, lb_tensor *out, int64_t *offset);
 

@@ -100,6 +100,37 @@ static void a_slice_starts_where_onnx_says(void **state) {
   lb_graph_free(g);
 }
 
+static void one_element_of_an_axis_is_where_gather_finds_it(void **state) {
+  (void)state;
+  lb_graph *g;
+  ok(lb_graph_new(&g));
+  lb_node *n =
+      node(g->main, LB_OP_Gather, "g", 2, (lb_value *[]){NULL, NULL}, 1);
+  for (unsigned seed = 1; seed < 1000; seed++) {
+    unsigned r = seed;
+    lb_tensor x = strided(&r), o = {.dtype = LB_F32};
+    int axis = (int)draw(&r, (unsigned)x.rank), flat = (int)draw(&r, 2);
+    int64_t dim = x.dims[axis], at = (int64_t)draw(&r, (unsigned)dim), offset;
+    int64_t index = draw(&r, 2) ? at : at - dim;
+    lb_tensor one = tensor(LB_I64, &index, flat ? 1 : 0, (int64_t[]){1});
+    lb_vinfo in[2] = {{0}};
+    in[1].data = &one;
+    for (int i = 0; i < x.rank; i++)
+      if (i != axis || flat) o.dims[o.rank++] = i == axis ? 1 : x.dims[i];
+    ok(lb_node_set_int(g, n, "axis", draw(&r, 2) ? axis : axis - x.rank));
+    assert_true(lb_view_try(n, in, &x, 0, &o, &offset));
+    lb_tensor want = x;
+    want.dims[axis] = 1;
+    for (int64_t i = 0; i < lb_tensor_count(&o); i++)
+      if (offset_of(&want, i) + at * x.strides[axis] !=
+          offset + offset_of(&o, i))
+        fail_msg("seed %u, element %d", seed, (int)i);
+    index = draw(&r, 2) ? dim : -dim - 1;
+    assert_false(lb_view_try(n, in, &x, 0, &o, &offset));
+  }
+  lb_graph_free(g);
+}
+
 // Split's sizes are Expand(2): one element in memory, seen as three.
 static void contents_that_are_views_are_walked_as_such(void **state) {
   (void)state;
@@ -125,6 +156,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_reshaped_view_keeps_the_order_of_elements),
       cmocka_unit_test(a_slice_starts_where_onnx_says),
+      cmocka_unit_test(one_element_of_an_axis_is_where_gather_finds_it),
       cmocka_unit_test(contents_that_are_views_are_walked_as_such),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,6 +162,62 @@ static void branches_decided_by_data_run_the_right_side(void **state) {
   finish(s, g);
 }
 
+// If dim 1 of x is 1, it is squeezed; then the largest of each row is taken.
+// Which dims the result has, the branch decides.
+static lb_graph *squeezing_graph(void) {
+  lb_graph *g = new_graph();
+  lb_value *x = param(g->main, "x", LB_F32, DIMS(-1, -1, 4)), *one, *last;
+  ok(lb_const_ints(g, "one", (int64_t[]){1}, 1, &one));
+  ok(lb_const_ints(g, "last", (int64_t[]){-1}, 1, &last));
+  lb_value *dim =
+      NODE1(g->main, Gather, "dim", NODE1(g->main, Shape, "shape", x), one);
+  lb_value *cond = NODE1(g->main, Equal, "eq", dim, one);
+  lb_node *branch =
+      node(g->main, LB_OP_If, "if", 2, (lb_value *[]){cond, x}, 1);
+  branch->n_captures = 1;
+  for (int i = 0; i < 2; i++) {
+    lb_region *r;
+    ok(lb_region_new(g, g->main, &r));
+    lb_value *p = param(r, "p", LB_F32, DIMS(-1, -1, 4));
+    RESULTS(r, i ? p : NODE1(r, Squeeze, "squeeze", p, one));
+    add_region(branch, r);
+  }
+  lb_value *most = NODE1(g->main, ReduceMax, "max", branch->out[0], last);
+  RESULTS(g->main, NODE1(g->main, Neg, "neg", most), branch->out[0]);
+  return g;
+}
+
+static void what_follows_a_branch_is_the_same_inside_it(void **state) {
+  (void)state;
+  for (int plain = 0; plain < 2; plain++) {
+    lb_graph *g = squeezing_graph();
+    lb_session_options o = {.passes_off = plain ? UINT32_MAX : 0};
+    lb_session *s;
+    ok(lb_session_new(g, &o, &s));
+    assert_int_equal(g->main->nodes[g->main->n_nodes - 1]->op,
+                     plain ? LB_OP_Neg : LB_OP_If);
+    for (int64_t t = 1; t < 4; t++) {
+      float in[24];
+      for (int i = 0; i < 24; i++) in[i] = (float)(i * 7 % 24);
+      lb_tensor x = tensor(LB_F32, in, DIMS(2, t, 4));
+      lb_output out[2] = {{.wanted = true}, {.wanted = true}};
+      ok(lb_session_run(s, &x, out));
+      assert_int_equal(out[0].tensor.rank, t == 1 ? 2 : 3);
+      assert_int_equal(out[1].tensor.rank, t == 1 ? 2 : 3);
+      assert_memory_equal(out[1].tensor.data, in, (size_t)(8 * t) * sizeof *in);
+      for (int64_t row = 0; row < 2 * t; row++) {
+        float most = in[4 * row];
+        for (int i = 1; i < 4; i++)
+          if (in[4 * row + i] > most) most = in[4 * row + i];
+        assert_float_equal(((float *)out[0].tensor.data)[row], -most, 0);
+      }
+      lb_output_free(s, &out[0]);
+      lb_output_free(s, &out[1]);
+    }
+    finish(s, g);
+  }
+}
+
 // acc = x; repeat M times { acc = acc + y; scan acc }
 static lb_graph *looping_graph(bool endless) {
   lb_graph *g = new_graph();
@@ -411,6 +467,7 @@ int main(void) {
       cmocka_unit_test(results_go_into_the_memory_that_is_given),
       cmocka_unit_test(shapes_that_depend_on_data_start_a_stage),
       cmocka_unit_test(branches_decided_by_data_run_the_right_side),
+      cmocka_unit_test(what_follows_a_branch_is_the_same_inside_it),
       cmocka_unit_test(loops_carry_values_and_collect_scans),
       cmocka_unit_test(a_loop_without_end_hits_its_limit),
       cmocka_unit_test(turns_of_inner_loops_count_too),

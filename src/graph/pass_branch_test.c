@@ -1,0 +1,197 @@
+// graph/pass_branch_test.c -- what follows an If moves into its branches.
+#include "graph/text_test.h"
+
+static void what_follows_moves_where_ranks_are_known(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,t,4]\n"
+      "in k float32[4]\n"
+      "const one int64[] 1\n"
+      "s = Shape(x)\n"
+      "d = Gather(s, 1)\n"
+      "c = Equal(d, one)\n"
+      "y = If(c, x)\n"
+      "then(p)\n"
+      "q = Squeeze(p, [1])\n"
+      "gives q\n"
+      "else(p)\n"
+      "gives p\n"
+      "z = Relu(k)\n"
+      "w = Exp(y)\n"
+      "v = ReduceMax(w, [-1])\n"
+      "u = Add(v, z)\n"
+      "out u v z\n",
+      NULL,
+      "in x: float32[b,t,4]\n"
+      "in k: float32[4]\n"
+      "s: int64[3] = Shape(x)\n"
+      "d: int64[] = Gather(s, 1)\n"
+      "c: bool[] = Equal(d, 1)\n"
+      "z: float32[4] = Relu(k)\n"
+      "u: float32[*], v: float32[*] = If(c, x, z)\n"
+      "then(p, z)\n"
+      "  q: float32[b,4] = Squeeze(p, [1])\n"
+      "  w: float32[b,4] = Exp(q)\n"
+      "  v: float32[b,1] = ReduceMax(w, [-1])\n"
+      "  u: float32[b,4] = Add(v, z)\n"
+      "  gives u, v\n"
+      "else(p, z)\n"
+      "  w: float32[b,t,4] = Exp(p)\n"
+      "  v: float32[b,t,1] = ReduceMax(w, [-1])\n"
+      "  u: float32[b,t,4] = Add(v, z)\n"
+      "  gives u, v\n"
+      "out u\n"
+      "out v\n"
+      "out z\n");
+}
+
+// The second If asks for the rank that the first one decides.
+static void ranks_decide_the_branches_that_follow(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,4]\n"
+      "in c bool[]\n"
+      "y = If(c, x)\n"
+      "then(p)\n"
+      "q = Unsqueeze(p, [0])\n"
+      "gives q\n"
+      "else(p)\n"
+      "gives p\n"
+      "s = Shape(y)\n"
+      "n = Size(s)\n"
+      "two = Equal(n, 2)\n"
+      "z = If(two, y)\n"
+      "then(p)\n"
+      "q = Abs(p)\n"
+      "gives q\n"
+      "else(p)\n"
+      "q = Squeeze(p, [0])\n"
+      "r = Neg(q)\n"
+      "gives r\n"
+      "out z\n",
+      NULL,
+      "in x: float32[b,4]\n"
+      "in c: bool[]\n"
+      "z: float32[b,4] = If(c, x)\n"
+      "then(p)\n"
+      "  If_5/r: float32[b,4] = Neg(p)\n"
+      "  gives If_5/r\n"
+      "else(p)\n"
+      "  If_5/q: float32[b,4] = Abs(p)\n"
+      "  gives If_5/q\n"
+      "out z\n");
+}
+
+// What follows has a body, which reads what the If yields and more.
+static void bodies_move_with_their_nodes(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[4]\n"
+      "in k float32[]\n"
+      "in c bool[]\n"
+      "in m int64[]\n"
+      "y = If(c, x)\n"
+      "then(p)\n"
+      "q = Unsqueeze(p, [0])\n"
+      "gives q\n"
+      "else(p)\n"
+      "gives p\n"
+      "z = Loop(m, _, y, k) {captures=1}\n"
+      "body(i, a, v, f)\n"
+      "w = Mul(v, f)\n"
+      "gives a w\n"
+      "out z\n",
+      NULL,
+      "in x: float32[4]\n"
+      "in k: float32[]\n"
+      "in c: bool[]\n"
+      "in m: int64[]\n"
+      "z: float32[*] = If(c, x, m, k)\n"
+      "then(p, m, k)\n"
+      "  q: float32[1,4] = Unsqueeze(p, [0])\n"
+      "  z: float32[1,4] = Loop(m, _, q, k)\n"
+      "  body(i, a, v, f)\n"
+      "    w: float32[1,4] = Mul(v, f)\n"
+      "    gives a, w\n"
+      "  gives z\n"
+      "else(p, m, k)\n"
+      "  z: float32[4] = Loop(m, _, p, k)\n"
+      "  body(i, a, v, f)\n"
+      "    w: float32[4] = Mul(v, f)\n"
+      "    gives a, w\n"
+      "  gives z\n"
+      "out z\n");
+}
+
+static void branches_of_one_rank_stay_as_they_are(void **state) {
+  (void)state;
+  stays(
+      "in x float32[b,4]\n"
+      "in c bool[]\n"
+      "y = If(c, x)\n"
+      "then(p)\n"
+      "q = Concat(p, p) {axis=0}\n"
+      "gives q\n"
+      "else(p)\n"
+      "gives p\n"
+      "z = Exp(y)\n"
+      "out z\n");
+}
+
+// One branch cannot work: that is known only inside, and no fault.
+static void a_copy_that_cannot_work_is_no_fault(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[b,4]\n"
+      "in c bool[]\n"
+      "y = If(c, x)\n"
+      "then(p)\n"
+      "q = Unsqueeze(p, [0])\n"
+      "gives q\n"
+      "else(p)\n"
+      "gives p\n"
+      "z = Squeeze(y, [0])\n"
+      "w = Transpose(z) {perm=[1,0]}\n"
+      "out w\n");
+  must(lb_graph_optimize(g, NULL));
+  must(lb_infer_graph(g));
+  must(lb_graph_verify(g));
+  assert_int_equal(g->main->n_nodes, 1);
+  assert_int_equal(g->main->nodes[0]->regions[0]->n_nodes, 1);
+  lb_graph_free(g);
+}
+
+// Each If makes twice as many of those behind it.
+static void copies_are_bounded(void **state) {
+  (void)state;
+  enum { CHAIN = 40 };
+  lb_strbuf s = {0};
+  lb_strbuf_printf(&s, "in x0 float32[b,4]\n");
+  for (int i = 0; i < CHAIN; i++) lb_strbuf_printf(&s, "in c%d bool[]\n", i);
+  for (int i = 0; i < CHAIN; i++)
+    lb_strbuf_printf(&s,
+                     "y%d = If(c%d, x%d)\nthen(p)\nq = Unsqueeze(p, [0])\n"
+                     "gives q\nelse(p)\ngives p\nx%d = Exp(y%d)\n",
+                     i, i, i, i + 1, i);
+  lb_strbuf_printf(&s, "out x%d\n", CHAIN);
+  must(lb_strbuf_status(&s));
+  lb_graph *g = graph_of(lb_strbuf_str(&s));
+  must(lb_graph_optimize(g, NULL));
+  must(lb_graph_verify(g));
+  assert_true(g->n_nodes > 3 * CHAIN);
+  assert_true(g->n_nodes < 2000);
+  lb_strbuf_fini(&s);
+  lb_graph_free(g);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_follows_moves_where_ranks_are_known),
+      cmocka_unit_test(ranks_decide_the_branches_that_follow),
+      cmocka_unit_test(bodies_move_with_their_nodes),
+      cmocka_unit_test(branches_of_one_rank_stay_as_they_are),
+      cmocka_unit_test(a_copy_that_cannot_work_is_no_fault),
+      cmocka_unit_test(copies_are_bounded),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
