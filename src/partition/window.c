@@ -276,12 +276,12 @@ static lb_status read(binder *r, bool *ok) {
   lb_walk *b = r->walk;
   LB_TRY(r->tensor(r->user, p->nodes[p->anchor]->in[0], &b->x));
   LB_TRY(r->tensor(r->user, lb_partition_result(p), &b->y));
-  int c = b->x.rank - 1;
+  int c = b->x.rank - 1, piece = w->planar ? c - 1 : c;
   b->group_in = b->x.dims[c] / w->groups;
   b->group_out = b->y.dims[c] / w->groups;
   *ok = lb_tensor_count(&b->y) > 0 && b->x.dims[0] == b->y.dims[0] &&
         channels_fit(b, w) &&
-        (b->x.strides[w->planar ? c - 1 : c] == 1 || b->x.dims[c] == 1) &&
+        (b->x.strides[piece] == 1 || b->x.dims[piece] == 1) &&
         (b->y.strides[c] == 1 || b->y.dims[c] == 1) && read_axes(b, w);
   return LB_OK;
 }

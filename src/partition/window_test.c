@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "partition/partition.h"
+#include "partition/window.h"
 
 static void must(lb_status st) {
   if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
@@ -344,9 +345,34 @@ static void zones_make_up_pools(void **state) {
   for (uint32_t i = 0; i < 200; i++) run_sample(LB_OP_AveragePool, i);
 }
 
+// A planar image is read in pieces of its last axis, of one channel as well.
+static void columns_that_lie_apart_are_no_piece(void **state) {
+  (void)state;
+  int single = 0;
+  for (uint32_t i = 0; i < 400; i++) {
+    sample s;
+    lb_partitioning parts;
+    lb_binding b;
+    bool ok;
+    sample_make(&s, LB_OP_Conv, i);
+    must(lb_partitioning_init(&parts, s.graph));
+    const lb_partition *part = parts.of_node[s.node->id];
+    if (part->window->planar && s.in[1] > 1) {
+      s.x.strides[2] *= 2;
+      must(lb_partition_bind(part, tensor_fn, &s, &b, &ok));
+      assert_false(ok);
+      single += s.channels == 1;
+    }
+    lb_partitioning_fini(&parts);
+    sample_free(&s);
+  }
+  assert_true(single > 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(zones_make_up_convolutions),
+      cmocka_unit_test(columns_that_lie_apart_are_no_piece),
       cmocka_unit_test(zones_make_up_transposed_convolutions),
       cmocka_unit_test(zones_make_up_pools),
   };
