@@ -58,7 +58,7 @@ typedef struct matmul {
   heights heights;
   lb_kval begin, end;     // the present band, in tiles
   lb_kval row, next_row;  // registers: where it begins, and the next one
-  lb_kval pace;           // elements of b to send for with each step
+  lb_kval pace, a_pace;   // elements of b or a to send for with each step
 } matmul;
 
 typedef struct tile {
@@ -69,7 +69,8 @@ typedef struct tile {
   lb_kval at[MAX_POINTERS];   // rows that pointers point to
   lb_kval number;             // in its column of tiles
   lb_kval a[MAX_POINTERS];    // pointers to rows
-  lb_kval ahead;              // a panel of the next column of tiles, or NONE
+  lb_kval next;               // what is sent for, or NONE
+  lb_kval share, pace;        // elements of it: with a tile, with a step
   lb_kval b[MAX_PANELS];      // pointers to panels; FULL, STRIDED: the first
   lb_kval mask[MAX_VECTORS];  // LB_K_NONE: all lanes
   lb_kval bias[MAX_VECTORS];  // of the node that is the same in all rows
@@ -129,19 +130,62 @@ static bool looks_ahead(const lb_emit *e) {
          e->spec->in[1].layout == LB_LAYOUT_PACKED;
 }
 
-// Tiles above each other share in sending for the next column of tiles, with
-// every step a bit: read all at once it would come too slowly.
-static void point_ahead(tile *t) {
+// What is sent for is one pointer, to either.
+static bool looks_ahead_in_a(const lb_emit *e) {
+  const lb_soperand *in = e->spec->in;
+  return looks_ahead(e) && in[0].layout == LB_LAYOUT_FULL &&
+         in[0].dtype == in[1].dtype;
+}
+
+// Tiles above each other share in sending for the next column of tiles.
+static void look_at_next_column(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  t->ahead = LB_K_NONE;
-  if (!looks_ahead(e)) return;
   lb_kval panel = lb_k_div(b, t->col, lb_k_i64(b, LB_PACK_COLS));
   panel = lb_emit_add(e, panel, t->panels);
   lb_kval at = lb_k_mul(b, panel, e->in_stride[1].row);
-  lb_kval share = lb_k_mul(b, e->dims[LB_DIM_K], t->m->pace);
-  at = lb_k_add(b, at, lb_k_mul(b, t->number, share));
-  t->ahead = lb_k_ptr(b, e->in[1], at, 0);
+  t->next = lb_k_ptr(b, e->in[1], at, 0);
+  t->pace = t->m->pace;
+  t->share = lb_k_mul(b, e->dims[LB_DIM_K], t->pace);
+}
+
+// If a is read for the first time and b is not: in the first column of a later
+// band, unless rows overlap.
+static lb_kval is_fresh(const tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0);
+  lb_kval first = lb_k_eq(b, t->col, zero);
+  lb_kval later = lb_k_lt(b, zero, t->m->begin);
+  lb_kval apart = lb_k_le(b, e->dims[LB_DIM_K], e->in_stride[0].row);
+  return lb_k_and(b, lb_k_and(b, first, later), apart);
+}
+
+// There each tile sends for the rows of the next one.
+static void look_at_next_rows(tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval fresh = is_fresh(t), stride = e->in_stride[0].row;
+  lb_kval share = lb_emit_mul(e, stride, t->m->rows);
+  lb_kval at = lb_k_mul(b, lb_k_get(b, t->m->row), stride);
+  lb_kval next = lb_k_ptr(b, e->in[0], lb_k_add(b, at, share), 0);
+  t->next = lb_k_select(b, fresh, next, t->next);
+  t->pace = lb_k_select(b, fresh, t->m->a_pace, t->pace);
+  t->share = lb_k_select(b, fresh, share, t->share);
+}
+
+// What the tiles of a column send for, with every step a bit: read all at once
+// it would come too slowly.
+static void look_ahead(tile *t) {
+  t->next = LB_K_NONE;
+  if (looks_ahead(t->m->e)) look_at_next_column(t);
+  if (looks_ahead_in_a(t->m->e)) look_at_next_rows(t);
+}
+
+static void point_ahead(tile *t) {
+  lb_kbuilder *b = &t->m->e->b;
+  if (t->next == LB_K_NONE) return;
+  t->next = lb_k_ptr(b, t->next, lb_k_mul(b, t->number, t->share), 0);
 }
 
 static lb_kval tail_of(const tile *t, lb_kval col) {
@@ -232,9 +276,9 @@ static void step(tile *t, lb_kval k) {
   lb_emit *e = t->m->e;
   lb_kval y[MAX_VECTORS], pointers[MAX_POINTERS];
   pointers_at(t, k, pointers);
-  if (t->ahead != LB_K_NONE) {
-    lb_kval at = lb_k_mul(&e->b, k, t->m->pace);
-    lb_k_prefetch(&e->b, lb_k_ptr(&e->b, t->ahead, at, 0), 1);
+  if (t->next != LB_K_NONE) {
+    lb_kval at = lb_k_mul(&e->b, k, t->pace);
+    lb_k_prefetch(&e->b, lb_k_ptr(&e->b, t->next, at, 0), 1);
   }
   for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v, k);
   for (uint32_t r = 0; r < t->rows; r++) {
@@ -485,6 +529,7 @@ static void emit_rows(tile *t) {
   const matmul *m = t->m;
   lb_kbuilder *b = &m->e->b;
   lb_kval row = lb_k_reg(b, lb_k_get(b, m->row));
+  look_ahead(t);
   lb_kval i = lb_k_loop(b, m->begin, m->end, lb_k_i64(b, 1));
   t->row = lb_k_get(b, row);
   t->number = lb_k_sub(b, i, m->begin);
@@ -559,10 +604,21 @@ static lb_kval pace_of(const matmul *m) {
   return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
 }
 
+// A tile's rows of a, in as many steps as it has; no more than a line a step.
+static lb_kval a_pace_of(const matmul *m) {
+  lb_emit *e = m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval k = lb_k_max(b, e->dims[LB_DIM_K], lb_k_i64(b, 1));
+  lb_kval all = lb_emit_mul(e, e->in_stride[0].row, m->rows);
+  lb_kval pace = lb_k_div(b, all, k);
+  return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
+}
+
 static void emit_bands(matmul *m) {
   lb_kbuilder *b = &m->e->b;
   lb_kval zero = lb_k_i64(b, 0), size = tiles_a_band(m);
   find_heights(m, &m->heights);
+  if (looks_ahead_in_a(m->e)) m->a_pace = a_pace_of(m);
   lb_kval all = m->heights.until[m->heights.n - 1];
   m->row = lb_k_reg(b, zero);
   m->next_row = lb_k_reg(b, zero);
