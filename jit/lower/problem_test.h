@@ -303,6 +303,7 @@ static inline void make_taps(problem *p, int i) {
   int64_t step = (piece + draw(3)) * unit;
   int64_t run = d[LB_DIM_STEPS] * step + draw(3) * unit;
   int64_t row = i == 0 ? draw(2) ? step : 1 + draw(40) : 0;
+  if (i == 0 && d[LB_DIM_STEPS] > 60 && draw(4)) row = run;  // windows apart
   int64_t last = (d[LB_DIM_LEN] - 1) * run + (d[LB_DIM_STEPS] - 1) * step;
   if (packed) {
     panels = (d[LB_DIM_COLS] + LB_PACK_COLS - 1) / LB_PACK_COLS;
@@ -489,6 +490,8 @@ static inline void draw_window_dims(problem *p) {
   d[LB_DIM_K] = PICK(few);
   d[LB_DIM_LEN] = draw(8) ? 1 + draw(3) : draw(6);
   d[LB_DIM_STEPS] = draw(8) ? 1 + draw(3) : draw(6);
+  if (p->spec.form == LB_FORM_WINDOW && draw(6) == 0)
+    d[LB_DIM_LEN] = 1, d[LB_DIM_STEPS] = 62 + draw(5);
 }
 
 // False if the verifier refuses the spec: that is another test's.

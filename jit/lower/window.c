@@ -3,7 +3,8 @@
 //
 // A *tile* is some rows times some vectors of columns, each with a register of
 // its own; taps are the inner loops. Pointers stand for three rows each, as in
-// products.
+// products. Rows that share nothing are tiles of their own if they are long and
+// wide: they come from afar, and better four lines at a time.
 #include <math.h>
 
 #include "lower/emit.h"
@@ -13,6 +14,7 @@ enum {
   MAX_VECTORS = 4,
   ROWS_A_POINTER = 3,
   MAX_POINTERS = (MAX_ROWS + 2) / ROWS_A_POINTER,
+  LONG = 64,  // steps
 };
 
 typedef struct window {
@@ -168,6 +170,17 @@ static void emit_single_rows(const window *w) {
   lb_k_end(b);
 }
 
+// Long, wide, and none has anything of another.
+static lb_kval are_apart(lb_emit *e) {
+  lb_kbuilder *b = &e->b;
+  lb_kval steps = e->dims[LB_DIM_STEPS], cols = e->dims[LB_DIM_COLS];
+  lb_kval width = lb_k_mul(b, steps, e->taps[0].step);
+  lb_kval apart = lb_k_le(b, width, e->in_stride[0].row);
+  lb_kval wide = lb_k_le(b, lb_k_i64(b, MAX_VECTORS * e->lanes), cols);
+  lb_kval is_long = lb_k_le(b, lb_k_i64(b, LONG), steps);
+  return lb_k_and(b, lb_k_and(b, apart, wide), is_long);
+}
+
 // The last tile begins where it ends with the last row: it computes rows again
 // that were stored, if they do not come out even.
 static void emit_rows(const window *w) {
@@ -179,13 +192,14 @@ static void emit_rows(const window *w) {
     emit_single_rows(w);
     return;
   }
-  lb_k_if(b, lb_k_lt(b, lb_k_i64(b, t.rows - 1), rows));
+  lb_kval few = lb_k_lt(b, rows, lb_k_i64(b, t.rows));
+  lb_k_if(b, lb_k_or(b, few, are_apart(e)));
+  emit_single_rows(w);
+  lb_k_else(b);
   t.fresh = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, t.rows));
   t.row = lb_k_min(b, t.fresh, lb_emit_add(e, rows, -(int64_t)t.rows));
   emit_tiles(&t);
   lb_k_end(b);
-  lb_k_else(b);
-  emit_single_rows(w);
   lb_k_end(b);
 }
 
