@@ -35,6 +35,8 @@ enum {
   MIN_BAND = 8,             // tiles
   MIN_ROWS = 5,             // that a tile of one panel needs to be worth it
   MAX_INLINE = 4,           // nodes of an epilogue that each sum has a copy of
+  LONG_SUM = 96,            // steps, in which outputs have the time to come
+  LINE = 64,                // bytes
 };
 
 // Heights of tiles, in the order in which they come, and how many there are up
@@ -59,6 +61,7 @@ typedef struct matmul {
   lb_kval begin, end;     // the present band, in tiles
   lb_kval row, next_row;  // registers: where it begins, and the next one
   lb_kval pace, a_pace;   // elements of b or a to send for with each step
+  lb_kval part;           // steps that go by without sending for outputs
 } matmul;
 
 typedef struct tile {
@@ -149,16 +152,15 @@ static void look_at_next_column(tile *t) {
   t->share = lb_k_mul(b, e->dims[LB_DIM_K], t->pace);
 }
 
-// If a is read for the first time and b is not: in the first column of a later
-// band, unless rows overlap.
+// If a is read for the first time, and is more than a column of b: in the first
+// column of a band of many tiles, unless rows overlap.
 static lb_kval is_fresh(const tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  lb_kval zero = lb_k_i64(b, 0);
-  lb_kval first = lb_k_eq(b, t->col, zero);
-  lb_kval later = lb_k_lt(b, zero, t->m->begin);
+  lb_kval first = lb_k_eq(b, t->col, lb_k_i64(b, 0));
+  lb_kval many = lb_k_le(b, lb_k_i64(b, MIN_BAND), t->m->end);
   lb_kval apart = lb_k_le(b, e->dims[LB_DIM_K], e->in_stride[0].row);
-  return lb_k_and(b, lb_k_and(b, first, later), apart);
+  return lb_k_and(b, lb_k_and(b, first, many), apart);
 }
 
 // There each tile sends for the rows of the next one.
@@ -290,11 +292,45 @@ static void step(tile *t, lb_kval k) {
   }
 }
 
+// Where outputs will be stored, three rows from `row` on.
+static void send_for_outputs(const tile *t, lb_kval row) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  for (int i = 0; i < e->spec->n_out; i++) {
+    if (e->spec->out[i].layout != LB_LAYOUT_FULL) continue;
+    int64_t size = (int64_t)lb_dtype_size(e->spec->out[i].dtype);
+    lb_kval stride = e->out_stride[i].row;
+    lb_kval at = lb_k_add(b, lb_k_mul(b, row, stride), t->col);
+    for (int r = 0; r < ROWS_A_POINTER; r++) {
+      lb_kval p = lb_k_ptr(b, e->out[i], at, 0);
+      for (int64_t x = 0; x < t->panels * LB_PACK_COLS * size; x += LINE)
+        lb_k_prefetch(b, lb_k_ptr(b, p, lb_k_i64(b, 0), x), 0);
+      at = lb_k_add(b, at, stride);
+    }
+  }
+}
+
+// Long sums are cut into parts, and with each outputs of three rows are sent
+// for. When they are stored, all at once, what the next tile reads would wait
+// behind them.
 static void sum_products(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
-  step(t, lb_k_loop(b, zero, e->dims[LB_DIM_K], one));
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1), k = e->dims[LB_DIM_K];
+  if (t->m->part == LB_K_NONE) {
+    step(t, lb_k_loop(b, zero, k, one));
+    lb_k_end(b);
+    return;
+  }
+  lb_kval row = lb_k_reg(b, t->row);
+  lb_kval begin = lb_k_loop(b, zero, k, t->m->part);
+  lb_k_if(b, lb_k_le(b, lb_k_i64(b, LONG_SUM), k));
+  send_for_outputs(t, lb_k_get(b, row));
+  lb_k_end(b);
+  lb_k_set(b, row, lb_emit_add(e, lb_k_get(b, row), ROWS_A_POINTER));
+  lb_kval end = lb_k_min(b, lb_k_add(b, begin, t->m->part), k);
+  step(t, lb_k_loop(b, begin, end, one));
+  lb_k_end(b);
   lb_k_end(b);
 }
 
@@ -614,10 +650,25 @@ static lb_kval a_pace_of(const matmul *m) {
   return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
 }
 
+// A part for each three rows; short sums are one. Long epilogues store little
+// at a time.
+static lb_kval part_of(const matmul *m) {
+  lb_emit *e = m->e;
+  lb_kbuilder *b = &e->b;
+  if (e->spec->form != LB_FORM_MATMUL || m->rows <= ROWS_A_POINTER ||
+      m->scratch != LB_K_NONE)
+    return LB_K_NONE;
+  lb_kval k = lb_k_max(b, e->dims[LB_DIM_K], lb_k_i64(b, 1));
+  int64_t parts = (m->rows + ROWS_A_POINTER - 1) / ROWS_A_POINTER;
+  lb_kval n = lb_k_div(b, lb_emit_add(e, k, parts - 1), lb_k_i64(b, parts));
+  return lb_k_select(b, lb_k_lt(b, k, lb_k_i64(b, LONG_SUM)), k, n);
+}
+
 static void emit_bands(matmul *m) {
   lb_kbuilder *b = &m->e->b;
   lb_kval zero = lb_k_i64(b, 0), size = tiles_a_band(m);
   find_heights(m, &m->heights);
+  m->part = part_of(m);
   if (looks_ahead_in_a(m->e)) m->a_pace = a_pace_of(m);
   lb_kval all = m->heights.until[m->heights.n - 1];
   m->row = lb_k_reg(b, zero);
