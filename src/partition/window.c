@@ -64,7 +64,8 @@ static int tapped_axes(const lb_node *n, int space) {
 }
 
 // Does its image come with channels first, as far as the graph says? Its last
-// axis is walked as one with taps then: there is room for one more.
+// axis is walked as one with taps then, side by side: there is room for one
+// more.
 static bool is_planar(const lb_node *n) {
   const lb_node *t = n->in[0]->producer;
   uint32_t rank;
@@ -73,7 +74,8 @@ static bool is_planar(const lb_node *n) {
   return perm && n->op == LB_OP_Conv && groups_of(n) == 1 &&
          !is_depthwise(n) &&  // one channel, and it is a window
          tapped_axes(n, (int)rank - 3) < 2 && perm[rank - 1] == 1 &&
-         perm[rank - 2] == (int64_t)rank - 1;
+         perm[rank - 2] == (int64_t)rank - 1 &&
+         lb_attr_int_at(n, "dilations", (int)rank - 3, 1) == 1;
 }
 
 bool lb_window_is(const lb_node *n, lb_form *form) {
@@ -223,6 +225,11 @@ void lb_window_describe(const lb_node *n, lb_window *out) {
   }
 }
 
+const lb_value *lb_partition_image(const lb_partition *p) {
+  bool last = p->window && !p->window->planar;
+  return last ? p->nodes[p->anchor]->in[0] : NULL;
+}
+
 // -- binding -----------------------------------------------------------------
 
 typedef struct binder {
@@ -256,8 +263,7 @@ static bool read_axes(lb_walk *b, const lb_window *w) {
     a->before = w->axes[i].before;
     a->after = w->axes[i].after;
     set_pads(w, a);
-    bool piece = w->planar && i == w->space - 1;
-    if ((w->turned || piece) && a->dilation != 1) return false;
+    if (w->turned && a->dilation != 1) return false;
     if (a->in < 1 || !lb_axis_find_zones(a, w->turned, w->with_pads))
       return false;
   }

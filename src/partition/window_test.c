@@ -334,6 +334,26 @@ static void zones_make_up_convolutions(void **state) {
   for (uint32_t i = 0; i < 400; i++) run_sample(LB_OP_Conv, i);
 }
 
+// Taps that lie apart are no piece: the host alone would take such an image
+// with its channels first.
+static void taps_that_lie_apart_want_channels_last(void **state) {
+  (void)state;
+  for (int64_t by = 1; by <= 2; by++) {
+    sample s = {.op = LB_OP_Conv, .n = 1, .channels = 4, .out_channels = 4};
+    s.groups = s.in[0] = s.out[0] = s.kernel[0] = 1;
+    s.stride[0] = s.stride[1] = s.dilation[0] = 1;
+    s.in[1] = 9, s.kernel[1] = 3, s.dilation[1] = by;
+    s.out[1] = 9 - 2 * by;
+    s.planar = true;
+    make_tensors(&s);
+    make_node(&s);
+    lb_window w;
+    lb_window_describe(s.node, &w);
+    assert_int_equal(w.planar, by == 1);
+    sample_free(&s);
+  }
+}
+
 static void zones_make_up_transposed_convolutions(void **state) {
   (void)state;
   for (uint32_t i = 0; i < 200; i++) run_sample(LB_OP_ConvTranspose, i);
@@ -373,6 +393,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(zones_make_up_convolutions),
       cmocka_unit_test(columns_that_lie_apart_are_no_piece),
+      cmocka_unit_test(taps_that_lie_apart_want_channels_last),
       cmocka_unit_test(zones_make_up_transposed_convolutions),
       cmocka_unit_test(zones_make_up_pools),
   };

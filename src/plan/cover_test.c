@@ -4,20 +4,14 @@
 #include "plan/pack_test.h"
 #include "plan/plan.h"
 
-// The plan of abs(neg(exp(x))) with this pack: a letter a step, L with what it
-// skips, and the arena it needs.
-static size_t plan_text_of(small_pack *pack, bool deterministic, char *out,
-                           size_t cap) {
-  lb_graph *g;
+// The plan of a graph, which is used up: a letter a step, L with what it skips,
+// and the arena it needs.
+static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
+                      bool deterministic, char *out, size_t cap) {
   lb_program prog;
   lb_partitioning parts;
   lb_slots slots;
   lb_plan *plan;
-  ok(lb_graph_new(&g));
-  lb_region *r = g->main;
-  lb_value *x = param(r, "x", LB_F32, DIMS(3, 5));
-  lb_value *a = NODE1(r, Exp, "a", x), *b = NODE1(r, Neg, "b", a);
-  RESULTS(r, NODE1(r, Abs, "c", b));
   ok(lb_infer_graph(g));
   ok(lb_program_init(&prog, g, 0));
   ok(lb_partitioning_init(&parts, g));
@@ -25,14 +19,14 @@ static size_t plan_text_of(small_pack *pack, bool deterministic, char *out,
   prog.parts = &parts;
   prog.slots = &slots;
   prog.deterministic = deterministic;
-  lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 5));
-  ok(lb_plan_first(&prog, r, &in, &(bool){true}, &plan));
+  ok(lb_plan_first(&prog, g->main, in, &(bool){true}, &plan));
   size_t n = 0, arena = plan->arena_bytes;
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     const lb_step *s = &plan->steps[i];
     n += (size_t)(s->kind == LB_STEP_LAUNCH
                       ? snprintf(out + n, cap - n, "L%u ", s->skip)
-                      : snprintf(out + n, cap - n, "C "));
+                      : snprintf(out + n, cap - n, "%s ",
+                                 s->kind == LB_STEP_COPY ? "K" : "C"));
   }
   lb_plan_release(plan);
   lb_slots_fini(&slots);
@@ -40,6 +34,19 @@ static size_t plan_text_of(small_pack *pack, bool deterministic, char *out,
   lb_program_fini(&prog);
   lb_graph_free(g);
   return arena;
+}
+
+// Of abs(neg(exp(x))) with this pack.
+static size_t plan_text_of(small_pack *pack, bool deterministic, char *out,
+                           size_t cap) {
+  lb_graph *g;
+  ok(lb_graph_new(&g));
+  lb_region *r = g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(3, 5));
+  lb_value *a = NODE1(r, Exp, "a", x), *b = NODE1(r, Neg, "b", a);
+  RESULTS(r, NODE1(r, Abs, "c", b));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 5));
+  return text_of(g, &in, pack, deterministic, out, cap);
 }
 
 static size_t plan_text(small_pack *pack, char *out, size_t cap) {
@@ -52,6 +59,31 @@ static void without_a_pack_every_node_is_called(void **state) {
   char text[64];
   assert_int_not_equal(plan_text(&p, text, sizeof text), 0);
   assert_string_equal(text, "L3 C C C ");
+}
+
+// A convolution of x[2,4,8], whose channels lie apart, in groups of them.
+static void an_image_is_laid_as_the_kernel_wants_it(void **state) {
+  (void)state;
+  small_pack p = empty_pack();
+  lb_graph *g;
+  lb_value *w;
+  float weights[4 * 2 * 3] = {0};
+  lb_tensor wt = tensor(LB_F32, weights, DIMS(4, 2, 3));
+  ok(lb_graph_new(&g));
+  ok(lb_const_new(g, "w", &wt, &w));
+  lb_region *r = g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(2, 4, 8));
+  lb_node *t = node(r, LB_OP_Transpose, "t", 1, &x, 1);
+  ok(lb_node_set_ints(g, t, "perm", (int64_t[]){0, 2, 1}, 3));
+  lb_node *y = node(r, LB_OP_Conv, "y", 2, (lb_value *[]){t->out[0], w}, 1);
+  ok(lb_node_set_int(g, y, "channels_last", 1));
+  ok(lb_node_set_int(g, y, "group", 2));
+  RESULTS(r, y->out[0]);
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 4, 8));
+  char text[64];
+  size_t arena = text_of(g, &in, &p, false, text, sizeof text);
+  assert_string_equal(text, "K L1 C ");
+  assert_int_equal(arena, 2 * 4 * 8 * 4);
 }
 
 static void a_kernel_of_the_pack_needs_no_cover(void **state) {
@@ -96,6 +128,7 @@ static void what_gives_other_bits_stays_alone_if_asked(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_a_pack_every_node_is_called),
+      cmocka_unit_test(an_image_is_laid_as_the_kernel_wants_it),
       cmocka_unit_test(a_kernel_of_the_pack_needs_no_cover),
       cmocka_unit_test(the_longest_pieces_of_the_pack_cover_it),
       cmocka_unit_test(what_gives_other_bits_stays_alone_if_asked),

@@ -156,7 +156,34 @@ static lb_status try_launch(lb_planner *p, const lb_partition *part,
   return ok ? make_launch(p, part, &b, a) : LB_OK;
 }
 
+static bool has_channels_last(const lb_tensor *t) {
+  int c = t->rank - 1;
+  return t->strides[c] == 1 || t->dims[c] == 1 || lb_tensor_count(t) == 0;
+}
+
+// An image whose channels lie apart, where the kernel wants them side by side,
+// is copied for all that read it from here on: that takes less than to convolve
+// it on the host.
+static lb_status lay_image(lb_planner *p, const lb_partition *part) {
+  const lb_node *n = part->nodes[part->anchor];
+  const lb_value *x = lb_partition_image(part);
+  const lb_pvalue *s;
+  lb_step *copy;
+  if (!x || p->planned[n->id] || !p->needed[n->id]) return LB_OK;
+  LB_TRY(lb_planner_state(p, x, &s));
+  if (!s || s->buffer == LB_NO_BUFFER || has_channels_last(s->tensor))
+    return LB_OK;
+  x = p->prog->graph->values[lb_planner_root(p, x->id)];
+  LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
+  LB_TRY(lb_planner_operand(p, s, &copy->in[0]));
+  LB_TRY(lb_planner_set_dense(p, x, s->tensor, LB_PLACE_ARENA, 0));
+  LB_TRY(lb_planner_operand(p, p->states[x->id], &copy->out[0]));
+  lb_planner_leave(p, s->buffer);
+  return LB_OK;
+}
+
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
+  LB_TRY(lay_image(p, part));
   attempt a = {.first = p->plan->n_steps, .peak = p->memory.peak};
   uint32_t done = 0;
   bool direct;
