@@ -35,13 +35,11 @@ static lb_status choice(const lb_node *n, const char *attr, const char *dflt,
 }
 
 lb_status lb_resize_read_modes(const lb_node *n, lb_resize *out) {
-  static const char *const coords[] = {"half_pixel",
-                                       "half_pixel_symmetric",
-                                       "pytorch_half_pixel",
-                                       "align_corners",
-                                       "asymmetric",
-                                       "tf_crop_and_resize",
-                                       NULL};
+  static const char *const coords[] = {
+      "half_pixel",           "half_pixel_symmetric",
+      "pytorch_half_pixel",   "align_corners",
+      "asymmetric",           "tf_crop_and_resize",
+      "tf_half_pixel_for_nn", NULL};
   static const char *const filters[] = {"nearest", "linear", "cubic", NULL};
   static const char *const roundings[] = {"round_prefer_floor",
                                           "round_prefer_ceil",
@@ -82,6 +80,7 @@ static float coordinate(const lb_resize *r, const lb_resize_axis *a,
     case LB_COORD_ALIGN_CORNERS:
       return a->out > 1 ? x * (in - 1) / (out - 1) : 0;
     case LB_COORD_ASYMMETRIC: return x / scale;
+    case LB_COORD_TF_HALF_PIXEL_FOR_NN: return (x + 0.5f) / scale;
     case LB_COORD_TF_CROP_AND_RESIZE: break;
   }
   float start = r->start[a->d], end = r->end[a->d];

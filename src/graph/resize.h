@@ -16,6 +16,7 @@ typedef enum lb_coord {
   LB_COORD_ALIGN_CORNERS,
   LB_COORD_ASYMMETRIC,
   LB_COORD_TF_CROP_AND_RESIZE,
+  LB_COORD_TF_HALF_PIXEL_FOR_NN,
 } lb_coord;
 
 typedef enum lb_filter {

@@ -16,6 +16,7 @@ static bool rounds_down(const lb_node *n) {
   const char *mode = lb_attr_str(n, "nearest_mode", "round_prefer_floor");
   if (!strcmp(place, "asymmetric"))
     return !strcmp(mode, "floor") || !strcmp(mode, "by_scale");
+  if (!strcmp(place, "tf_half_pixel_for_nn")) return !strcmp(mode, "floor");
   bool half =
       !strcmp(place, "half_pixel") || !strcmp(place, "pytorch_half_pixel");
   return half && !strncmp(mode, "round_prefer_", 13);

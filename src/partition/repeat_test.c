@@ -97,8 +97,9 @@ static void other_roundings_are_no_repeats(void **state) {
   const char *modes[][2] = {{"asymmetric", "ceil"},
                             {"asymmetric", "round_prefer_floor"},
                             {"half_pixel", "floor"},
+                            {"tf_half_pixel_for_nn", "round_prefer_floor"},
                             {"align_corners", "floor"}};
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 5; i++) {
     fixture f = begin(modes[i][0], modes[i][1], 2);
     assert_null(f.p.of_node[f.resize->id]);
     end(&f);

@@ -396,6 +396,7 @@ def resized(c):
         numpy_helper.from_array(np.array(by, np.float32), scales))
     where, mode = c.d.pick([("asymmetric", "floor"),
                             ("half_pixel", "round_prefer_floor"),
+                            ("tf_half_pixel_for_nn", "floor"),
                             ("pytorch_half_pixel", "round_prefer_ceil")])
     y = Value(c.emit("Resize", [x, "", scales], mode="nearest",
                      coordinate_transformation_mode=where, nearest_mode=mode),

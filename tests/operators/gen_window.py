@@ -69,6 +69,8 @@ def resize_attrs(d, mode):
     modes = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]
     if d.version >= 19:
         modes.append("half_pixel_symmetric")
+    if d.version < 13 and mode == "nearest":
+        modes.append("tf_half_pixel_for_nn")
     attrs = {"mode": mode,
              "coordinate_transformation_mode": d.maybe(d.pick(modes), 0.8)}
     if mode == "nearest":
