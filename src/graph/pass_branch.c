@@ -9,10 +9,11 @@
 // the model as long as that branch is not taken.
 //
 // One branch runs, so nothing is computed twice. Copies multiply where one such
-// If follows another, up to a bound.
+// If follows another, up to a bound; and so do weights once they are packed.
 #include "graph/rewrite.h"
 
-#define MAX_COPIES 1024  // nodes, of one graph
+#define MAX_COPIES 1024                // nodes, of one graph
+#define MAX_WEIGHTS ((size_t)8 << 20)  // bytes that they read
 
 typedef struct sinking {
   lb_rewrite *rw;
@@ -51,17 +52,25 @@ static void mark(bool *marks, lb_value *const *v, uint32_t n) {
     if (v[i]) marks[v[i]->id] = true;
 }
 
-// Nodes in n, itself included, and how deep its regions nest.
-static uint32_t measure(const lb_node *n, int *depth) {
-  uint32_t count = 1;
-  *depth = n->n_regions > 0;
-  for (uint32_t k = 0; k < n->n_regions; k++)
-    for (uint32_t i = 0; i < n->regions[k]->n_nodes; i++) {
-      int inner;
-      count += measure(n->regions[k]->nodes[i], &inner);
-      if (inner + 1 > *depth) *depth = inner + 1;
-    }
-  return count;
+typedef struct extent {  // of what is copied
+  uint64_t nodes;
+  size_t weights;  // bytes of constants
+  int depth;       // how deep regions nest
+} extent;
+
+// Adds n, whose region is `depth` deep in what is copied.
+static void measure(const lb_node *n, int depth, extent *e) {
+  e->nodes++;
+  if (depth > e->depth) e->depth = depth;
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    const lb_tensor *t = lb_value_const(n->in[i]);
+    if (t) e->weights += lb_tensor_bytes(t);
+  }
+  for (uint32_t k = 0; k < n->n_regions; k++) {
+    if (depth + 1 > e->depth) e->depth = depth + 1;
+    for (uint32_t i = 0; i < n->regions[k]->n_nodes; i++)
+      measure(n->regions[k]->nodes[i], depth + 1, e);
+  }
 }
 
 static int depth_of(const lb_region *r) {
@@ -73,19 +82,20 @@ static int depth_of(const lb_region *r) {
 // Marks what follows; false if that is nothing, or too much.
 static bool find_followers(sinking *s) {
   const lb_region *r = s->node->region;
-  uint64_t count = 0;
-  int below = 0;
+  extent e = {.depth = 0};
   mark(s->follows, s->node->out, s->node->n_out);
   for (uint32_t i = 0; i < r->n_nodes; i++) {
-    int depth;
     if (!is_follower(s, r->nodes[i])) continue;
     mark(s->follows, r->nodes[i]->out, r->nodes[i]->n_out);
-    count += measure(r->nodes[i], &depth);
-    if (depth > below) below = depth;
+    measure(r->nodes[i], 0, &e);
   }
-  s->rw->copied += 2 * count;
-  return count > 0 && s->rw->copied <= MAX_COPIES &&
-         depth_of(r) + 1 + below <= LB_MAX_NESTING;
+  if (e.nodes == 0 || e.nodes > (MAX_COPIES - s->rw->copied) / 2 ||
+      e.weights > MAX_WEIGHTS - s->rw->copied_bytes ||
+      depth_of(r) + 1 + e.depth > LB_MAX_NESTING)
+    return false;
+  s->rw->copied += 2 * e.nodes;
+  s->rw->copied_bytes += e.weights;
+  return true;
 }
 
 // -- what goes in and comes out ----------------------------------------------

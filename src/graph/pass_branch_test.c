@@ -138,6 +138,27 @@ static void branches_of_one_rank_stay_as_they_are(void **state) {
       "out z\n");
 }
 
+// They would be packed in each branch.
+static void large_weights_stay_where_they_are(void **state) {
+  (void)state;
+  for (int large = 0; large < 2; large++) {
+    lb_strbuf s = {0};
+    lb_strbuf_printf(&s,
+                     "in x float32[b,64]\nin c bool[]\n"
+                     "const w float32[64,%d] 1\n"
+                     "y = If(c, x)\nthen(p)\nq = Unsqueeze(p, [0])\n"
+                     "gives q\nelse(p)\ngives p\n"
+                     "z = MatMul(y, w)\nout z\n",
+                     large ? 33000 : 16);
+    must(lb_strbuf_status(&s));
+    lb_graph *g = graph_of(lb_strbuf_str(&s));
+    must(lb_graph_optimize(g, NULL));
+    assert_int_equal(g->main->n_nodes, large ? 2 : 1);
+    lb_strbuf_fini(&s);
+    lb_graph_free(g);
+  }
+}
+
 // One branch cannot work: that is known only inside, and no fault.
 static void a_copy_that_cannot_work_is_no_fault(void **state) {
   (void)state;
@@ -190,6 +211,7 @@ int main(void) {
       cmocka_unit_test(ranks_decide_the_branches_that_follow),
       cmocka_unit_test(bodies_move_with_their_nodes),
       cmocka_unit_test(branches_of_one_rank_stay_as_they_are),
+      cmocka_unit_test(large_weights_stay_where_they_are),
       cmocka_unit_test(a_copy_that_cannot_work_is_no_fault),
       cmocka_unit_test(copies_are_bounded),
   };

@@ -26,6 +26,7 @@ typedef struct lb_rewrite {
   uint32_t n_state;                // values made within the pass have no state
   uint64_t changes;                // counts up
   uint64_t copied;                 // nodes, into branches
+  size_t copied_bytes;             // of constants that these read
 } lb_rewrite;
 
 typedef lb_status lb_visit_fn(lb_rewrite *rw, lb_node *n);
