@@ -51,6 +51,15 @@ bool read_seconds(const char *name, const char *text, double *out, problem *p) {
   return fail(p, EXIT_USAGE, "--%s %s: say seconds, more than 0", name, text);
 }
 
+bool read_once(const char *name, const char *text, const char **out,
+               problem *p) {
+  if (*out)
+    return fail(p, EXIT_USAGE, "--%s was given twice: say --%s '%s %s'", name,
+                name, *out, text);
+  *out = text;
+  return true;
+}
+
 bool read_preference(const char *text, int *out, problem *p) {
   long long n;
   if (!read_number("prefer-reusable-kernels", text, 0, 1, &n, p)) return false;

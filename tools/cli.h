@@ -34,6 +34,11 @@ bool read_number(const char *name, const char *text, long long low,
 // The seconds behind --`name`: more than 0.
 bool read_seconds(const char *name, const char *text, double *out, problem *p);
 
+// The text behind --`name`, which may stand once: one more would be in place of
+// it, not beside it.
+bool read_once(const char *name, const char *text, const char **out,
+               problem *p);
+
 // The 0 or 1 behind --prefer-reusable-kernels, as session options have it.
 bool read_preference(const char *text, int *out, problem *p);
 

@@ -91,8 +91,8 @@ static bool read_option(int letter, options *o, problem *p) {
   switch (letter) {
     case 'i': o->inputs[o->n_inputs++] = optarg; return true;
     case 'o': o->output = optarg; return true;
-    case 'x': o->shapes = optarg; return true;
-    case 'd': o->dims = optarg; return true;
+    case 'x': return read_once("shapes", optarg, &o->shapes, p);
+    case 'd': return read_once("dims", optarg, &o->dims, p);
     case 'c': o->compare = optarg; return true;
     case 'j': o->json = true; return true;
     case 'h': o->help = true; return true;

@@ -84,8 +84,8 @@ typedef struct job {
 static bool read_option(int letter, options *o, problem *p) {
   long long n = 0;
   switch (letter) {
-    case 'S': o->shapes = optarg; return true;
-    case 'd': o->dims = optarg; return true;
+    case 'S': return read_once("shapes", optarg, &o->shapes, p);
+    case 'd': return read_once("dims", optarg, &o->dims, p);
     case 'f': o->file = optarg; return true;
     case 'i': o->inputs[o->n_inputs++] = optarg; return true;
     case 'p': o->plan_only = true; return true;

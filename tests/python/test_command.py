@@ -104,6 +104,12 @@ def test_a_run_has_one_shape(model):
         "run", model, "--dims", "n={1,2}", code=USAGE)
 
 
+@pytest.mark.parametrize("command", ["run", "warm"])
+def test_dims_are_said_at_once(model, command):
+    assert "say --dims 'n=4 m=5'" in limber(
+        command, model, "--dims", "n=4", "--dims", "m=5", code=USAGE)
+
+
 def test_files_go_in_and_out(model, tmp_path):
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.save(tmp_path / "a.npy", a)
