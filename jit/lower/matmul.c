@@ -152,15 +152,17 @@ static void look_at_next_column(tile *t) {
   t->share = lb_k_mul(b, e->dims[LB_DIM_K], t->pace);
 }
 
-// If a is read for the first time, and is more than a column of b: in the first
-// column of a band of many tiles, unless rows overlap.
+// If a is read for the first time, and b is there or has less to come: in the
+// first column of a band, unless rows overlap.
 static lb_kval is_fresh(const tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  lb_kval first = lb_k_eq(b, t->col, lb_k_i64(b, 0));
-  lb_kval many = lb_k_le(b, lb_k_i64(b, MIN_BAND), t->m->end);
+  lb_kval zero = lb_k_i64(b, 0);
+  lb_kval first = lb_k_eq(b, t->col, zero);
+  lb_kval later = lb_k_lt(b, zero, t->m->begin);
+  lb_kval more = lb_k_le(b, e->dims[LB_DIM_COLS], e->dims[LB_DIM_ROWS]);
   lb_kval apart = lb_k_le(b, e->dims[LB_DIM_K], e->in_stride[0].row);
-  return lb_k_and(b, lb_k_and(b, first, many), apart);
+  return lb_k_and(b, lb_k_and(b, first, apart), lb_k_or(b, later, more));
 }
 
 // There each tile sends for the rows of the next one.
