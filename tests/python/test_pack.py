@@ -43,7 +43,7 @@ def steps_of(name, isa):
     assert done.returncode == 0, done.stderr
     warnings = [line for line in done.stderr.splitlines()
                 if line.startswith("limber")]  # not those of ONNX Runtime
-    return json.loads(done.stdout), warnings
+    return json.loads(done.stdout), "\n".join(warnings)
 
 
 @pytest.mark.parametrize("isa", ["native", "x86-64-v3"])
