@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "partition/emit.h"
+#include "partition/known.h"
 #include "spec/pack.h"
 
 enum { X, W, R, B, LENGTHS, H0, C0, P };  // inputs
@@ -151,6 +151,7 @@ typedef struct maker {  // of one kernel
   const lb_node *node;
   const lb_rshape *shape;
   lb_turn *out;
+  bool known;  // what it computes: nothing is emitted
   lb_emitter e;
   lb_dtype dtype;
   int direction;
@@ -206,6 +207,7 @@ static void add_reset(maker *m) {
 }
 
 static uint8_t input(maker *m, lb_layout layout) {
+  if (m->known) return 0;
   return lb_spec_input(&m->e.b, m->dtype, layout);
 }
 
@@ -231,19 +233,22 @@ static uint8_t read_state(maker *m, lb_rmem mem) {
 }
 
 static void write(maker *m, uint8_t node) {
-  lb_spec_output(&m->e.b, node, LB_LAYOUT_FULL);
+  if (!m->known) lb_spec_output(&m->e.b, node, LB_LAYOUT_FULL);
 }
 
 // -- kernels -----------------------------------------------------------------
 
 static uint8_t op2(maker *m, lb_sop op, uint8_t x, uint8_t y) {
-  return lb_emit_op2(&m->e, op, x, y);
+  return m->known ? 0 : lb_emit_op2(&m->e, op, x, y);
 }
 
-static uint8_t one(maker *m) { return lb_emit_num(&m->e, m->dtype, 1); }
+static uint8_t one(maker *m) {
+  return m->known ? 0 : lb_emit_num(&m->e, m->dtype, 1);
+}
 
 static uint8_t activate(maker *m, int i, uint8_t x) {
   lb_emitter *e = &m->e;
+  if (m->known) return 0;
   switch (activation_of(m->node, m->direction, i)) {
     case SIGMOID: {
       uint8_t inverse = lb_emit_op1(e, LB_S_EXP, lb_emit_op1(e, LB_S_NEG, x));
@@ -280,7 +285,7 @@ static void make_product(maker *m, int number) {
   int64_t bias = ((2 * m->direction + 1) * gates + first) * m->hidden;
   if (biased) add_operand(m, LB_RMEM_BIAS, bias, 0, 0);
   uint8_t added = biased ? input(m, LB_LAYOUT_COLS) : 0;
-  uint8_t sum = lb_spec_acc(&m->e.b, LB_ACC_DOT, m->dtype);
+  uint8_t sum = m->known ? 0 : lb_spec_acc(&m->e.b, LB_ACC_DOT, m->dtype);
   write(m, biased ? op2(m, LB_S_ADD, sum, added) : sum);
 }
 
@@ -345,13 +350,16 @@ static void make_gru(maker *m) {
 }
 
 // Kernels of a direction: product, gates; or product, reset, product, gates.
+static lb_form form_of(int kernel) {
+  return kernel % 2 == 0 ? LB_FORM_MATMUL : LB_FORM_MAP;
+}
+
 static void make_kernel(maker *m, int kernel) {
   lb_op op = m->node->op;
-  bool product = kernel % 2 == 0;
-  lb_spec_begin(&m->e.b, product ? LB_FORM_MATMUL : LB_FORM_MAP);
+  if (!m->known) lb_spec_begin(&m->e.b, form_of(kernel));
   m->out->b.dims[LB_DIM_ROWS] = m->batch;
   m->out->b.dims[LB_DIM_COLS] = m->hidden;
-  if (product)
+  if (form_of(kernel) == LB_FORM_MATMUL)
     make_product(m, kernel / 2);
   else if (kernel == 1 && resets_first(m->node))
     make_reset(m);
@@ -372,19 +380,13 @@ bool lb_recurrent_fits(const lb_partition *p, const lb_rshape *s) {
          x->strides[2] == 1 && x->dims[2] == r->dims[0] * r->dims[1];
 }
 
-// More than layouts decides it: what was built stands for that, as its hash.
-static lb_status finish(const lb_partition *p, lb_spec_builder *b,
-                        lb_spec *out) {
-  lb_hash128 hash = lb_hash_wide(&b->spec, lb_spec_bytes(&b->spec));
-  lb_memo_key key = {.nodes = p->nodes, .n_nodes = 1, .form = b->spec.form};
-  memcpy(key.layouts, &hash, sizeof hash);
-  const lb_memo_spec *known =
-      lb_failed(b->error) ? NULL : lb_memo_find(p->memo, &key);
-  lb_memo_spec made = {.own = 0};
-  if (!known) LB_TRY(lb_spec_finish(b, &made.spec));
-  if (!known) lb_memo_add(p->memo, &key, &made);
-  *out = known ? known->spec : made.spec;
-  return LB_OK;
+// Layouts do not decide it: the node does, whatever the shapes.
+static lb_memo_key key_of(const lb_partition *p, int direction, int kernel) {
+  lb_memo_key key = {
+      .nodes = p->nodes, .n_nodes = 1, .form = (uint8_t)form_of(kernel)};
+  key.layouts[0] = (uint8_t)direction;
+  key.layouts[1] = (uint8_t)kernel;
+  return key;
 }
 
 lb_status lb_recurrent_bind(const lb_partition *p, const lb_rshape *s,
@@ -398,11 +400,13 @@ lb_status lb_recurrent_bind(const lb_partition *p, const lb_rshape *s,
   m.steps = x->dims[m.batch_first];
   m.batch = x->dims[!m.batch_first];
   m.hidden = lb_value_const(n->in[R])->dims[2];
-  memset(out, 0, sizeof *out);
-  out->b.zones = 1;
+  lb_memo_key key = key_of(p, direction, kernel);
+  lb_bind_begin(&out->b);
+  bool ok = m.known = lb_bind_known(p, &key, 0, &out->b);
   make_kernel(&m, kernel);
-  LB_TRY(finish(p, &m.e.b, &out->b.spec));
-  memcpy(out->b.scalars, m.e.scalars,
-         out->b.spec.n_scalars * sizeof *out->b.scalars);
-  return LB_OK;
+  if (!ok) LB_TRY(lb_bind_new(p, &key, &m.e, &out->b, &ok));
+  char label[128];
+  return ok ? LB_OK
+            : lb_error(LB_INTERNAL, "%s: a kernel of it is too large",
+                       lb_node_label(n, label, sizeof label));
 }

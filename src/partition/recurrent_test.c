@@ -32,7 +32,8 @@ typedef struct sample {
   lb_op op;
   int64_t steps, batch, hidden, gates;
   int directions;
-  bool reverse, batch_first, linear, biased, relu;
+  bool reverse, batch_first, linear, biased;
+  uint32_t relu;  // bit d: in direction d, of an RNN
   float x[MAX_STEPS * MAX_BATCH * 2 * WIDE];
   float r[2 * WIDE * MAX_HIDDEN], b[2 * 2 * WIDE];
   float y[MAX_STEPS * MAX_BATCH * 2 * MAX_HIDDEN];
@@ -100,13 +101,14 @@ static void make_node(sample *s) {
                        s->directions == 2 ? "bidirectional"
                        : s->reverse       ? "reverse"
                                           : "forward"));
-  static const char *const relu[] = {"Relu", "relu"};
+  static const char *const names[][2] = {
+      {"Tanh", "tanh"}, {"Relu", "tanh"}, {"Tanh", "relu"}, {"Relu", "relu"}};
   if (s->relu)
     must(lb_node_add_attr(s->graph, n,
                           (lb_attr){.name = "activations",
                                     .kind = LB_ATTR_STRINGS,
                                     .n = (uint32_t)d,
-                                    .strings = relu}));
+                                    .strings = names[s->relu]}));
 }
 
 static void sample_make(sample *s, lb_op op, uint32_t number) {
@@ -122,7 +124,7 @@ static void sample_make(sample *s, lb_op op, uint32_t number) {
   s->batch_first = draw(2);
   s->linear = draw(2);
   s->biased = draw(2);
-  s->relu = op == LB_OP_RNN && draw(2);
+  s->relu = op == LB_OP_RNN ? (uint32_t)draw(4) : 0;
   fill(s->x, sizeof s->x);
   fill(s->r, sizeof s->r);
   fill(s->b, sizeof s->b);
@@ -180,7 +182,7 @@ static void step_rnn(const sample *s, int d, const float *x, const double *h,
                      double *next) {
   for (int64_t i = 0; i < s->hidden; i++) {
     double sum = (double)x[i] + from_state(s, d, i, h);
-    next[i] = s->relu ? fmax(sum, 0) : tanh(sum);
+    next[i] = s->relu >> d & 1 ? fmax(sum, 0) : tanh(sum);
   }
 }
 
@@ -288,6 +290,24 @@ static void walk(sample *s, const lb_partition *part, const lb_turn *t,
     for (p.col = 0; p.col < t->b.dims[LB_DIM_COLS]; p.col++) walk_element(&p);
 }
 
+// What is emitted once is the same when it is found in the memo.
+static void bind(const sample *s, const lb_partition *part, int i,
+                 lb_turn *out) {
+  static lb_turn emitted;
+  int each = lb_recurrent_kernels(part);
+  must(lb_recurrent_bind(part, &s->shape, i / each, i % each, &emitted));
+  must(lb_recurrent_bind(part, &s->shape, i / each, i % each, out));
+  const lb_binding *a = &emitted.b, *b = &out->b;
+  assert_non_null(b->made);
+  assert_ptr_equal(a->made, b->made);
+  assert_int_equal(a->n_operands, b->n_operands);
+  assert_memory_equal(&a->spec, &b->spec, sizeof a->spec);
+  assert_memory_equal(a->dims, b->dims, sizeof a->dims);
+  assert_memory_equal(a->scalars, b->scalars, sizeof a->scalars);
+  assert_memory_equal(a->operands, b->operands,
+                      a->n_operands * sizeof *a->operands);
+}
+
 static void run_sample(lb_op op, uint32_t number) {
   static sample s;
   static lb_turn turns[LB_TURN_KERNELS];
@@ -297,10 +317,8 @@ static void run_sample(lb_op op, uint32_t number) {
   const lb_partition *part = parts.of_node[s.node->id];
   assert_non_null(part);
   assert_true(part->recurrent && lb_recurrent_fits(part, &s.shape));
-  int each = lb_recurrent_kernels(part);
-  int n = each * lb_recurrent_directions(part);
-  for (int i = 0; i < n; i++)
-    must(lb_recurrent_bind(part, &s.shape, i / each, i % each, &turns[i]));
+  int n = lb_recurrent_kernels(part) * lb_recurrent_directions(part);
+  for (int i = 0; i < n; i++) bind(&s, part, i, &turns[i]);
   for (int64_t t = 0; t < s.steps; t++)
     for (int i = 0; i < n; i++) walk(&s, part, &turns[i], t);
   for (int d = 0; d < s.directions; d++)

@@ -139,12 +139,6 @@ void lb_recipe_init(lb_recipe *r, const lb_spec *s, lb_slot *slot);
 lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
                             const lb_recipe **known, lb_recipe *made);
 
-// Rows differ from shape to shape and choose one tile of a few. All of these
-// are wanted together with the first, `slot`, so that shapes to come find them
-// made: what `b` binds has a slot for any rows.
-lb_status lb_planner_want_kin(lb_planner *p, const lb_binding *b,
-                              lb_slot *slot);
-
 // Where the values of operands begin; all of them have states.
 lb_status lb_planner_spots(lb_planner *p, const lb_partition *part,
                            const lb_binding *b, lb_spot *out);

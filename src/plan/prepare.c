@@ -41,8 +41,10 @@ static bool is_among(const lb_facts *list, int n, const lb_facts *f) {
   return false;
 }
 
-lb_status lb_planner_want_kin(lb_planner *p, const lb_binding *b,
-                              lb_slot *slot) {
+// Rows differ from shape to shape and choose one tile of a few. All of these
+// are wanted together with the first, `slot`, so that shapes to come find them
+// made: what `b` binds has a slot for any rows.
+static lb_status want_kin(lb_planner *p, const lb_binding *b, lb_slot *slot) {
   lb_slots *slots = p->prog->slots;
   lb_facts seen[KIN_ROWS + 1] = {slot->key.facts};
   int64_t dims[LB_SDIMS];
@@ -73,7 +75,7 @@ lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
     return LB_OK;
   }
   LB_TRY(lb_slots_intern(slots, &b->spec, &facts, &slot));
-  LB_TRY(lb_planner_want_kin(p, b, slot));
+  LB_TRY(want_kin(p, b, slot));
   lb_recipe_init(made, &b->spec, slot);
   lb_memo_add_note(b->made, &facts, made, sizeof *made);
   *known = made;

@@ -23,7 +23,7 @@ typedef struct series {
   lb_operand at[LB_RMEMS];
   size_t temps[LB_RMEMS];  // offsets of those in the arena
   int n_temps;
-  lb_slot *slots[LB_TURN_KERNELS];
+  lb_recipe recipes[LB_TURN_KERNELS];
   int n;
   lb_turn turns[LB_TURN_KERNELS];  // n of them
 } series;
@@ -132,16 +132,14 @@ static lb_status add_copy(series *s, lb_rmem mem, uint32_t input) {
 // -- launches ----------------------------------------------------------------
 
 static lb_status bind(series *s) {
-  lb_slots *slots = s->p->prog->slots;
   int kernels = lb_recurrent_kernels(s->part);
   s->n = kernels * lb_recurrent_directions(s->part);
   for (int i = 0; i < s->n; i++) {
     lb_turn *t = &s->turns[i];
+    const lb_recipe *known;
     LB_TRY(lb_recurrent_bind(s->part, &s->shape, i / kernels, i % kernels, t));
-    lb_facts facts = lb_facts_prefer(&t->b.spec, slots->lanes, t->b.dims,
-                                     s->p->prog->reusable);
-    LB_TRY(lb_slots_intern(slots, &t->b.spec, &facts, &s->slots[i]));
-    LB_TRY(lb_planner_want_kin(s->p, &t->b, s->slots[i]));
+    LB_TRY(lb_planner_recipe(s->p, &t->b, &known, &s->recipes[i]));
+    if (known != &s->recipes[i]) s->recipes[i] = *known;
   }
   return LB_OK;
 }
@@ -169,7 +167,6 @@ static lb_status make_launch(series *s, int number, lb_launch **out) {
   lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   int64_t *steps = lb_arena_new(s->p->arena, int64_t, t->b.n_operands);
   int64_t size = (int64_t)lb_dtype_size(s->call.in[0].tensor->dtype);
-  lb_recipe recipe;
   if (!steps) return lb_oom();
   for (uint32_t i = 0; i < t->b.n_operands; i++) {
     steps[i] = t->step[i] * size;
@@ -178,8 +175,7 @@ static lb_status make_launch(series *s, int number, lb_launch **out) {
     else
       spots[i] = lb_planner_spot(s->p, &s->at[t->mem[i]], 0);
   }
-  lb_recipe_init(&recipe, &t->b.spec, s->slots[number]);
-  LB_TRY(lb_planner_prepare(s->p, &recipe, &t->b, spots, out));
+  LB_TRY(lb_planner_prepare(s->p, &s->recipes[number], &t->b, spots, out));
   (*out)->steps = steps;
   if (turn_ns(&t->b) < TURN_ALONE_NS) (*out)->split = alone(&t->b);
   return LB_OK;
@@ -202,7 +198,7 @@ static lb_status add_launches(series *s) {
 
 static bool all_in_pack(const series *s) {
   for (int i = 0; i < s->n; i++)
-    if (!s->slots[i]->in_pack) return false;
+    if (!s->recipes[i].slot->in_pack) return false;
   return true;
 }
 
