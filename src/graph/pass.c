@@ -32,6 +32,7 @@ static const pass passes[] = {
     {LB_PASS_QUANTIZE, false, false, lb_pass_quantize},
     {LB_PASS_EINSUM, false, false, lb_pass_einsum},
     {LB_PASS_ROTARY, false, false, lb_pass_rotary},
+    {LB_PASS_SINK, false, false, lb_pass_cut},
     {LB_PASS_MATCH, false, false, lb_pass_match},
     {LB_PASS_ATTENTION, false, false, lb_pass_attention},
     {LB_PASS_HISTORY, false, false, lb_pass_history},

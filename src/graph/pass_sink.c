@@ -8,6 +8,10 @@
 // Only those sink that take the last axis of x elsewhere: what walks their
 // output walks memory in strides. What sinks is a pattern no more, so this runs
 // when all patterns were found. Other readers of the same Transpose keep it.
+//
+// Before that, Reshapes alone are passed that cut an axis: heads that were
+// joined with the batch while keys were turned are a pattern once they are
+// apart.
 #include <string.h>
 
 #include "graph/infer.h"
@@ -365,16 +369,34 @@ static bool is_rest(const lb_value *target, int i) {
   return info->known && i < (int)info->n_known && lb_dim_is(info->known[i], -1);
 }
 
+// Does n cut an axis and say each size, so that it could say them in any order?
+// A size of 0 is not said: it means that of the input's axis at the same place.
+// Of those in front, and of the one that is cut, that is 0 as well; behind them
+// there must be none.
+static bool says_sizes(const lb_node *n, const regroup *r) {
+  const lb_vinfo *target = &n->in[1]->info, *y = &n->out[0]->info;
+  if (r->from != 1 || !target->known || (int)target->n_known != y->rank)
+    return false;
+  for (int i = 0; i < y->rank; i++) {
+    bool placed = i <= r->first || i >= n->in[0]->info.rank;
+    if (!lb_dim_equal(target->known[i], y->dims[i]) ||
+        (!placed && !lb_dim_is_const(y->dims[i])))
+      return false;
+  }
+  return true;
+}
+
 typedef struct shaping {
   int64_t target[LB_MAX_RANK];
+  int64_t order[LB_MAX_RANK];  // axes of the result
   lb_turn after;
   int n;
+  bool open;  // the target does not say all: it is that of n, in this order
 } shaping;
 
 // The next axis of the reshaped source is axis `to` of the result. Its size is
-// a constant, that of the source at the same place (`same`), or what is left;
-// false if it is none of these.
-static bool add_axis(shaping *s, const lb_node *n, int to, bool same) {
+// a constant, that of the source at the same place (`same`), or what is left.
+static void add_axis(shaping *s, const lb_node *n, int to, bool same) {
   lb_dim d = n->out[0]->info.dims[to];
   if (lb_dim_is_const(d) && d.k > 0)
     s->target[s->n] = d.k;
@@ -383,9 +405,9 @@ static bool add_axis(shaping *s, const lb_node *n, int to, bool same) {
   else if (is_rest(n->in[1], to))
     s->target[s->n] = -1;
   else
-    return false;
+    s->open = true;
+  s->order[s->n] = to;
   s->after.perm[to] = s->n++;
-  return true;
 }
 
 static bool reshape_source(const lb_node *n, const lb_turn *t, const regroup *r,
@@ -398,11 +420,25 @@ static bool reshape_source(const lb_node *n, const lb_turn *t, const regroup *r,
     while (t->perm[i] != from) i++;
     bool stays = i < r->first || i >= r->first + r->from;
     int to = i < r->first ? i : i - r->from + r->to;
-    if (stays && !add_axis(out, n, to, from == out->n)) return false;
+    if (stays) add_axis(out, n, to, from == out->n);
     for (int k = 0; i == r->first && k < r->to; k++)
-      if (!add_axis(out, n, r->first + k, false)) return false;
+      add_axis(out, n, r->first + k, false);
   }
-  return true;
+  return !out->open || says_sizes(n, r);
+}
+
+// Inserts the Reshape of x before n.
+static lb_status insert_reshape(lb_rewrite *rw, lb_node *n, lb_value *x,
+                                const shaping *s, lb_node **out) {
+  lb_value *in[2] = {x}, *from[2] = {n->in[1]};
+  if (s->open) {
+    LB_TRY(lb_const_ints(rw->graph, "order", s->order, s->n, &from[1]));
+    LB_TRY(lb_rewrite_make(rw, n, LB_OP_Gather, from, 2, &in[1]));
+  } else {
+    LB_TRY(lb_const_ints(rw->graph, "shape", s->target, s->n, &in[1]));
+  }
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Reshape, in, 2, out));
+  return s->open ? lb_node_set_int(rw->graph, *out, "allowzero", 1) : LB_OK;
 }
 
 // Axes that are joined, and lie side by side in the source, but not in that
@@ -437,15 +473,14 @@ static lb_status visit_reshape(lb_rewrite *rw, lb_node *n) {
     return LB_OK;
   bool bent = straighten(&r, &t, &first);
   if (!reshape_source(n, &t, &r, &s)) return LB_OK;
-  lb_value *in[2] = {t.source};
+  lb_value *x = t.source;
   if (bent) {
-    LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Transpose, in, 1, &moved));
+    LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Transpose, &x, 1, &moved));
     LB_TRY(lb_node_set_ints(rw->graph, moved, "perm", first.perm,
                             (uint32_t)first.rank));
-    LB_TRY(lb_rewrite_inserted(rw, moved, &in[0]));
+    LB_TRY(lb_rewrite_inserted(rw, moved, &x));
   }
-  LB_TRY(lb_const_ints(rw->graph, "shape", s.target, s.n, &in[1]));
-  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Reshape, in, 2, &moved));
+  LB_TRY(insert_reshape(rw, n, x, &s, &moved));
   return finish(rw, n, moved, &s.after);
 }
 
@@ -493,3 +528,13 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
 }
 
 lb_status lb_pass_sink(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }
+
+static lb_status visit_cut(lb_rewrite *rw, lb_node *n) {
+  regroup r;
+  bool cuts = n->op == LB_OP_Reshape && n->in[0] && n->out[0] &&
+              find_regroup(&n->in[0]->info, &n->out[0]->info, &r) &&
+              r.from == 1;
+  return cuts ? visit_reshape(rw, n) : LB_OK;
+}
+
+lb_status lb_pass_cut(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit_cut); }

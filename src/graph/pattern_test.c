@@ -427,6 +427,48 @@ static void the_transpose_of_keys_is_turned_back(void **state) {
       "out y\n");
 }
 
+// As some exporters turn keys: with one axis for batch and heads.
+static void keys_may_be_turned_with_their_heads_joined(void **state) {
+  (void)state;
+  becomes(QKV
+          "d = Shape(k)\n"
+          "heads = Slice(d, [0], [2])\n"
+          "t = Slice(d, [2], [3])\n"
+          "three = Concat([-1], t, [16]) {axis=0}\n"
+          "joined = Reshape(k, three)\n"
+          "turned = Transpose(joined) {perm=[0,2,1]}\n"
+          "four = Concat(heads, [16], t) {axis=0}\n"
+          "kt = Reshape(turned, four)\n"
+          "a = MatMul(q, kt)\n"
+          "p = Softmax(a)\n"
+          "y = MatMul(p, v)\n"
+          "out y\n",
+          NULL,
+          QKV_DUMP
+          "y: float32[b,2,s,16] = Attention(q, k, v) {scale=1}\n"
+          "out y\n");
+  becomes(
+      "in q float32[b,2,s,16]\n"
+      "in k float32[7,b,32]\n"
+      "in v float32[b,2,7,16]\n"
+      "joined = Reshape(k, [7,-1,16])\n"
+      "turned = Transpose(joined) {perm=[1,2,0]}\n"
+      "kt = Reshape(turned, [-1,2,16,7])\n"
+      "a = MatMul(q, kt)\n"
+      "p = Softmax(a)\n"
+      "y = MatMul(p, v)\n"
+      "out y\n",
+      NULL,
+      "in q: float32[b,2,s,16]\n"
+      "in k: float32[7,b,32]\n"
+      "in v: float32[b,2,7,16]\n"
+      "joined: float32[7,2*b,16] = Reshape(k, [7,-1,16])\n"
+      "kt.Reshape: float32[7,b,2,16] = Reshape(joined, [7,-1,2,16])\n"
+      "kt.key: float32[b,2,7,16] = Transpose(kt.Reshape) {perm=[1,2,0,3]}\n"
+      "y: float32[b,2,s,16] = Attention(q, kt.key, v) {scale=1}\n"
+      "out y\n");
+}
+
 static void heads_stay_in_rows(void **state) {
   (void)state;
   becomes(
@@ -530,6 +572,7 @@ int main(void) {
       cmocka_unit_test(attention_with_two_masks_is_found),
       cmocka_unit_test(attention_without_nan_is_found),
       cmocka_unit_test(the_transpose_of_keys_is_turned_back),
+      cmocka_unit_test(keys_may_be_turned_with_their_heads_joined),
       cmocka_unit_test(heads_stay_in_rows),
       cmocka_unit_test(heads_that_go_elsewhere_stay),
       cmocka_unit_test(what_is_not_attention_stays),
