@@ -4,7 +4,9 @@
 //
 // The scale may be multiplied to the scores, to Q, to K or to several of them.
 // A float mask is added, or two are; a bool mask chooses between scores and
-// -inf, or a number so low that it swallows any score that is added to it.
+// -inf, or a number far below any score. Then one is added that is so low that
+// it swallows the score: other places are all that counts, and where there are
+// none, all are alike.
 // Transposes that make Q, K and V stay outside; the one that makes K^T is
 // undone. A row whose mask is -inf everywhere gives 0 in Attention where
 // Softmax gives NaN, unless the exporter turned NaN into 0; nothing else
@@ -22,11 +24,13 @@
 
 // Adding it to a score that is no larger than 1e20 gives it again.
 static const double LOWEST = -1e30;
+// Scores are not that low.
+static const double LOW = -1e8;
 
 typedef struct attention {
   lb_value *q, *v, *mask;  // mask may be NULL
   lb_value *more;          // is added to the mask; or NULL
-  lb_value *low;           // replaces scores as the mask says; or NULL
+  double low;              // replaces scores as the mask says; or 0
   bool low_where_set;      // the mask being true, not false
   lb_node *turn;           // the Transpose that gives K^T
   lb_value *k_source;      // what it turns, unscaled
@@ -87,15 +91,15 @@ static bool fits(const lb_value *mask, lb_dtype dtype, const lb_value *scores,
 // Where(mask, scores, low), or Where(mask, low, scores)
 static bool is_chosen_scores(const lb_rewrite *rw, const lb_node *where,
                              attention *a) {
-  double low;
-  a->low_where_set = !lb_match_scalar(where->in[2], where->in[1], &low);
+  a->low_where_set = !lb_match_scalar(where->in[2], where->in[1], &a->low);
   lb_value *scores = where->in[a->low_where_set ? 2 : 1];
-  a->low = where->in[a->low_where_set ? 1 : 2];
+  const lb_value *low = where->in[a->low_where_set ? 1 : 2];
   a->mask = where->in[0];
-  if (!lb_match_scalar(a->low, scores, &low) || low > LOWEST) return false;
-  if (low == -INFINITY && !a->low_where_set) a->low = NULL;
+  if (!lb_match_scalar(low, scores, &a->low) || !(a->low <= LOW)) return false;
+  if (a->low > LOWEST) a->low = LOWEST;
+  if (a->low == -INFINITY && !a->low_where_set) a->low = 0;
   return is_scores(rw, scores, a) && fits(a->mask, LB_BOOL, scores, a) &&
-         (!a->low || scores->info.dtype == LB_F32);
+         (a->low >= 0 || scores->info.dtype == LB_F32);
 }
 
 // Add(scores, mask); `more` is what was added to that.
@@ -191,14 +195,13 @@ static lb_status turn_back(lb_rewrite *rw, const attention *a, lb_value **key) {
 
 // The two masks as one, or flags as a mask that is added.
 static lb_status one_mask(lb_rewrite *rw, lb_node *n, attention *a) {
-  lb_value *zero, *in[3] = {a->mask, a->more};
-  if (a->low) {
-    LB_TRY(lb_const_f32(rw->graph, "zero", 0, &zero));
-    in[1] = a->low_where_set ? a->low : zero;
-    in[2] = a->low_where_set ? zero : a->low;
-  }
-  return lb_rewrite_make(rw, n, a->low ? LB_OP_Where : LB_OP_Add, in,
-                         a->low ? 3 : 2, &a->mask);
+  lb_value *zero, *low, *in[3] = {a->mask, a->more};
+  if (a->low >= 0) return lb_rewrite_make(rw, n, LB_OP_Add, in, 2, &a->mask);
+  LB_TRY(lb_const_f32(rw->graph, "zero", 0, &zero));
+  LB_TRY(lb_const_f32(rw->graph, "low", (float)a->low, &low));
+  in[1] = a->low_where_set ? low : zero;
+  in[2] = a->low_where_set ? zero : low;
+  return lb_rewrite_make(rw, n, LB_OP_Where, in, 3, &a->mask);
 }
 
 static lb_status visit_product(lb_rewrite *rw, lb_node *n) {
@@ -206,7 +209,7 @@ static lb_status visit_product(lb_rewrite *rw, lb_node *n) {
   if (!match(rw, n, &a)) return LB_OK;
   lb_value *key = a.k_source;
   if (!is_identity(a.perm)) LB_TRY(turn_back(rw, &a, &key));
-  if (a.more || a.low) LB_TRY(one_mask(rw, n, &a));
+  if (a.more || a.low < 0) LB_TRY(one_mask(rw, n, &a));
   lb_value *in[] = {a.q, key, a.v, a.mask};
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Attention, in, a.mask ? 4 : 3));
   return lb_node_set_float(rw->graph, n, "scale", (float)a.scale);

@@ -363,7 +363,13 @@ static void attention_with_flags_is_found(void **state) {
           "y.Where: float32[b,1,s,t] = Where(m, -inf, 0)\n"
           "y: float32[b,2,s,16] = Attention(q, k, v, y.Where) {scale=1}\n"
           "out y\n");
-  stays(FLAGS("-1000.0"));
+  becomes(FLAGS("-1.0e9"), NULL,
+          QKV_DUMP
+          "in m: bool[b,1,s,t]\n"
+          "y.Where: float32[b,1,s,t] = Where(m, 0, -1.00000002e+30)\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, y.Where) {scale=1}\n"
+          "out y\n");
+  stays(FLAGS("-1.0e7"));
 }
 
 static void attention_with_two_masks_is_found(void **state) {
