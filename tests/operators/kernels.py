@@ -76,11 +76,17 @@ SUMS = {
     "ReduceL1": lambda case, y: terms(case, y),
     "ReduceSumSquare": lambda case, y: terms(case, y) + 1,
     "Conv": lambda case, y: np.prod(case.inputs[1].shape[1:]) + 1,
+    "ConvTranspose": lambda case, y: upconv_depth(case) + 1,
 }
 
 
 def gemm_depth(case):
     return case.inputs[0].shape[0 if case.attrs.get("transA") else 1]
+
+
+def upconv_depth(case):
+    channels, _, *taps = case.inputs[1].shape
+    return channels // case.attrs.get("group", 1) * np.prod(taps)
 
 
 def terms(case, y):
