@@ -462,14 +462,16 @@ static bool straighten(const regroup *r, lb_turn *t, lb_turn *first) {
   return true;
 }
 
-static lb_status visit_reshape(lb_rewrite *rw, lb_node *n) {
+// With `cuts`, one alone that cuts an axis.
+static lb_status visit_reshape(lb_rewrite *rw, lb_node *n, bool cuts) {
   lb_turn t, first;
   regroup r;
   shaping s;
   lb_node *moved;
   if (n->n_in != 2 || !sinks(n->in[0], &t) ||
       lb_attr_int(n, "allowzero", 0) != 0 ||
-      !find_regroup(&n->in[0]->info, &n->out[0]->info, &r))
+      !find_regroup(&n->in[0]->info, &n->out[0]->info, &r) ||
+      (cuts && r.from != 1))
     return LB_OK;
   bool bent = straighten(&r, &t, &first);
   if (!reshape_source(n, &t, &r, &s)) return LB_OK;
@@ -511,7 +513,7 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
     case LB_OP_InstanceNormalization: return lb_turn_norm(rw, n);
     case LB_OP_Reshape:
       LB_TRY(lb_turn_norm(rw, n));
-      return n->op == LB_OP_Reshape ? visit_reshape(rw, n) : LB_OK;
+      return n->op == LB_OP_Reshape ? visit_reshape(rw, n, false) : LB_OK;
     case LB_OP_MaxPool:
     case LB_OP_AveragePool: return visit_window(rw, n);
     case LB_OP_ReduceMax:
@@ -530,11 +532,8 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
 lb_status lb_pass_sink(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }
 
 static lb_status visit_cut(lb_rewrite *rw, lb_node *n) {
-  regroup r;
-  bool cuts = n->op == LB_OP_Reshape && n->in[0] && n->out[0] &&
-              find_regroup(&n->in[0]->info, &n->out[0]->info, &r) &&
-              r.from == 1;
-  return cuts ? visit_reshape(rw, n) : LB_OK;
+  bool reshapes = n->op == LB_OP_Reshape && n->out[0];
+  return reshapes ? visit_reshape(rw, n, true) : LB_OK;
 }
 
 lb_status lb_pass_cut(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit_cut); }
