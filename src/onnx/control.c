@@ -36,7 +36,8 @@ static lb_status import_body(control *c, const char *name) {
                   .parent = d->scope,
                   .depth = d->scope->depth + 1,
                   .call = d->scope->call,
-                  .prefix = d->scope->prefix};
+                  .prefix = d->scope->prefix,
+                  .within = d->scope->within};
   if (s->depth > LB_MAX_NESTING) {
     s->im->whole = true;
     return lb_error(LB_UNSUPPORTED, "subgraphs are nested deeper than %d",

@@ -193,9 +193,20 @@ static lb_status new_prefix(lb_import *im, const lb_pb_function *fn,
   return *out ? LB_OK : lb_oom();
 }
 
+// A name that inner nodes repeat is cut.
+static lb_status name_call(const lb_scope *s, const lb_pb_node *n,
+                           const char **out) {
+  *out = s->within;
+  if (*out) return LB_OK;
+  *out = lb_arena_strndup(&s->im->scratch, n->name.p,
+                          n->name.n < 200 ? n->name.n : 200);
+  return *out ? LB_OK : lb_oom();
+}
+
 static lb_status put_body(lb_scope *s, lb_pb_node *n, lb_scope *body,
                           lb_call *call) {
   LB_TRY(new_prefix(s->im, n->fn, &body->prefix));
+  LB_TRY(name_call(s, n, &body->within));
   LB_TRY(lb_call_attrs(s, n, &call->attrs, &call->n_attrs));
   LB_TRY(bind_inputs(s, n, body));
   LB_TRY(name_results(s, n, call));

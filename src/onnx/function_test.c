@@ -37,6 +37,29 @@ static void a_call_becomes_the_body_with_names_of_its_own(void **state) {
                "Twice_2/t=Relu(y); z=Add(Twice_2/t,Twice_2/t) -> z");
 }
 
+// Inner nodes are called after the model's, which alone people know.
+static void nodes_of_a_body_are_named_after_the_call(void **state) {
+  (void)state;
+  pb inner = function("In", "a", "b"), outer = function("Out", "a", "b");
+  pb_msg(&inner, 7, pb_node("Relu", "r", "a", "t"));
+  pb_msg(&inner, 7, pb_node("Neg", "b", "t", "b"));
+  pb_msg(&outer, 7, call("In", "i", "a", "t"));
+  pb_msg(&outer, 7, pb_node("Abs", "b", "t", "b"));
+  pb g = pb_graph("x", call("Out", "/m/out", "x", "y"), "z");
+  pb_msg(&g, 1, call("Out", "", "y", "z"));
+  pb model = model_with(g, inner);
+  pb_msg(&model, 25, outer);
+  lb_model m;
+  parse(&model, &m);
+  const char *const names[] = {"/m/out/r", "/m/out", "/m/out",
+                               "Out_1/r",  "Out_1",  "Out_1"};
+  assert_int_equal(m.graph->main->n_nodes, 6);
+  for (int i = 0; i < 6; i++)
+    assert_string_equal(m.graph->main->nodes[i]->name, names[i]);
+  lb_model_fini(&m);
+  lb_strbuf_fini(&model.b);
+}
+
 static void functions_may_call_functions(void **state) {
   (void)state;
   pb inner = function("In", "a", "b"), outer = function("Out", "a", "b");
@@ -177,6 +200,7 @@ static void an_explosion_of_calls_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_call_becomes_the_body_with_names_of_its_own),
+      cmocka_unit_test(nodes_of_a_body_are_named_after_the_call),
       cmocka_unit_test(functions_may_call_functions),
       cmocka_unit_test(attributes_are_handed_in_or_default_or_left_out),
       cmocka_unit_test(constants_follow_the_attributes_of_each_call),

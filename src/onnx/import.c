@@ -161,7 +161,7 @@ static lb_status draft(lb_scope *s, const lb_pb_node *n, lb_draft *d) {
                            lb_mul_sat(n->n_out, sizeof *n->out),
                            _Alignof(lb_pb_str));
   if (!d->out) return lb_oom();
-  LB_TRY(lb_scope_label(s, n->name, &d->name));
+  LB_TRY(lb_scope_node(s, n->name, &d->name));
   trim(d);
   return draft_attrs(d);
 }

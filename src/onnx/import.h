@@ -41,7 +41,8 @@ typedef struct lb_scope {
   lb_region *region;
   int depth;            // of regions
   const lb_call *call;  // NULL: outside every function
-  const char *prefix;   // of names: "" outside functions
+  const char *prefix;   // of names of values: "" outside functions
+  const char *within;   // the model's node that calls; NULL outside functions
   lb_map names;         // name -> lb_value; NULL: an absent function input
   lb_map captured;      // outer value's id -> capture
 } lb_scope;
@@ -109,6 +110,10 @@ lb_status lb_scope_inputs(lb_scope *s, const lb_pb_node *n, uint32_t spare,
                           lb_value ***out);
 // prefix + name, in scratch.
 lb_status lb_scope_label(const lb_scope *s, lb_pb_str name, const char **out);
+// A node's name, in scratch. In functions it begins with that of the model's
+// node, which whoever reads it knows; a node that makes a result of the call is
+// called just that.
+lb_status lb_scope_node(const lb_scope *s, lb_pb_str name, const char **out);
 
 // -- control.c ---------------------------------------------------------------
 

@@ -59,18 +59,35 @@ lb_status lb_scope_inputs(lb_scope *s, const lb_pb_node *n, uint32_t spare,
   return LB_OK;
 }
 
-lb_status lb_scope_label(const lb_scope *s, lb_pb_str name, const char **out) {
-  *out = NULL;
-  if (s->call && !s->parent)
-    *out = lb_map_get(&s->call->results, name.p, name.n);
-  if (*out) return LB_OK;
-  size_t before = strlen(s->prefix);
+// Behind a prefix names are cut: a function may be called many times.
+static lb_status join(const lb_scope *s, const char *prefix, lb_pb_str name,
+                      const char **out) {
+  size_t before = strlen(prefix);
   size_t n = before && name.n > 200 ? 200 : name.n;
   char *text = lb_arena_alloc(&s->im->scratch, before + n + 1, 1);
   if (!text) return lb_oom();
-  memcpy(text, s->prefix, before);
+  memcpy(text, prefix, before);
   if (n) memcpy(text + before, name.p, n);
   text[before + n] = 0;
   *out = text;
   return LB_OK;
+}
+
+// What the caller calls it; NULL if it is no result of a call.
+static const char *result_label(const lb_scope *s, lb_pb_str name) {
+  if (!s->call || s->parent) return NULL;
+  return lb_map_get(&s->call->results, name.p, name.n);
+}
+
+lb_status lb_scope_label(const lb_scope *s, lb_pb_str name, const char **out) {
+  *out = result_label(s, name);
+  return *out ? LB_OK : join(s, s->prefix, name, out);
+}
+
+lb_status lb_scope_node(const lb_scope *s, lb_pb_str name, const char **out) {
+  if (!s->within) return lb_scope_label(s, name, out);
+  *out = s->within;
+  if (!name.n || result_label(s, name)) return LB_OK;
+  LB_TRY(join(s, s->within, (lb_pb_str){"/", 1}, out));
+  return join(s, *out, name, out);
 }
