@@ -41,8 +41,9 @@ static bool open_source(session *s, PyObject *source, bool in_memory,
   limber_runtime *r =
       s->runtime ? PyCapsule_GetPointer(s->runtime, NULL) : NULL;
   char *bytes;
-  Py_ssize_t size;
-  if (PyBytes_AsStringAndSize(source, &bytes, &size)) return false;
+  Py_ssize_t size = 0;
+  if (PyBytes_AsStringAndSize(source, &bytes, in_memory ? &size : NULL))
+    return false;
   limber_session *opened_one;
   limber_status st;
   Py_BEGIN_ALLOW_THREADS;
@@ -78,6 +79,18 @@ static bool choose(limber_session_options *o, const char *compile,
   return o->compile_ops >= 0;
 }
 
+static int read_limit(PyObject *value, void *out) {
+  unsigned long long n = PyLong_AsUnsignedLongLong(value);
+  if (n == (unsigned long long)-1 && PyErr_Occurred()) {
+    if (PyErr_ExceptionMatches(PyExc_OverflowError))
+      PyErr_Format(PyExc_ValueError, "memory_limit: %R is not in 0 to 2**64-1",
+                   value);
+    return 0;
+  }
+  *(uint64_t *)out = n;
+  return 1;
+}
+
 static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
   static char *names[] = {"source",
                           "in_memory",
@@ -98,7 +111,6 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
   PyObject *source, *listener = NULL;
   int in_memory, threads = 0, log_level = 0, optimize = 1;
-  unsigned long long memory = 0;
   long long turns = 0;
   const char *compile = NULL, *ops = NULL;
   if (s->limber) {
@@ -106,14 +118,13 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
     return -1;
   }
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "Sp|iippKLzpizzO", names, &source, &in_memory,
-          &threads, &log_level, &optimize, &o.copy_weights, &memory, &turns,
-          &o.folder, &o.deterministic, &o.prefer_reusable_kernels, &compile,
-          &ops, &listener))
+          args, keywords, "Sp|iippO&LzpizzO", names, &source, &in_memory,
+          &threads, &log_level, &optimize, &o.copy_weights, read_limit,
+          &o.memory_limit, &turns, &o.folder, &o.deterministic,
+          &o.prefer_reusable_kernels, &compile, &ops, &listener))
     return -1;
   if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;
-  o.memory_limit = memory;
   o.loop_limit = turns;
   Py_CLEAR(s->runtime);  // of an __init__ that failed
   if (!lb_runtime_new(threads, log_level, listener, &s->runtime)) return -1;
@@ -146,7 +157,8 @@ static void session_dealloc(PyObject *self) {
 typedef struct call {
   limber_tensor *in, *out;
   PyObject **keep;  // n_kept
-  size_t n_in, n_out, n_kept;
+  size_t *where;    // of each output asked for: which of `out`
+  size_t n_in, n_out, n_kept, n_asked;
   size_t cap_in;
   PyObject *steps;  // a list that takes the steps, or NULL; borrowed
   bool explain;     // nodes without a step as well
@@ -157,13 +169,16 @@ typedef struct call {
 static bool call_init(call *c, size_t n_in, size_t n_out) {
   size_t tensors = (n_in + n_out) * sizeof *c->in;
   size_t kept = (2 * n_in + n_out) * sizeof *c->keep;
-  *c = (call){.in = PyMem_Calloc(1, tensors + kept + 1), .cap_in = n_in};
+  size_t where = n_out * sizeof *c->where;
+  *c =
+      (call){.in = PyMem_Calloc(1, tensors + kept + where + 1), .cap_in = n_in};
   if (!c->in) {
     PyErr_NoMemory();
     return false;
   }
   c->out = c->in + n_in;
   c->keep = (PyObject **)(c->out + n_out);
+  c->where = (size_t *)(c->keep + 2 * n_in + n_out);
   return true;
 }
 
@@ -188,7 +203,8 @@ static const char *foreign_name(call *c, PyObject *name) {
     PyErr_Format(PyExc_TypeError, "names are str, not %R", name);
   if (!bytes) return NULL;
   c->keep[c->n_kept++] = bytes;
-  return PyBytes_AsString(bytes);
+  char *text;
+  return PyBytes_AsStringAndSize(bytes, &text, NULL) ? NULL : text;
 }
 
 static bool add_foreign_input(call *c, PyObject *name) {
@@ -275,23 +291,36 @@ static bool add_named_inputs(call *c, const session *s, PyObject *feeds) {
   return true;
 }
 
+static const char *output_name(call *c, const session *s, PyObject *name) {
+  Py_ssize_t place = place_of(s->output_index, name);
+  if (place >= 0) return s->outputs[place].name;
+  return PyErr_Occurred() ? NULL : foreign_name(c, name);
+}
+
+// One that is asked for again is computed once.
+static void add_output(call *c, const char *name) {
+  size_t i = 0;
+  while (i < c->n_out && c->out[i].name != name) i++;
+  if (i == c->n_out) c->out[c->n_out++].name = name;
+  c->where[c->n_asked++] = i;
+}
+
+static void add_all_outputs(call *c, const session *s) {
+  c->n_out = c->n_asked = s->n_outputs;
+  for (size_t i = 0; i < c->n_out; i++) {
+    c->out[i].name = s->outputs[i].name;
+    c->where[i] = i;
+  }
+}
+
 static bool add_outputs(call *c, const session *s, PyObject *names, size_t n) {
-  for (size_t i = 0; i < n; i++) {
-    limber_tensor *t = &c->out[c->n_out++];
-    if (!names) {
-      t->name = s->outputs[i].name;
-      continue;
-    }
+  if (!names) add_all_outputs(c, s);
+  for (size_t i = 0; names && i < n; i++) {
     PyObject *name = PySequence_GetItem(names, (Py_ssize_t)i);
-    if (!name) return false;
-    Py_ssize_t place = place_of(s->output_index, name);
-    if (place >= 0) {
-      t->name = s->outputs[place].name;
-    } else if (!PyErr_Occurred()) {
-      t->name = foreign_name(c, name);
-    }
-    Py_DECREF(name);
-    if (!t->name) return false;
+    const char *text = name ? output_name(c, s, name) : NULL;
+    Py_XDECREF(name);
+    if (!text) return false;
+    add_output(c, text);
   }
   return true;
 }
@@ -331,10 +360,21 @@ static bool call_run(call *c, const session *s) {
   return !st || lb_raise(lb_python.run_errors, st);
 }
 
+// Equal to the one that is in the list already.
+static PyObject *result_again(const call *c, PyObject *list, size_t i) {
+  size_t first = 0;
+  while (c->where[first] != c->where[i]) first++;
+  PyObject *array = PyList_GetItem(list, (Py_ssize_t)first);
+  return PyObject_CallMethod(array, "copy", NULL);
+}
+
 static PyObject *call_results(call *c, const session *s) {
-  PyObject *list = PyList_New((Py_ssize_t)c->n_out);
-  for (size_t i = 0; list && i < c->n_out; i++) {
-    PyObject *array = lb_array_new(&c->out[i], s->runtime);
+  PyObject *list = PyList_New((Py_ssize_t)c->n_asked);
+  size_t made = 0;
+  for (size_t i = 0; list && i < c->n_asked; i++) {
+    PyObject *array = c->where[i] < made
+                          ? result_again(c, list, i)
+                          : lb_array_new(&c->out[made++], s->runtime);
     if (!array || PyList_SetItem(list, (Py_ssize_t)i, array)) Py_CLEAR(list);
   }
   return list;

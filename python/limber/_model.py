@@ -101,6 +101,8 @@ class Model(_limber.Session):
                  deterministic=False, prefer_reusable_kernels=None,
                  compile=None, compile_ops=None, event=None):
         source, in_memory = source_of(path_or_bytes)
+        if folder is not None:
+            folder = os.fsdecode(folder)
         super().__init__(source, in_memory, threads=threads, optimize=optimize,
                          copy_weights=copy_weights, memory_limit=memory_limit,
                          loop_limit=loop_limit, folder=folder,

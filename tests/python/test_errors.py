@@ -44,10 +44,20 @@ def test_input_given_twice():
         model(ONES, a=ONES)
 
 
-def test_output_asked_for_twice():
+def test_a_name_is_more_than_what_stands_before_a_nul():
     model = limber.load(add_model())
-    error = failing(model.run, ["sum", "sum"], {"a": ONES, "b": ONES})
-    assert str(error) == "output 'sum' was asked for twice"
+    feeds = {"a": ONES, "b": ONES}
+    for names, given in ((["sum\0"], feeds), (None, {**feeds, "a\0": ONES})):
+        with pytest.raises(ValueError, match="embedded null"):
+            model.run(names, given)
+    with pytest.raises(ValueError, match="embedded null"):
+        limber.load("model.onnx\0")
+
+
+@pytest.mark.parametrize("limit", [-1, 2**64])
+def test_a_memory_limit_that_no_memory_has(limit):
+    with pytest.raises(ValueError, match=f"memory_limit: {limit} is not in"):
+        limber.load(add_model(), memory_limit=limit)
 
 
 def test_surplus_input():

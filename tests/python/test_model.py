@@ -37,6 +37,19 @@ def test_a_model_loads_from_bytes_that_are_then_gone(form):
     assert model(ONES, ONES)[0].tolist() == [[2] * 3] * 2
 
 
+@pytest.mark.parametrize("form", [str, pathlib.Path])
+def test_external_data_of_a_model_in_bytes_lies_in_a_folder(tmp_path, form):
+    model = make_model([helper.make_node("Neg", ["w"], ["y"])], {},
+                       {"y": (TensorProto.FLOAT, [2])})
+    weights = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2],
+                          data_location=TensorProto.EXTERNAL)
+    weights.external_data.add(key="location", value="weights")
+    model.graph.initializer.append(weights)
+    np.array([1, 2], np.float32).tofile(tmp_path / "weights")
+    loaded = limber.load(model.SerializeToString(), folder=form(tmp_path))
+    assert loaded().tolist() == [-1, -2]
+
+
 def test_inputs_come_by_position_or_name():
     model = limber.load(add_model())
     for got in (model(ONES, 2 * ONES), model(ONES, b=2 * ONES),

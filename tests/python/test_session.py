@@ -48,6 +48,17 @@ def test_run_takes_onnx_runtimes_arguments():
     assert len(session.run(None, feeds)) == 2
 
 
+def test_an_output_may_be_asked_for_again():
+    session = limber.InferenceSession(add_model())
+    feeds = {"a": ONES, "b": ONES}
+    got = session.run(["twice", "sum", "twice", "twice"], feeds)
+    assert [y[0, 0] for y in got] == [4, 2, 4, 4]
+    got[0][:] = 7  # each is an array of its own
+    got[2][:] = 8
+    assert [y[0, 0] for y in got] == [7, 2, 8, 4]
+    assert len(session.profile(["sum", "sum"], feeds)) == 1
+
+
 def test_options_that_make_sense_are_taken():
     options = limber.SessionOptions()
     options.intra_op_num_threads = 3
