@@ -106,7 +106,7 @@ bool feed_make(const char *text, uint64_t seed, limber_tensor *out,
                problem *p) {
   *out = (limber_tensor){0};
   const char *value = strchr(text, '=');
-  if (!value || value == text)
+  if (!value || value == text || !value[1])
     return fail(p, EXIT_USAGE, "--input %s: say NAME=FILE.npy or NAME=%s", text,
                 FORM);
   value++;
@@ -135,6 +135,15 @@ void feed_free(limber_tensor *feed) {
   free((char *)(uintptr_t)feed->name);
   free(feed->data);
   *feed = (limber_tensor){0};
+}
+
+size_t feed_place(const limber_tensor *feed, const limber_value_info *inputs,
+                  size_t n, problem *p) {
+  size_t i = 0;
+  while (i < n && strcmp(inputs[i].name, feed->name)) i++;
+  if (i == n)
+    fail(p, EXIT_BAD, "--input: the model has no input '%s'", feed->name);
+  return i;
 }
 
 void feed_suggest(const limber_value_info *input, char *buf, size_t cap) {

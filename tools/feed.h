@@ -16,6 +16,10 @@ bool feed_random(const limber_tensor *like, uint64_t seed, limber_tensor *out,
                  problem *p);
 void feed_free(limber_tensor *feed);
 
+// Which of the model's inputs it is for; `n`, and a problem: for none.
+size_t feed_place(const limber_tensor *feed, const limber_value_info *inputs,
+                  size_t n, problem *p);
+
 // "--input 'x=random:f32[1,3,64,64]'" for an input of a model.
 void feed_suggest(const limber_value_info *input, char *buf, size_t cap);
 

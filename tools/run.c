@@ -250,10 +250,13 @@ static bool make_feeds(job *j, problem *p) {
   size_t n = limber_session_inputs(j->session, &infos);
   j->feeds = calloc(j->o.n_inputs + n + 1, sizeof *j->feeds);
   if (!j->feeds) return fail(p, EXIT_INTERNAL, "out of memory");
-  for (; j->n_feeds < j->o.n_inputs; j->n_feeds++)
-    if (!feed_make(j->o.inputs[j->n_feeds], j->o.seed + j->n_feeds,
-                   &j->feeds[j->n_feeds], p))
+  while (j->n_feeds < j->o.n_inputs) {
+    size_t i = j->n_feeds;
+    if (!feed_make(j->o.inputs[i], j->o.seed + i, &j->feeds[i], p))
       return false;
+    j->n_feeds++;
+    if (feed_place(&j->feeds[i], infos, n, p) == n) return false;
+  }
   if ((j->o.shapes || j->o.dims) && !fill_rest(j, infos, n, p)) return false;
   return check_feeds(j, p);
 }

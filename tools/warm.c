@@ -167,13 +167,10 @@ static bool open_model(job *j, problem *p) {
 
 static bool make_feeds(job *j, problem *p) {
   for (size_t i = 0; i < j->o.n_inputs; i++) {
-    size_t k = 0;
     if (!feed_make(j->o.inputs[i], j->o.seed + i, &j->feeds[i], p))
       return false;
-    while (k < j->n && strcmp(j->infos[k].name, j->feeds[i].name)) k++;
-    if (k == j->n)
-      return fail(p, EXIT_BAD, "--input: the model has no input '%s'",
-                  j->feeds[i].name);
+    size_t k = feed_place(&j->feeds[i], j->infos, j->n, p);
+    if (k == j->n) return false;
     j->given[k] = &j->feeds[i];
     j->inputs[k].data = j->feeds[i].data;
   }
