@@ -123,6 +123,23 @@ lb_status lb_rule_axis(const lb_infer *c, int64_t axis, int rank, int *out) {
   return LB_OK;
 }
 
+lb_status lb_rule_lines(const lb_infer *c) {
+  const lb_vinfo *x = &c->in[0], *ix = &c->in[1];
+  LB_TRY(lb_rule_takes(c, 1, LB_TYPES_INDEX));
+  LB_TRY(lb_rule_rank(c, 0, 1, LB_MAX_RANK));
+  if (x->rank < 0) return LB_OK;
+  int axis;
+  LB_TRY(lb_rule_axis(c, lb_attr_int(c->node, "axis", 0), x->rank, &axis));
+  LB_TRY(lb_rule_rank(c, 1, x->rank, x->rank));
+  for (int i = 0; i < ix->rank; i++) {
+    if (i != axis &&
+        lb_dim_known(ix->dims[i]).at_least > lb_dim_known(x->dims[i]).at_most)
+      return lb_infer_error(c, "indices %s reach beyond data %s in dim %d",
+                            lb_rule_text(c, 1), lb_rule_text(c, 0), i);
+  }
+  return LB_OK;
+}
+
 int lb_rule_axes_in(const lb_infer *c, int i, lb_dim *out) {
   int n = lb_infer_ints(c, i, out, LB_MAX_RANK);
   for (int k = 0; k < n; k++)

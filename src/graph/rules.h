@@ -71,6 +71,9 @@ lb_status lb_rule_type_attr(const lb_infer *c, const char *name, lb_dtype dflt,
 lb_status lb_rule_rank(const lb_infer *c, int i, int lo, int hi);
 // axis in [-rank, rank) to [0, rank).
 lb_status lb_rule_axis(const lb_infer *c, int64_t axis, int rank, int *out);
+// Inputs 0 and 1 are data and indices that select along the attribute axis: of
+// the same rank, and in no other dim the larger.
+lb_status lb_rule_lines(const lb_infer *c);
 // Axes in input i, all constant: count, or -1 if not known.
 int lb_rule_axes_in(const lb_infer *c, int i, lb_dim *out);
 // Marks n constant axes; repeated ones are errors.

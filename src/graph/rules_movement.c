@@ -244,19 +244,8 @@ lb_status lb_shape_gather(lb_infer *c) {
 
 lb_status lb_shape_gather_elements(lb_infer *c) {
   const lb_vinfo *x = &c->in[0], *ix = &c->in[1];
-  LB_TRY(lb_rule_takes(c, 1, LB_TYPES_INDEX));
-  LB_TRY(lb_rule_rank(c, 0, 1, LB_MAX_RANK));
+  LB_TRY(lb_rule_lines(c));
   lb_rule_like(c, 0, x->dtype, ix);
-  if (x->rank < 0) return LB_OK;
-  int axis;
-  LB_TRY(lb_rule_axis(c, lb_attr_int(c->node, "axis", 0), x->rank, &axis));
-  LB_TRY(lb_rule_rank(c, 1, x->rank, x->rank));
-  for (int i = 0; i < ix->rank; i++) {
-    if (i != axis &&
-        lb_dim_known(ix->dims[i]).at_least > lb_dim_known(x->dims[i]).at_most)
-      return lb_infer_error(c, "indices %s reach beyond data %s in dim %d",
-                            lb_rule_text(c, 1), lb_rule_text(c, 0), i);
-  }
   return LB_OK;
 }
 

@@ -54,25 +54,12 @@ static lb_status check_reverse(const lb_infer *c) {
   return lb_rule_expect(c, 1, "sequence_lens", 1, &c->in[0].dims[batch]);
 }
 
-// Indices select whole lines: every dim but the axis must lie within data's.
 static lb_status check_scatter_elements(const lb_infer *c) {
-  const lb_vinfo *x = &c->in[0], *ix = &c->in[1];
-  LB_TRY(lb_rule_takes(c, 1, LB_TYPES_INDEX));
+  const lb_vinfo *ix = &c->in[1];
   LB_TRY(lb_rule_same_type(c, 0, 2));
   if (ix->rank >= 0)
     LB_TRY(lb_rule_expect(c, 2, "updates", ix->rank, ix->dims));
-  if (x->rank < 0) return LB_OK;
-  int axis;
-  LB_TRY(lb_rule_rank(c, 0, 1, LB_MAX_RANK));
-  LB_TRY(lb_rule_axis(c, lb_attr_int(c->node, "axis", 0), x->rank, &axis));
-  LB_TRY(lb_rule_rank(c, 1, x->rank, x->rank));
-  for (int i = 0; i < ix->rank; i++) {
-    if (i != axis &&
-        lb_dim_known(ix->dims[i]).at_least > lb_dim_known(x->dims[i]).at_most)
-      return lb_infer_error(c, "indices %s reach beyond data %s in dim %d",
-                            lb_rule_text(c, 1), lb_rule_text(c, 0), i);
-  }
-  return LB_OK;
+  return lb_rule_lines(c);
 }
 
 // updates: dims of indices without the last, then data's remaining dims.
