@@ -54,8 +54,8 @@ class SessionOptions(Options):
     LIMBER_LOG says. graph_optimization_level: ORT_DISABLE_ALL leaves the graph
     as it is. memory_limit, loop_limit, event: as limber.load has them;
     use_deterministic_compute is its deterministic, and
-    prefer_reusable_kernels as it has that. The others are accepted and
-    change nothing."""
+    prefer_reusable_kernels as it has that. The others, and entries of
+    configuration, are accepted and change nothing."""
 
     known = {
         "intra_op_num_threads": 0,
@@ -74,6 +74,16 @@ class SessionOptions(Options):
         "loop_limit": 0,
         "event": None,
     }
+
+    def __init__(self):
+        super().__init__()
+        object.__setattr__(self, "_entries", {})
+
+    def add_session_config_entry(self, key, value):
+        self._entries[key] = value
+
+    def get_session_config_entry(self, key):
+        return self._entries[key]
 
 
 class RunOptions(Options):

@@ -68,9 +68,12 @@ def test_options_that_make_sense_are_taken():
     level = limber.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_DISABLE_ALL
     options.execution_mode = limber.ExecutionMode.ORT_SEQUENTIAL
+    spin = "session.intra_op.allow_spinning"
+    options.add_session_config_entry(spin, "0")
     session = limber.InferenceSession(add_model(), options)
     assert session.run(None, {"a": ONES, "b": ONES})[0][0, 0] == 2
     assert session.get_session_options() is options
+    assert options.get_session_config_entry(spin) == "0"
 
 
 def test_options_that_make_none_are_refused():
