@@ -333,7 +333,7 @@ static lb_status add_constant(maker *m, lb_pb_str *name) {
   LB_TRY(read_value(m, a));
   const char *kind = constant_attr(m, a);
   LB_TRY(set_name(m, (lb_pb_str){kind, strlen(kind)}, a));
-  int n = snprintf(text, sizeof text, "c%u", m->constants++);
+  int n = snprintf(text, sizeof text, "#%u", m->constants++);  // no word
   *name = (lb_pb_str){lb_arena_strdup(m->scratch, text), (size_t)n};
   if (!name->p) return lb_oom();
   lb_pb_node *node = new_node(m);

@@ -34,8 +34,30 @@ static void operators_are_made_of_each_other(void **state) {
                "-> y");
 }
 
+// A text may use any word for a value, also one like those of constants.
+static void constants_take_no_name_of_a_text(void **state) {
+  (void)state;
+  pb n = theirs("FusedGemm", "a,b,c", "y"),
+     params = pb_attr("activation_params", 6);
+  pb_attr_str(&n, "activation", "HardSigmoid");
+  pb_float(&params, 7, 0.5f);
+  pb_float(&params, 7, 0.25f);
+  pb_msg(&n, 5, params);
+  expect_graph(pb_model(pb_graph("a,b,c", n, "y"), 17),
+               "FusedGemm_1/x=Gemm(a,b,c); FusedGemm_1/a=Gather([0.5,0.25],0); "
+               "FusedGemm_1/e=Gather([0.5,0.25],1); "
+               "FusedGemm_1/s=Mul(FusedGemm_1/x,FusedGemm_1/a); "
+               "FusedGemm_1/t=Add(FusedGemm_1/s,FusedGemm_1/e); "
+               "y=Clip(FusedGemm_1/t,0,1) -> y");
+}
+
 static void what_is_not_done_is_refused(void **state) {
   (void)state;
+  pb odd = theirs("FusedGemm", "a,b", "y");
+  pb_attr_str(&odd, "activation", "Odd");
+  expect_error(pb_model(pb_graph("a,b", odd, "y"), 17), LB_UNSUPPORTED,
+               "node 'n' (FusedGemm): an activation of that name: Limber does "
+               "not do that");
   pb n = theirs("FusedMatMul", "a,b", "y");
   pb_attr_int(&n, "transBatchA", 1);
   expect_error(pb_model(pb_graph("a,b", n, "y"), 17), LB_UNSUPPORTED,
@@ -120,6 +142,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(guards_look_at_what_is_given),
       cmocka_unit_test(operators_are_made_of_each_other),
+      cmocka_unit_test(constants_take_no_name_of_a_text),
       cmocka_unit_test(what_is_not_done_is_refused),
       cmocka_unit_test(every_text_can_be_read),
   };

@@ -251,6 +251,8 @@ static inline void sketch_attrs(lb_strbuf *b, const lb_node *n) {
     if (a->kind == LB_ATTR_TENSOR) sketch_const(b, a->tensor);
     for (uint32_t k = 0; a->kind == LB_ATTR_INTS && k < a->n; k++)
       lb_strbuf_printf(b, "%s%lld", k ? "," : "", (long long)a->ints[k]);
+    for (uint32_t k = 0; a->kind == LB_ATTR_STRINGS && k < a->n; k++)
+      lb_strbuf_printf(b, "%s%s", k ? "," : "", a->strings[k]);
   }
 }
 

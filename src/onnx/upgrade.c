@@ -8,23 +8,28 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "onnx/import.h"
 
 // -- tools -------------------------------------------------------------------
 
+static lb_attr *find(lb_draft *d, const char *name, lb_attr_kind kind) {
+  for (uint32_t i = 0; i < d->n_attrs; i++)
+    if (d->attrs[i].kind == kind && !strcmp(d->attrs[i].name, name))
+      return &d->attrs[i];
+  return NULL;
+}
+
 // Removes and returns the attribute of that name and kind.
 static bool take(lb_draft *d, const char *name, lb_attr_kind kind,
                  lb_attr *out) {
-  for (uint32_t i = 0; i < d->n_attrs; i++) {
-    if (d->attrs[i].kind != kind || strcmp(d->attrs[i].name, name)) continue;
-    *out = d->attrs[i];
-    memmove(&d->attrs[i], &d->attrs[i + 1],
-            (d->n_attrs - i - 1) * sizeof *d->attrs);
-    d->n_attrs--;
-    return true;
-  }
-  return false;
+  lb_attr *a = find(d, name, kind), *end = d->attrs + d->n_attrs;
+  if (!a) return false;
+  *out = *a;
+  memmove(a, a + 1, (size_t)(end - a - 1) * sizeof *a);
+  d->n_attrs--;
+  return true;
 }
 
 static void drop(lb_draft *d, const char *name, lb_attr_kind kind) {
@@ -278,6 +283,16 @@ static lb_status roi_align_mode(lb_draft *d) {
   return LB_OK;
 }
 
+// ONNX's default has one for each of two directions. ONNX Runtime writes it
+// down, for one direction too.
+static lb_status rnn_activations(lb_draft *d) {
+  const lb_attr *direction = find(d, "direction", LB_ATTR_STRING);
+  lb_attr *a = find(d, "activations", LB_ATTR_STRINGS);
+  bool both = direction && !strcasecmp(direction->s, "bidirectional");
+  if (a && a->n == 2 && !both) a->n = 1;
+  return LB_OK;
+}
+
 static lb_status scan_batches(lb_draft *d) {
   return unsupported(d,
                      "Scan over batches (opset 8) is not done; opset 9 and "
@@ -323,6 +338,7 @@ static const struct {
     {LB_OP_DFT, 20, dft_axis},
     {LB_OP_GridSample, 20, grid_sample_mode},
     {LB_OP_RoiAlign, 16, roi_align_mode},
+    {LB_OP_RNN, INT32_MAX, rnn_activations},
     {LB_OP_Scan, 9, scan_batches},
 };
 

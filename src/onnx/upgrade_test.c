@@ -186,6 +186,25 @@ static void tensor_attributes_stay_attributes(void **state) {
   expect_form(n, 9, "x", "y", "y=ConstantOfShape(x) value=[2] -> y");
 }
 
+static pb rnn(const char *direction, int activations) {
+  pb n = pb_node("RNN", "r", "x,w,r", "y"), a = pb_attr("activations", 8);
+  for (int i = 0; i < activations; i++) pb_str(&a, 9, i ? "Relu" : "Tanh");
+  pb_msg(&n, 5, a);
+  if (direction) pb_attr_str(&n, "direction", direction);
+  return n;
+}
+
+static void one_direction_has_the_first_of_two_activations(void **state) {
+  (void)state;
+  expect_form(rnn(NULL, 2), 22, "x,w,r", "y",
+              "y=RNN(x,w,r) activations=Tanh -> y");
+  expect_form(rnn("reverse", 2), 7, "x,w,r", "y",
+              "y=RNN(x,w,r) activations=Tanh direction=reverse -> y");
+  expect_form(
+      rnn("bidirectional", 2), 14, "x,w,r", "y",
+      "y=RNN(x,w,r) activations=Tanh,Relu direction=bidirectional -> y");
+}
+
 static void scan_over_batches_is_not_done(void **state) {
   (void)state;
   pb n = pb_node("Scan", "s", "-,x", "y");
@@ -208,6 +227,7 @@ int main(void) {
       cmocka_unit_test(batch_norm_of_old_opsets),
       cmocka_unit_test(constants_become_values),
       cmocka_unit_test(tensor_attributes_stay_attributes),
+      cmocka_unit_test(one_direction_has_the_first_of_two_activations),
       cmocka_unit_test(scan_over_batches_is_not_done),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,10 +112,14 @@ def fused_matmul(d):
 def fused_gemm(d):
     m, k, n = (d.size() for _ in range(3))
     tb = d.py.randint(0, 1)
-    act = d.py.choice(("Relu", "Tanh", "Sigmoid", "LeakyRelu"))
+    act, params = d.py.choice((
+        ("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("Softplus", {}),
+        ("Softsign", {}), ("LeakyRelu", {"alpha": 0.2}), ("Elu", {"alpha": 0.4}),
+        ("Selu", {"alpha": 1.2, "gamma": 0.7}),
+        ("ThresholdedRelu", {"alpha": 0.3}),
+        ("HardSigmoid", {"alpha": 0.3, "beta": 0.4})))
     attrs = {"transB": tb, "alpha": 0.5, "activation": act}
-    if act == "LeakyRelu":
-        attrs["activation_alpha"] = 0.2
+    attrs.update({f"activation_{name}": v for name, v in params.items()})
     return [d.f32(m, k), d.f32(*([n, k] if tb else [k, n])),
             d.maybe(d.f32(n))], attrs
 
