@@ -146,14 +146,20 @@ static lb_status check_block(const lb_infer *c, lb_dim d, lb_dim scales) {
                         lb_rule_dim(c, blocks), (long long)block);
 }
 
+// [] or [1].
+static bool may_be_one(const lb_vinfo *v) {
+  return v->rank == 0 ||
+         (v->rank == 1 && !lb_rule_differ(v->dims[0], lb_dim_const(1)));
+}
+
 // Scale and zero point: one for all, one per index of an axis, or one a block.
 static lb_status check_scale(const lb_infer *c) {
   const lb_vinfo *x = &c->in[0], *s = &c->in[1];
-  if (s->rank >= 0)
+  bool one = may_be_one(s);
+  bool both = one && lb_rule_has(c, 2) && may_be_one(&c->in[2]);
+  if (s->rank >= 0 && !both)
     LB_TRY(lb_rule_expect(c, 2, "zero point", s->rank, s->dims));
-  if (x->rank < 0 || s->rank <= 0) return LB_OK;
-  bool one = s->rank == 1 && !lb_rule_differ(s->dims[0], lb_dim_const(1));
-  if (one) return LB_OK;
+  if (x->rank < 0 || s->rank < 0 || one) return LB_OK;
   int axis;
   LB_TRY(lb_rule_axis(c, lb_attr_int(c->node, "axis", 1), x->rank ? x->rank : 1,
                       &axis));

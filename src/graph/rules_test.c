@@ -92,6 +92,24 @@ static void elementwise_outputs_broadcast(void **state) {
   gives("in x float32[b]\ny, m = Dropout(x)\nout y m\n", "float32[b] bool[b]");
 }
 
+// ONNX Runtime's quantiser writes scale [1] and zero point [] of biases.
+static void one_scale_has_one_zero_point_of_either_rank(void **state) {
+  (void)state;
+  gives(
+      "in x int32[b,4]\nin s float32[1]\nin z int32[]\n"
+      "y = DequantizeLinear(x,s,z)\nout y\n",
+      "float32[b,4]");
+  gives(
+      "in x float32[b,4]\nin s float32[]\nin z int8[1]\n"
+      "y = QuantizeLinear(x,s,z)\nout y\n",
+      "int8[b,4]");
+  fails(
+      "in x int8[b,4]\nin s float32[4]\nin z int8[]\n"
+      "y = DequantizeLinear(x,s,z)\nout y\n",
+      "DequantizeLinear 'DequantizeLinear_0': zero point is []; it must be "
+      "[4]");
+}
+
 // min(seq,512) is never more than seq and 0 only with it.
 static void a_dim_that_covers_another_wins(void **state) {
   (void)state;
@@ -692,6 +710,7 @@ static void scan_takes_slices_and_stacks_them(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(elementwise_outputs_broadcast),
+      cmocka_unit_test(one_scale_has_one_zero_point_of_either_rank),
       cmocka_unit_test(a_dim_that_covers_another_wins),
       cmocka_unit_test(elementwise_mistakes_are_named),
       cmocka_unit_test(products_follow_their_operands),

@@ -159,7 +159,13 @@ def fake_quantised_weights(m):
     scales = m.np.uniform(0.001, 0.01, n).astype(np.float32)
     w = m.node("DequantizeLinear", [
         m.const(b), m.const(scales), m.const(np.zeros(n, np.int8))], axis=1)
-    return m.seal(m.node("MatMul", ["x", w]), 2), x_of(m, m.size(), k)
+    y = m.node("MatMul", ["x", w])
+    if m.py.random() < 0.5:  # a bias, of the dims that their quantiser gives
+        bias = m.np.integers(-999, 999, n).astype(np.int32)
+        y = m.node("Add", [y, m.node("DequantizeLinear", [
+            m.const(bias), m.const(np.array([0.003], np.float32)),
+            m.const(np.array(0, np.int32))])])
+    return m.seal(y, 2), x_of(m, m.size(), k)
 
 
 def weights_of_four_bits(m):

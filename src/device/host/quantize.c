@@ -86,7 +86,9 @@ static lb_status grid_of(lb_host_call *c, const lb_tensor *x, grid *g) {
   lb_tensor zero = {.dtype = LB_I32, .data = &none};
   if (present(c, 2)) {
     zero = c->in[2];
-    if (!same_dims(&zero, &g->scale))
+    if (lb_tensor_count(&zero) == 1 && lb_tensor_count(&g->scale) == 1)
+      as_scalar(&zero);  // [] or [1], as the scale or not
+    else if (!same_dims(&zero, &g->scale))
       return lb_error(LB_INVALID, "scale and zero point differ in dims");
   }
   lb_convert(c->pool, &zero, &g->zero);

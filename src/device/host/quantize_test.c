@@ -102,6 +102,25 @@ static void quantize_edges_are_defined(void **state) {
   case_end(&t);
 }
 
+static void one_scale_has_one_zero_point_of_either_rank(void **state) {
+  (void)state;
+  for (int rank = 0; rank < 2; rank++) {
+    test_case t = {.name = "QuantizeLinear"};
+    int64_t n = 3;
+    case_begin(&t, LB_OP_QuantizeLinear);
+    case_in(&t, case_floats(&t, LB_F32, (double[]){1, 2, -4}, n));
+    case_in(&t, case_floats(&t, LB_F32, (double[]){0.5}, 1));
+    case_in(&t, case_floats(&t, LB_U8, (double[]){10}, 1));
+    t.in[1 + rank].rank = 0;
+    t.out[0] = case_dense(&t, LB_U8, 1, &n);
+    assert_int_equal(case_run(&t, lb_host_QuantizeLinear), LB_CODE_OK);
+    const double want[] = {12, 14, 2};
+    CASE_EACH(&t.out[0], i)
+    assert_true(number(&t.out[0], i) == want[i[0]]);
+    case_end(&t);
+  }
+}
+
 static void scales_that_do_not_cover_are_refused(void **state) {
   (void)state;
   for (int64_t block = 0; block < 3; block++) {
@@ -147,6 +166,7 @@ int main(void) {
       cmocka_unit_test(quantized_values_round_and_saturate),
       cmocka_unit_test(dequantized_values_match_the_formula),
       cmocka_unit_test(quantize_edges_are_defined),
+      cmocka_unit_test(one_scale_has_one_zero_point_of_either_rank),
       cmocka_unit_test(scales_that_do_not_cover_are_refused),
       cmocka_unit_test(dynamic_range_includes_zero),
   };
