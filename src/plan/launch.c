@@ -59,18 +59,17 @@ static lb_pbuf *buffer_of(const lb_planner *p, const lb_node *n) {
 // Gives back the memory of all but the result, as if it had never been taken:
 // nothing will be written there. The result goes, too, if it lies elsewhere.
 static lb_status drop_temporaries(lb_planner *p, const lb_partition *part,
-                                  bool roomy, size_t peak) {
+                                  bool roomy) {
   const lb_pvalue *result = p->states[lb_partition_result(part)->id];
   lb_pbuf *b = NULL;
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     b = buffer_of(p, part->nodes[i]);
-    if (b) lb_memory_put(&p->memory, b->offset);
+    if (b) lb_memory_drop(&p->memory, b->mark);
     if (b && (roomy || i + 1 < part->n_nodes)) b->place = LB_PLACE_NONE;
   }
-  p->memory.peak = peak;
   if (!b || roomy) return LB_OK;
   return lb_memory_get(&p->memory, p->state, lb_tensor_bytes(result->tensor),
-                       &b->offset);
+                       &b->mark);
 }
 
 // Does the cover, which begins at step `first`, give the launch's bits? Pieces
@@ -91,7 +90,6 @@ static void drop_launch(lb_plan *plan, uint32_t first) {
 
 typedef struct attempt {
   uint32_t first;  // step of the calls of the nodes, one each
-  size_t peak;     // of memory before them
   bool roomy;      // the result is to lie inside that of a Concat
 } attempt;
 
@@ -110,7 +108,7 @@ static lb_status make_launch(lb_planner *p, const lb_partition *part,
   lb_slot *slot = recipe->slot;
   memcpy(calls, plan->steps + first, part->n_nodes * sizeof *calls);
   plan->n_steps = first;
-  if (slot->in_pack) LB_TRY(drop_temporaries(p, part, a->roomy, a->peak));
+  if (slot->in_pack) LB_TRY(drop_temporaries(p, part, a->roomy));
   if (a->roomy) LB_TRY(lb_planner_enter_room(p, result, dense.tensor));
   LB_TRY(lb_planner_add_launch(p, part, b, recipe));
   if (!slot->in_pack) LB_TRY(lb_planner_cover(p, part, slot, calls));
@@ -184,7 +182,7 @@ static lb_status lay_image(lb_planner *p, const lb_partition *part) {
 
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   LB_TRY(lay_image(p, part));
-  attempt a = {.first = p->plan->n_steps, .peak = p->memory.peak};
+  attempt a = {.first = p->plan->n_steps};
   uint32_t done = 0;
   bool direct;
   LB_TRY(lb_planner_direct(p, part, &direct));

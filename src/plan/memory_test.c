@@ -11,11 +11,16 @@
 
 #include "plan/memory.h"
 
-static size_t get(lb_memory *m, lb_arena *a, size_t size) {
-  size_t at;
-  lb_status st = lb_memory_get(m, a, size, &at);
+static int64_t get(lb_memory *m, lb_arena *a, size_t size) {
+  int64_t mark;
+  lb_status st = lb_memory_get(m, a, size, &mark);
   assert_false(lb_failed(st));
-  return at;
+  return mark;
+}
+
+static void place(lb_memory *m, lb_arena *a) {
+  lb_status st = lb_memory_place(m, a);
+  assert_false(lb_failed(st));
 }
 
 static void freed_memory_is_used_again(void **state) {
@@ -23,13 +28,57 @@ static void freed_memory_is_used_again(void **state) {
   lb_arena a;
   lb_arena_init(&a, 1024);
   lb_memory m = {0};
-  size_t x = get(&m, &a, 100), y = get(&m, &a, 1);
-  assert_int_equal(x, 0);
-  assert_int_equal(y, 128);
+  int64_t x = get(&m, &a, 100), y = get(&m, &a, 1);
   lb_memory_put(&m, x);
-  assert_int_equal(get(&m, &a, 129), 192);  // too large for the gap
-  assert_int_equal(get(&m, &a, 128), 0);
-  assert_int_equal(m.peak, 192 + 192);
+  int64_t z = get(&m, &a, 128);
+  place(&m, &a);
+  assert_int_equal(lb_memory_offset(&m, x), 0);
+  assert_int_equal(lb_memory_offset(&m, y), 128);
+  assert_int_equal(lb_memory_offset(&m, z), 0);
+  assert_int_equal(m.peak, 192);
+  lb_arena_fini(&a);
+}
+
+static void what_grows_along_a_chain_needs_two_at_a_time(void **state) {
+  (void)state;
+  lb_arena a;
+  lb_arena_init(&a, 1024);
+  lb_memory m = {0};
+  int64_t last = get(&m, &a, 64);
+  for (size_t i = 2; i <= 40; i++) {
+    int64_t next = get(&m, &a, 64 * i);
+    lb_memory_put(&m, last);
+    last = next;
+  }
+  place(&m, &a);
+  assert_int_equal(m.peak, 64 * (39 + 40));
+  lb_arena_fini(&a);
+}
+
+static void bytes_around_a_mark_are_around_its_offset(void **state) {
+  (void)state;
+  lb_arena a;
+  lb_arena_init(&a, 1024);
+  lb_memory m = {0};
+  get(&m, &a, 1000);
+  int64_t x = get(&m, &a, 64);
+  place(&m, &a);
+  assert_int_equal(lb_memory_offset(&m, x), 1024);
+  assert_int_equal(lb_memory_offset(&m, x + 60), 1084);
+  assert_int_equal(lb_memory_offset(&m, x - 100), 924);
+  lb_arena_fini(&a);
+}
+
+static void what_is_dropped_takes_no_room(void **state) {
+  (void)state;
+  lb_arena a;
+  lb_arena_init(&a, 1024);
+  lb_memory m = {0};
+  int64_t x = get(&m, &a, 1 << 20), y = get(&m, &a, 64);
+  lb_memory_drop(&m, x);
+  place(&m, &a);
+  assert_int_equal(lb_memory_offset(&m, y), 0);
+  assert_int_equal(m.peak, 64);
   lb_arena_fini(&a);
 }
 
@@ -38,31 +87,74 @@ static void a_size_that_overflows_is_refused(void **state) {
   lb_arena a;
   lb_arena_init(&a, 1024);
   lb_memory m = {0};
-  size_t at;
-  get(&m, &a, 1);
-  lb_status st = lb_memory_get(&m, &a, SIZE_MAX - 100, &at);
+  int64_t mark;
+  lb_status st = lb_memory_get(&m, &a, SIZE_MAX - 100, &mark);
+  assert_int_equal(lb_status_code(st), LB_OOM);
+  lb_status_drop(st);
+  for (int i = 0; i < 2; i++) get(&m, &a, (size_t)LB_MARK_ZERO - 1);
+  st = lb_memory_place(&m, &a);
   assert_int_equal(lb_status_code(st), LB_OOM);
   lb_status_drop(st);
   lb_arena_fini(&a);
 }
 
-static void live_blocks_never_overlap(void **state) {
+// -- random lives ------------------------------------------------------------
+
+#define MOST 400
+
+typedef struct life {
+  int64_t mark;
+  size_t size;
+  int begin, end;  // INT32_MAX: it lives
+  int64_t offset;  // where it was placed, or -1
+} life;
+
+static int lives_at_once(const life *x, const life *y) {
+  return x->begin < y->end && y->begin < x->end;
+}
+
+static void check(const lb_memory *m, life *l, int n, unsigned seed) {
+  for (int i = 0; i < n; i++) {
+    int64_t at = lb_memory_offset(m, l[i].mark);
+    if (l[i].offset >= 0 && l[i].offset != at) fail_msg("seed %u: moved", seed);
+    l[i].offset = at;
+    if (at < 0 || (size_t)at + l[i].size > m->peak)
+      fail_msg("seed %u: block %d lies outside", seed, i);
+    for (int k = 0; k < i; k++)
+      if (lives_at_once(&l[i], &l[k]) &&
+          at < l[k].offset + (int64_t)l[k].size &&
+          l[k].offset < at + (int64_t)l[i].size)
+        fail_msg("seed %u: blocks %d and %d overlap", seed, k, i);
+  }
+}
+
+// Of several stages, some of them with many blocks alive.
+static void blocks_that_live_at_once_never_overlap(void **state) {
   (void)state;
-  for (unsigned seed = 1; seed <= 50; seed++) {
+  for (unsigned seed = 1; seed <= 60; seed++) {
     unsigned r = seed;
     lb_arena a;
     lb_arena_init(&a, 1024);
     lb_memory m = {0};
-    for (int i = 0; i < 300; i++) {
-      if (m.n && rand_r(&r) % 2) {
-        lb_memory_put(&m, m.live[(unsigned)rand_r(&r) % m.n].offset);
-      } else {
-        get(&m, &a, (size_t)rand_r(&r) % 1000);
+    static life l[MOST];
+    int n = 0, time = 0, busy = 1 + (int)(seed % 3);
+    for (int stage = 0; stage < 3; stage++) {
+      lb_memory next;
+      lb_status st = lb_memory_copy(&next, &m, &a);
+      assert_false(lb_failed(st));
+      m = next;
+      for (int i = 0; i < MOST / 3; i++, time++) {
+        int x = n ? rand_r(&r) % n : 0;
+        if (n && rand_r(&r) % (busy + 1) == 0 && l[x].end == INT32_MAX) {
+          lb_memory_put(&m, l[x].mark);
+          l[x].end = time;
+        } else {
+          size_t size = (size_t)rand_r(&r) % (1u << rand_r(&r) % 16);
+          l[n++] = (life){get(&m, &a, size), size, time, INT32_MAX, -1};
+        }
       }
-      for (uint32_t k = 1; k < m.n; k++) {
-        size_t end = m.live[k - 1].offset + m.live[k - 1].size;
-        if (end > m.live[k].offset) fail_msg("seed %u, step %d", seed, i);
-      }
+      place(&m, &a);
+      check(&m, l, n, seed);
     }
     lb_arena_fini(&a);
   }
@@ -71,8 +163,11 @@ static void live_blocks_never_overlap(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(freed_memory_is_used_again),
+      cmocka_unit_test(what_grows_along_a_chain_needs_two_at_a_time),
+      cmocka_unit_test(bytes_around_a_mark_are_around_its_offset),
+      cmocka_unit_test(what_is_dropped_takes_no_room),
       cmocka_unit_test(a_size_that_overflows_is_refused),
-      cmocka_unit_test(live_blocks_never_overlap),
+      cmocka_unit_test(blocks_that_live_at_once_never_overlap),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

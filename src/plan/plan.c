@@ -66,12 +66,47 @@ static void close_planner(lb_planner *p) {
   if (!plan->rest) lb_arena_fini(&plan->state);
 }
 
+// -- offsets -----------------------------------------------------------------
+
+static void place_operands(const lb_memory *m, lb_operand *ops, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (ops[i].place == LB_PLACE_ARENA)
+      ops[i].offset = lb_memory_offset(m, ops[i].offset);
+}
+
+// Spots lie in the plan's arena, behind their launch, and nobody runs it yet.
+static void place_launches(const lb_memory *m, const lb_launch *l) {
+  for (; l; l = l->next) {
+    lb_spot *spots = (lb_spot *)(uintptr_t)l->spots;
+    for (uint32_t i = 0; i < l->n_operands; i++)
+      if (spots[i].base == LB_BASE_ARENA)
+        spots[i].offset = lb_memory_offset(m, spots[i].offset);
+  }
+}
+
+// Marks become offsets, in all that a run reads.
+static lb_status give_offsets(lb_planner *p) {
+  const lb_memory *m = &p->memory;
+  lb_plan *plan = p->plan;
+  LB_TRY(lb_memory_place(&p->memory, &p->scratch));
+  for (uint32_t i = 0; i < plan->n_steps; i++) {
+    const lb_step *s = &plan->steps[i];
+    place_operands(m, s->in, s->n_in);
+    place_operands(m, s->out, s->n_out);
+    place_launches(m, s->launch);
+  }
+  for (uint32_t i = 0; i < plan->n_facts; i++)
+    place_operands(m, &plan->facts[i].source, 1);
+  plan->arena_bytes = m->peak;
+  return LB_OK;
+}
+
 // The common end: results that can be delivered are, and what is left to plan
 // stays with the plan.
 static lb_status finish(lb_planner *p) {
   LB_TRY(lb_planner_deliver(p));
+  LB_TRY(give_offsets(p));
   lb_plan *plan = p->plan;
-  plan->arena_bytes = p->memory.peak;
   bool complete = p->n_pending == 0;
   for (uint32_t i = 0; i < p->region->n_results; i++)
     complete &= p->delivered[i] || !p->wanted[i];

@@ -372,14 +372,14 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
 static lb_status plan_loop(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in) {
   lb_operand *args = lb_arena_new(&p->scratch, lb_operand, n->n_in);
-  size_t *temps = lb_arena_new(&p->scratch, size_t, n->n_in);
+  int64_t *temps = lb_arena_new(&p->scratch, int64_t, n->n_in);
   uint32_t n_temps = 0;
   if (!args || !temps) return lb_oom();
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!in[i]) continue;
     LB_TRY(lb_planner_operand(p, in[i], &args[i]));
     if (lb_tensor_is_dense(in[i]->tensor)) continue;
-    size_t *at = &temps[n_temps++];
+    int64_t *at = &temps[n_temps++];
     LB_TRY(lb_memory_get(&p->memory, p->state, lb_tensor_bytes(in[i]->tensor),
                          at));
     lb_step *copy;
@@ -389,8 +389,8 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
     dense->data = NULL;
     lb_tensor_dense(dense);
     copy->in[0] = args[i];
-    args[i] = (lb_operand){
-        .tensor = dense, .place = LB_PLACE_ARENA, .offset = (int64_t)*at};
+    args[i] =
+        (lb_operand){.tensor = dense, .place = LB_PLACE_ARENA, .offset = *at};
     copy->out[0] = args[i];
   }
   lb_step *step;

@@ -24,7 +24,7 @@ typedef struct lb_pvalue {
 typedef struct lb_pbuf {
   lb_place place;
   uint32_t index;  // input, output or own buffer
-  size_t offset;   // in the arena
+  int64_t mark;    // in the arena; else 0
   uint32_t refs;   // values that live in it
 } lb_pbuf;
 

@@ -21,7 +21,7 @@ typedef struct series {
   lb_step call;  // of the host kernel
   lb_rshape shape;
   lb_operand at[LB_RMEMS];
-  size_t temps[LB_RMEMS];  // offsets of those in the arena
+  int64_t temps[LB_RMEMS];  // marks of those in the arena
   int n_temps;
   lb_recipe recipes[LB_TURN_KERNELS];
   int n;
@@ -31,13 +31,13 @@ typedef struct series {
 // -- memory ------------------------------------------------------------------
 
 static lb_status add_temp(series *s, lb_rmem mem, const lb_tensor *t) {
-  size_t *at = &s->temps[s->n_temps];
+  int64_t *at = &s->temps[s->n_temps];
   lb_tensor *kept;
   LB_TRY(lb_planner_keep(s->p, t, &kept));
   LB_TRY(lb_memory_get(&s->p->memory, s->p->state, lb_tensor_bytes(t), at));
   s->n_temps++;
-  s->at[mem] = (lb_operand){
-      .tensor = kept, .place = LB_PLACE_ARENA, .offset = (int64_t)*at};
+  s->at[mem] =
+      (lb_operand){.tensor = kept, .place = LB_PLACE_ARENA, .offset = *at};
   return LB_OK;
 }
 

@@ -83,7 +83,7 @@ lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
   *b = (lb_pbuf){.place = place, .index = index};
   *out = p->n_bufs;
   if (place == LB_PLACE_ARENA)
-    LB_TRY(lb_memory_get(&p->memory, p->state, lb_tensor_bytes(t), &b->offset));
+    LB_TRY(lb_memory_get(&p->memory, p->state, lb_tensor_bytes(t), &b->mark));
   p->n_bufs++;
   return LB_OK;
 }
@@ -103,7 +103,7 @@ lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
 void lb_planner_leave(lb_planner *p, uint32_t buffer) {
   lb_pbuf *b = &p->bufs[buffer];
   if (--b->refs || b->place != LB_PLACE_ARENA) return;
-  lb_memory_put(&p->memory, b->offset);
+  lb_memory_put(&p->memory, b->mark);
   b->place = LB_PLACE_NONE;
 }
 
@@ -127,7 +127,7 @@ lb_operand lb_planner_where(const lb_planner *p, const lb_pvalue *s) {
   const lb_pbuf *b = &p->bufs[s->buffer];
   o.place = b->place;
   o.index = b->index;
-  o.offset = s->offset + (int64_t)b->offset;
+  o.offset = s->offset + b->mark;
   return o;
 }
 
