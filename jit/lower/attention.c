@@ -7,8 +7,9 @@
 //   queries  rows of the tile, side by side
 //   scores   of the tile, [rows][256]: sums, then scores, then exponentials
 //   totals   of the tile, some columns of each row
-//   max, sum of each row of the band, from block to block; what a tile's totals
-//            are multiplied by before (`rescale`) and after (`finish`) a block.
+//   max, sum of each row of the band, from block to block; `top`, what max will
+//            be for the rows of the tile; what a tile's totals are multiplied
+//            by before (`rescale`) and after (`finish`) a block.
 // Totals are in the output between blocks. Rows of a tile past the last are
 // those of the last row again, and are not stored.
 //
@@ -34,7 +35,8 @@ typedef struct attention {
   lb_dtype dtype;
   uint32_t rows, vectors;  // of a tile
   int64_t k_room;          // of a row of queries, of a panel
-  lb_kval panels, queries, scores, totals, lanes64, max, sum, rescale, finish;
+  lb_kval panels, queries, scores, totals, lanes64, max, sum, top, rescale,
+      finish;
 
   lb_kval band, band_rows;  // the present band: its first row, how many
   lb_kval key, keys;        // the present block likewise
@@ -361,16 +363,30 @@ static lb_kval finish_of(const attention *a, lb_kval sum) {
   return lb_k_div(b, one, lb_k_select(b, is_last, by, one));
 }
 
-static void softmax_row(const attention *a, lb_kval r) {
+static lb_kval row_of_scores(const attention *a, lb_kval r) {
+  lb_emit *e = a->e;
+  return lb_k_ptr(&e->b, a->scores, lb_emit_mul(e, r, KEYS), 0);
+}
+
+// Scores of a row, and the greatest of this block and those before.
+static void top_of_row(const attention *a, lb_kval r) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval in_band = lb_k_add(b, a->row, r);
   lb_emit_row(e, lb_k_add(b, a->band, in_band));
-  lb_kval row = lb_k_ptr(b, a->scores, lb_emit_mul(e, r, KEYS), 0);
+  lb_kval before = lb_k_load(b, spot(a, a->max, in_band, 0), 1, 0);
+  lb_kval max = greater(b, score_row(a, row_of_scores(a, r)), before);
+  lb_k_store(b, spot(a, a->top, r, 0), max, 0);
+}
+
+static void softmax_row(const attention *a, lb_kval r) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval in_band = lb_k_add(b, a->row, r), row = row_of_scores(a, r);
   lb_kval at_max = spot(a, a->max, in_band, 0);
   lb_kval at_sum = spot(a, a->sum, in_band, 0);
   lb_kval before = lb_k_load(b, at_max, 1, 0);
-  lb_kval max = greater(b, score_row(a, row), before);
+  lb_kval max = lb_k_load(b, spot(a, a->top, r, 0), 1, 0);
   lb_kval none = lb_k_eq(b, max, number(a, -INFINITY));
   lb_kval base = lb_k_select(b, none, number(a, 0), max);
   lb_kval sum = exponentials_of_row(a, row, base);
@@ -388,11 +404,15 @@ static lb_kval rows_left(const attention *a) {
   return lb_k_min(b, left, lb_k_i64(b, a->rows));
 }
 
+// The greatest of all rows first: rows of a loop overlap the better the less is
+// done for each of them.
 static void softmax_tile(const attention *a) {
   lb_kbuilder *b = &a->e->b;
   lb_emit_all(a->e);
-  lb_kval r = lb_k_loop(b, lb_k_i64(b, 0), rows_left(a), lb_k_i64(b, 1));
-  softmax_row(a, r);
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1), rows = rows_left(a);
+  top_of_row(a, lb_k_loop(b, zero, rows, one));
+  lb_k_end(b);
+  softmax_row(a, lb_k_loop(b, zero, rows, one));
   lb_k_end(b);
 }
 
@@ -544,6 +564,7 @@ static void take_memory(attention *a) {
   a->lanes64 = lb_k_local(b, a->dtype, LB_SPEC_LANES);
   a->max = lb_k_local(b, a->dtype, BAND);
   a->sum = lb_k_local(b, a->dtype, BAND);
+  a->top = lb_k_local(b, a->dtype, MAX_ROWS);
   a->rescale = lb_k_local(b, a->dtype, MAX_ROWS);
   a->finish = lb_k_local(b, a->dtype, MAX_ROWS);
 }
