@@ -69,11 +69,22 @@ static void put_iota(lb_strbuf *out, lb_lt t) {
   lb_strbuf_putc(out, '>');
 }
 
+static void put_table(lb_strbuf *out, lb_lv v) {
+  const lb_table *table = (const lb_table *)(uintptr_t)v.bits;
+  for (unsigned i = 0; i < v.type.lanes; i++) {
+    lb_strbuf_printf(out, "%s%s ", i ? ", " : "<", elems[v.type.elem].text);
+    lb_lt t = lt(v.type.elem, 1);
+    lb_em_value(out, lb_em_num(t, (*table)[i % LB_TABLE]));
+  }
+  lb_strbuf_putc(out, '>');
+}
+
 void lb_em_value(lb_strbuf *out, lb_lv v) {
   switch ((lb_lkind)v.kind) {
     case LB_L_TEMP: lb_strbuf_printf(out, "%%t%" PRIu64, v.bits); return;
     case LB_L_POISON: lb_strbuf_puts(out, "poison"); return;
     case LB_L_IOTA: put_iota(out, v.type); return;
+    case LB_L_TABLE: put_table(out, v); return;
     case LB_L_CONST: break;
   }
   if (v.type.lanes == 1) {
@@ -113,6 +124,10 @@ lb_lv lb_em_num(lb_lt t, double x) {
     memcpy(&bits, &f, sizeof f);
   }
   return lb_em_bits(t, bits);
+}
+
+lb_lv lb_em_table(lb_lt t, const lb_table *table) {
+  return (lb_lv){t, LB_L_TABLE, (uint64_t)(uintptr_t)table};
 }
 
 lb_lv lb_em_poison(lb_lt t) { return (lb_lv){t, LB_L_POISON, 0}; }

@@ -1,10 +1,10 @@
 // render/emit.h -- LLVM IR as text, a call an instruction.
 //
-// A *value* is a temporary (%t7) or a constant whose lanes are all equal; it
-// is passed by value and printed where it is used. One lane is a scalar, never
-// a vector of one. Float16 and bfloat16 are i16 here; `half` lives only between
-// a conversion and its bitcast. No flag that loosens floating point is ever
-// written, so LLVM keeps every rounding.
+// A *value* is a temporary (%t7) or a constant, whose lanes are all equal or
+// those of a table; it is passed by value and printed where it is used. One
+// lane is a scalar, never a vector of one. Float16 and bfloat16 are i16 here;
+// `half` lives only between a conversion and its bitcast. No flag that loosens
+// floating point is ever written, so LLVM keeps every rounding.
 //
 // Failing is left to the strbufs: their status is looked at once, at the end.
 #ifndef LB_RENDER_EMIT_H
@@ -37,14 +37,20 @@ typedef enum lb_lkind {
   LB_L_TEMP,
   LB_L_CONST,
   LB_L_IOTA,
+  LB_L_TABLE,
   LB_L_POISON
 } lb_lkind;
 
 typedef struct lb_lv {  // a value
   lb_lt type;
   uint8_t kind;   // lb_lkind
-  uint64_t bits;  // TEMP: its number; CONST: the bits of a lane
+  uint64_t bits;  // TEMP: its number; CONST: the bits of a lane; TABLE: where
+                  // its lb_table is
 } lb_lv;
+
+// The first lanes of a constant; those behind are the same again.
+enum { LB_TABLE = 8 };
+typedef double lb_table[LB_TABLE];
 
 typedef struct lb_module {  // all functions of one text
   lb_target target;
@@ -85,7 +91,8 @@ static inline lb_lt float_of(lb_lt t) {
 }
 lb_lv lb_em_new(lb_em *e, lb_lt t);  // a temporary yet to be defined
 lb_lv lb_em_bits(lb_lt t, uint64_t bits);
-lb_lv lb_em_num(lb_lt t, double x);  // of a float type
+lb_lv lb_em_num(lb_lt t, double x);                 // of a float type
+lb_lv lb_em_table(lb_lt t, const lb_table *table);  // static
 lb_lv lb_em_poison(lb_lt t);
 
 // -- instructions; `op` is LLVM's word, with its condition for a comparison

@@ -58,13 +58,25 @@ static lb_lv scalef(lb_em *e, lb_lv x, lb_lv n) {
   return v;
 }
 
+// 2^(i >> 4); i has the bias in it.
+static lb_lv pow2_of_half(lb_em *e, lb_lv i) {
+  bool wide = i.type.elem == LB_E_I64;
+  uint64_t exponent = wide ? UINT64_C(0xfff) << 52 : UINT64_C(0x1ff) << 23;
+  i = iand(e, ishl(e, i, wide ? 48 : 19), lb_em_bits(i.type, exponent));
+  return lb_em_bitcast(e, i, float_of(i.type));
+}
+
+// As 2^n may be no normal number, its exponent is made of two halves. The last
+// bit of the sum is an eighth: i >> 4 is half of floor(n), rounded down, and
+// (i + 8) >> 4 is the other half.
 lb_lv lb_math_scale(lb_em *e, lb_lv x, lb_lv n) {
   if (has_scalef(e, x.type)) return scalef(e, x, n);
-  lb_lv all, half;
-  lb_math_round(e, n, &all);
-  lb_math_round(e, times(e, n, num(n.type, 0.5)), &half);
-  lb_lv rest = lb_math_pow2(e, isub(e, all, half));
-  return times(e, times(e, x, lb_math_pow2(e, half)), rest);
+  lb_lt t = x.type, ti = int_of(t);
+  double big = is_wide(t) ? 0x1.8p49 + 2 * 1023 : 0x1.8p20 + 2 * 127;
+  lb_lv i = lb_em_bitcast(e, plus(e, n, num(t, big)), ti);
+  lb_lv half = pow2_of_half(e, i);
+  lb_lv rest = pow2_of_half(e, iadd(e, i, lb_em_bits(ti, 8)));
+  return times(e, times(e, x, half), rest);
 }
 
 lb_lv lb_math_atmost(lb_em *e, lb_lv x, double high) {
@@ -75,6 +87,37 @@ lb_lv lb_math_atmost(lb_em *e, lb_lv x, double high) {
 lb_lv lb_math_atleast(lb_em *e, lb_lv x, double low) {
   lb_lv l = num(x.type, low);
   return sel(e, below(e, x, l), l, x);
+}
+
+// n lanes of x, then y, beginning with one; the last as often as needed.
+static lb_lv some(lb_em *e, lb_lv x, lb_lv y, uint32_t from, uint32_t n) {
+  uint8_t lanes[64];
+  uint32_t last = (y.kind == LB_L_POISON ? 1u : 2u) * x.type.lanes - 1;
+  for (uint32_t i = 0; i < n; i++)
+    lanes[i] = (uint8_t)(from + i < last ? from + i : last);
+  return lb_em_shuffle(e, x, y, lanes, n);
+}
+
+static lb_lv part(lb_em *e, lb_lv x, uint32_t from, uint32_t n) {
+  return some(e, x, lb_em_poison(x.type), from, n);
+}
+
+// The instruction takes 8 lanes, or 16 where there is AVX-512.
+lb_lv lb_math_entry(lb_em *e, const lb_table *table, lb_lv index) {
+  uint32_t lanes = index.type.lanes;
+  uint32_t n = e->m->target.level >= LB_LEVEL_V4 && lanes > 8 ? 16 : 8;
+  if (lanes == n) {
+    lb_lt t = lt(LB_E_F32, n);
+    const char *name =
+        n == 16 ? "llvm.x86.avx512.permvar.sf.512" : "llvm.x86.avx2.permps";
+    return lb_em_call(e, name, t, (lb_lv[]){lb_em_table(t, table), index}, 2);
+  }
+  if (lanes < n)
+    return part(e, lb_math_entry(e, table, part(e, index, 0, n)), 0, lanes);
+  while (n < lanes - n) n *= 2;
+  lb_lv low = lb_math_entry(e, table, part(e, index, 0, n));
+  lb_lv high = lb_math_entry(e, table, part(e, index, n, n));
+  return some(e, low, high, 0, lanes);
 }
 
 lb_lv lb_math_any(lb_em *e, lb_lv c) {

@@ -1,9 +1,10 @@
 // render/math.h -- functions that no instruction computes, as polynomials.
 //
 // Each writes the instructions of its function for float or double of any
-// number of lanes, without calls and without a table in memory: the results
-// are the same at every instruction-set level and lane count. Errors are
-// listed in the README. -0, infinities, NaN and denormals are as in C.
+// number of lanes, without calls. A table is a vector: one instruction takes an
+// entry for each lane. The results are the same at every instruction-set level
+// and lane count. Errors are listed in the README. -0, infinities, NaN and
+// denormals are as in C.
 #ifndef LB_RENDER_MATH_H
 #define LB_RENDER_MATH_H
 
@@ -64,11 +65,15 @@ lb_lv lb_math_round(lb_em *e, lb_lv n, lb_lv *integer);
 lb_lv lb_math_float(lb_em *e, lb_lv integer);
 // 2^n, for integers n such that it is a normal number.
 lb_lv lb_math_pow2(lb_em *e, lb_lv n);
-// x * 2^n rounded once, for integers n (as floats) that half of is as above.
+// x * 2^floor(n) rounded once, for floats n that count eighths, where half of n
+// is as above.
 lb_lv lb_math_scale(lb_em *e, lb_lv x, lb_lv n);
 // x, but at most high, or at least low; NaN stays.
 lb_lv lb_math_atmost(lb_em *e, lb_lv x, double high);
 lb_lv lb_math_atleast(lb_em *e, lb_lv x, double low);
+
+// For each lane the entry of the table that the low 3 bits of its index name.
+lb_lv lb_math_entry(lb_em *e, const lb_table *table, lb_lv index);
 
 // Whether any lane of c is true.
 lb_lv lb_math_any(lb_em *e, lb_lv c);

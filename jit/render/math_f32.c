@@ -8,14 +8,28 @@ static const double exp_c[] = {0x1.p-1, 0x1.5554bp-3, 0x1.555486p-5,
 static const double log_c[] = {0x1.55554ap-2,  -0x1.00022p-2, 0x1.99a596p-3,
                                -0x1.54788cp-3, 0x1.226e48p-3, -0x1.0ce078p-3,
                                0x1.07d0fp-3,   -0x1.41ee2p-4};
-static const double erf_low_c[] = {0x1.06eba2p-3, -0x1.812688p-2,
-                                   0x1.ce0bbp-4,  -0x1.b5be3p-6,
-                                   0x1.42c042p-8, -0x1.28c152p-11};
-static const double erf_high_c[] = {
-    0x1.ffcaaap-1,  0x1.1d7bd4p-9,   -0x1.64f56p-8,  0x1.11b94p-7,
-    -0x1.1a492p-7,  0x1.8ff3aap-8,   -0x1.719358p-9, 0x1.2b59a8p-11,
-    0x1.2dfab2p-12, -0x1.24ca6ep-12, 0x1.00b2dep-14, 0x1.621528p-16,
-    -0x1.2e371cp-17};
+static const double exp_part_c[] = {0x1.00088p-1, 0x1.555d8cp-3};
+static const lb_table exp_eighths =  // 2^(i / 8)
+    {0x1.p+0,       0x1.172b84p+0, 0x1.306fep+0,  0x1.4bfdaep+0,
+     0x1.6a09e6p+0, 0x1.8ace54p+0, 0x1.ae89fap+0, 0x1.d5818ep+0};
+// Coefficients of the polynomials around i erf_step, i < 8.
+static const lb_table erf_c[] = {
+    {0, 0x1.1628f6p-1, 0x1.ba0dcep-1, 0x1.f2e95ep-1, 0x1.fe8286p-1,
+     0x1.ffe606p-1, 0x1.fffef4p-1, 0x1.fffffap-1},
+    {0x1.06eba8p-3, 0x1.b5f7bap-1, 0x1.7d9cf2p-2, 0x1.7e2db6p-4, 0x1.b7eb64p-7,
+     0x1.2305e4p-10, 0x1.ba9d7ap-15, 0x1.82fb1cp-20},
+    {-0x1.24d7d2p-20, -0x1.ccfad6p-2, -0x1.91aa48p-2, -0x1.2db212p-3,
+     -0x1.cf08bap-6, -0x1.7ee258p-9, -0x1.5d5fb4p-13, -0x1.6451e8p-18},
+    {-0x1.811a82p-2, -0x1.048d1p-3, 0x1.352c4ap-3, 0x1.fbccacp-4, 0x1.2052eap-5,
+     0x1.3766e2p-8, 0x1.5c335cp-12, 0x1.a1dd58p-17},
+    {-0x1.a1b34p-11, 0x1.77ccc4p-3, 0x1.a48c56p-5, -0x1.8f3edcp-5,
+     -0x1.c4a144p-6, -0x1.5a2636p-8, -0x1.ec5a18p-12, -0x1.643b64p-16},
+    {0x1.e667bcp-4, 0x1.a65e4ap-12, -0x1.0b9a18p-4, -0x1.d105b2p-8,
+     0x1.97a7bep-7, 0x1.14275ap-8, 0x1.125e22p-11, 0x1.00b67p-15},
+    {-0x1.4e068cp-6, -0x1.878e0ap-5, 0x1.1ee3a6p-7, 0x1.095f82p-6,
+     -0x1.5aec5p-10, -0x1.21d5f2p-9, -0x1.aec262p-12, -0x1.020df6p-15},
+};
+static const double erf_step = 0x1.0d738p-1;
 
 static const double log2_e = 0x1.71547652b82fep+0;
 static const double ln2 = 0x1.62e42fefa39efp-1;
@@ -35,23 +49,33 @@ static lb_lv expm1_poly(lb_em *e, lb_lv r) {
   return mad(e, times(e, r, r), LB_POLY(e, r, exp_c), r);
 }
 
-// exp(r) * 2^n
-static lb_lv exp_scaled(lb_em *e, lb_lv r, lb_lv n) {
-  return lb_math_scale(e, plus(e, expm1_poly(e, r), num(r.type, 1)), n);
+// A number so large that its last bit counts eighths.
+static const double eighths = 0x1.8p20;
+
+// exp(r) * 2^n, |r| <= ln 2 / 16; n counts eighths, as the last bits of big do.
+static lb_lv exp_scaled(lb_em *e, lb_lv r, lb_lv n, lb_lv big) {
+  lb_lv index = lb_em_bitcast(e, big, int_of(big.type));
+  lb_lv power = lb_math_entry(e, &exp_eighths, index);
+  lb_lv p = LB_POLY(e, r, exp_part_c);
+  p = mad(e, times(e, r, r), p, r);
+  return lb_math_scale(e, mad(e, power, p, power), n);
 }
 
 lb_lv lb_math32_exp(lb_em *e, lb_lv x) {
-  lb_lv n, i;
+  lb_lt t = x.type;
   x = lb_math_atleast(e, lb_math_atmost(e, x, 89), -105);
-  lb_lv r = reduce(e, x, &n, &i);
-  return exp_scaled(e, r, n);
+  lb_lv big = mad(e, x, num(t, log2_e), num(t, eighths));
+  lb_lv n = minus(e, big, num(t, eighths));
+  lb_lv r = mad(e, n, num(t, -ln2_high), x);
+  return exp_scaled(e, mad(e, n, num(t, -ln2_low), r), n, big);
 }
 
 lb_lv lb_math32_exp2(lb_em *e, lb_lv x) {
-  lb_lv i;
+  lb_lt t = x.type;
   x = lb_math_atleast(e, lb_math_atmost(e, x, 129), -151);
-  lb_lv n = lb_math_round(e, x, &i);
-  return exp_scaled(e, times(e, minus(e, x, n), num(x.type, ln2)), n);
+  lb_lv big = plus(e, x, num(t, eighths));
+  lb_lv n = minus(e, big, num(t, eighths));
+  return exp_scaled(e, times(e, minus(e, x, n), num(t, ln2)), n, big);
 }
 
 // 2^n (p + 1) - 1, of halves lest 2^n overflow. The sign of 0 is lost.
@@ -134,12 +158,18 @@ lb_lv lb_math32_log1p(lb_em *e, lb_lv x) {
   return sel(e, below(e, magnitude(e, x), num(t, 0x1p-30)), x, r);
 }
 
-// From 1 on a polynomial around 2.5, which is 1 where it ends.
+// x is i erf_step + u, and each i has its polynomial of u. The first is u + u
+// p, so that digits near 0 are kept; the last one is 1 where it ends.
 lb_lv lb_math32_erf(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
-  lb_lv a = magnitude(e, x);
-  lb_lv low = mad(e, a, LB_POLY(e, times(e, x, x), erf_low_c), a);
-  lb_lv u = minus(e, lb_math_atmost(e, a, 3.93), num(t, 2.5));
-  lb_lv high = lb_math_atmost(e, LB_POLY(e, u, erf_high_c), 1);
-  return with_sign(e, sel(e, below(e, a, num(t, 1)), low, high), x);
+  lb_lv a = lb_math_atmost(e, magnitude(e, x), 3.93);
+  lb_lv big = mad(e, a, num(t, 1 / erf_step), num(t, 0x1.8p23));
+  lb_lv i = lb_em_bitcast(e, big, int_of(t));
+  lb_lv n = minus(e, big, num(t, 0x1.8p23));
+  lb_lv u = mad(e, n, num(t, -erf_step), a);
+  lb_lv y = lb_math_entry(e, &erf_c[6], i);
+  for (int k = 5; k > 0; k--) y = mad(e, y, u, lb_math_entry(e, &erf_c[k], i));
+  lb_lv first = lb_em_compare(e, "fcmp oeq", n, num(t, 0));
+  lb_lv start = sel(e, first, u, lb_math_entry(e, &erf_c[0], i));
+  return with_sign(e, mad(e, y, u, start), x);
 }

@@ -63,6 +63,29 @@ static void helpers_are_written_once_and_only_when_used(void **state) {
   lb_strbuf_fini(&s);
 }
 
+// How many instructions take entries of tables in an exponential's text.
+static int entries(const char *body, const lb_target *t) {
+  lb_strbuf s = {0};
+  const char *text = text_of(body, t, &s);
+  int n = count(text, " = call <8 x float> @llvm.x86.avx2.permps") +
+          count(text, " = call <16 x float> @llvm.x86.avx512.permvar.sf.512");
+  lb_strbuf_fini(&s);
+  return n;
+}
+
+static void an_entry_of_a_table_is_one_instruction_a_register(void **state) {
+  (void)state;
+  static const char wide[] =
+      "%0 = param ptr.f32\n"
+      "%1 = load f32x16 %0\n"
+      "%2 = exp f32x16 %1\n"
+      "store %0 %2\n";
+  assert_int_equal(entries(sum, &v3), 1);
+  assert_int_equal(entries(sum, &v4), 1);
+  assert_int_equal(entries(wide, &v3), 2);
+  assert_int_equal(entries(wide, &v4), 1);
+}
+
 static void only_what_is_read_only_is_loaded_as_invariant(void **state) {
   (void)state;
   lb_strbuf s = {0};
@@ -125,6 +148,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(registers_are_phis_and_not_memory),
       cmocka_unit_test(helpers_are_written_once_and_only_when_used),
+      cmocka_unit_test(an_entry_of_a_table_is_one_instruction_a_register),
       cmocka_unit_test(only_what_is_read_only_is_loaded_as_invariant),
       cmocka_unit_test(equal_kernels_give_equal_text),
       cmocka_unit_test(what_only_a_gpu_has_is_refused),

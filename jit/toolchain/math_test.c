@@ -141,7 +141,8 @@ static void put(void *p, lb_dtype t, int i, double x) {
     ((double *)p)[i] = x;
 }
 
-static double xs[N], zs[N], first[N], again[N];
+enum { ROOM = N + 64 };  // for lanes behind the last
+static double xs[ROOM], zs[ROOM], first[ROOM], again[ROOM];
 
 // -- one operand -------------------------------------------------------------
 
@@ -152,8 +153,9 @@ static double worst_of(const function *f, lb_dtype t, double *where) {
     if (!in_scope(f->op, t, x)) continue;
     ld want = f->exact((ld)x);
     double u = ulps(t, at(first, t, i), want);
-    // limits such as 1 are reached
+    // limits such as 1 are reached, and erf does not pass them
     if (isinf(x) && want == rintl(want) && u > 0) u = 1e30;
+    if (f->op == LB_K_ERF && fabs(at(first, t, i)) > 1) u = 1e30;
     if (u > worst) worst = u, *where = x;
   }
   return worst;
@@ -233,7 +235,7 @@ static void powers_are_as_exact_as_stated(void **state) {
 
 // Results are those of the lowest level with 16 or 8 lanes.
 static void check_same(machine *m, machine *plain, lb_kop op, lb_dtype t) {
-  static const uint32_t lanes[] = {1, 2, 4, 8, 16};
+  static const uint32_t lanes[] = {1, 2, 3, 4, 8, 12, 16, 32};
   apply(plain, op, t, t == LB_F32 ? 16 : 8, xs, zs, first);
   for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
     apply(m, op, t, lanes[i], xs, zs, again);
