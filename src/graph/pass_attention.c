@@ -3,14 +3,19 @@
 //   softmax(scale * Q K^T + mask) V    with Q, K, V: [batch, head, seq, dim]
 //
 // The scale may be multiplied to the scores, to Q, to K or to several of them.
-// A float mask is added, or two are; a bool mask chooses between scores and
-// -inf, or a number far below any score. Then one is added that is so low that
-// it swallows the score: other places are all that counts, and where there are
-// none, all are alike.
+// Float masks are added; a bool mask chooses between scores and -inf, or a
+// number that stands for it. Where there are several, they become one float
+// mask, and that number one so low that it swallows the score: other places are
+// all that counts, and where there are none, all are alike.
 // Transposes that make Q, K and V stay outside; the one that makes K^T is
 // undone. A row whose mask is -inf everywhere gives 0 in Attention where
 // Softmax gives NaN, unless the exporter turned NaN into 0; nothing else
 // differs but rounding, and NaN among the scores.
+//
+// Batch and heads may be one axis, all the time or for the products alone.
+// Where a Reshape tells how many heads there are, that axis is cut, which
+// undoes the Reshape that joined them; else each of its places is a batch of
+// one head.
 //
 // Then heads that were split from the rows of a tensor and go back into rows,
 //
@@ -22,22 +27,36 @@
 
 #include "graph/rewrite.h"
 
+#define MAX_MASKS 3
+#define MAX_HEAD 256  // elements: larger ones have kernels as products alone
+
 // Adding it to a score that is no larger than 1e20 gives it again.
 static const double LOWEST = -1e30;
 // Scores are not that low.
 static const double LOW = -1e8;
 
+typedef struct mask {
+  lb_value *v;
+  int rank;            // of the scores
+  double low;          // replaces scores as flags say; or 0: is added
+  bool low_where_set;  // a flag being true, not false
+} mask;
+
 typedef struct attention {
-  lb_value *q, *v, *mask;  // mask may be NULL
-  lb_value *more;          // is added to the mask; or NULL
-  double low;              // replaces scores as the mask says; or 0
-  bool low_where_set;      // the mask being true, not false
-  lb_node *turn;           // the Transpose that gives K^T
-  lb_value *k_source;      // what it turns, unscaled
-  int64_t perm[4];         // would turn k_source into K
-  lb_dim keys;             // how many there are
+  lb_value *q, *v;
+  mask masks[MAX_MASKS];  // the last is the first to be applied
+  int n_masks;
+  lb_node *turn;       // the Transpose that gives K^T
+  lb_value *k_source;  // what it turns, unscaled
+  int64_t perm[4];     // would turn k_source into K
+  lb_dim keys;         // how many there are
   double scale;
+  int64_t heads;  // that were joined with the batch; or 0: nobody says
 } attention;
+
+static bool is_ranked(const lb_value *v) {
+  return v->info.rank == 3 || v->info.rank == 4;
+}
 
 // v without scalar factors that belong to it alone; *scale takes them.
 static lb_value *unscaled(const lb_rewrite *rw, lb_value *v, double *scale) {
@@ -47,87 +66,141 @@ static lb_value *unscaled(const lb_rewrite *rw, lb_value *v, double *scale) {
   return p.leaf[0];
 }
 
-// kt = K^T, made by a Transpose of four axes.
+// -- batch and heads in one axis ---------------------------------------------
+
+// Are they [b*h, x, y] and [b, h, x, y], in any order? *heads gets h, if it was
+// 0, and must be h else.
+static bool differ_in_front(const lb_value *x, const lb_value *y,
+                            int64_t *heads) {
+  const lb_value *four = x->info.rank == 4 ? x : y;
+  const lb_value *three = x->info.rank == 4 ? y : x;
+  const lb_dim *d = four->info.dims, *j = three->info.dims;
+  if (four->info.rank != 4 || three->info.rank != 3 || !lb_dim_is_const(d[1]) ||
+      d[1].k < 1 || (*heads && *heads != d[1].k) || !lb_dim_equal(d[2], j[1]) ||
+      !lb_dim_equal(d[3], j[2]))
+    return false;
+  *heads = d[1].k;
+  return true;
+}
+
+// What v is a Reshape of, if that joins or cuts batch and heads; else v.
+static lb_value *reshaped(const lb_rewrite *rw, lb_value *v, int64_t *heads) {
+  const lb_node *n = lb_match_inner(rw, v, LB_OP_Reshape);
+  return n && differ_in_front(n->in[0], v, heads) ? n->in[0] : v;
+}
+
+// The same if it joins them, whoever else reads v.
+static lb_value *apart(lb_value *v, int64_t *heads) {
+  const lb_node *n = lb_match_op(v, LB_OP_Reshape);
+  bool joins = n && n->in[0]->info.rank == 4;
+  return joins && differ_in_front(n->in[0], v, heads) ? n->in[0] : v;
+}
+
+// Q, scaled and joined in any order.
+static lb_value *query_of(const lb_rewrite *rw, lb_value *v, attention *a) {
+  v = unscaled(rw, v, &a->scale);
+  lb_value *q = apart(v, &a->heads);
+  bool inner = q != v && lb_rewrite_uses(rw, v) == 1;
+  return inner ? unscaled(rw, q, &a->scale) : q;
+}
+
+// -- scores ------------------------------------------------------------------
+
+// kt = K^T, made by a Transpose.
 static bool is_turned_key(const lb_rewrite *rw, lb_value *kt, attention *a) {
-  kt = unscaled(rw, kt, &a->scale);
+  kt = reshaped(rw, unscaled(rw, kt, &a->scale), &a->heads);
   a->turn = lb_match_inner(rw, kt, LB_OP_Transpose);
-  uint32_t count;
-  const int64_t *perm = a->turn ? lb_attr_ints(a->turn, "perm", &count) : NULL;
-  if (!perm || count != 4 || kt->info.rank != 4) return false;
-  a->perm[0] = perm[0];
-  a->perm[1] = perm[1];
-  a->perm[2] = perm[3];
-  a->perm[3] = perm[2];
-  a->keys = kt->info.dims[3];
+  uint32_t rank;
+  const int64_t *perm = a->turn ? lb_attr_ints(a->turn, "perm", &rank) : NULL;
+  if (!perm || !is_ranked(kt) || kt->info.rank != (int)rank) return false;
+  memcpy(a->perm, perm, rank * sizeof *perm);
+  a->perm[rank - 2] = perm[rank - 1];
+  a->perm[rank - 1] = perm[rank - 2];
+  a->keys = kt->info.dims[rank - 1];
   a->k_source = unscaled(rw, a->turn->in[0], &a->scale);
-  return a->k_source->info.rank == 4;
+  return a->k_source->info.rank == (int)rank;
+}
+
+// Products broadcast, where Attention does not.
+static bool has_pairs(const lb_node *product) {
+  const lb_value *x = product->in[0], *y = product->in[1];
+  if (!is_ranked(x) || x->info.rank != y->info.rank) return false;
+  for (int i = 0; i < x->info.rank - 2; i++)
+    if (!lb_dim_equal(x->info.dims[i], y->info.dims[i])) return false;
+  return true;
 }
 
 // s = scale * Q K^T
 static bool is_scores(const lb_rewrite *rw, lb_value *s, attention *a) {
   a->scale = 1;
+  s = reshaped(rw, unscaled(rw, s, &a->scale), &a->heads);
   s = unscaled(rw, s, &a->scale);
   const lb_node *n = lb_match_inner(rw, s, LB_OP_MatMul);
-  if (!n || s->info.rank != 4 || !is_turned_key(rw, n->in[1], a)) return false;
-  a->q = unscaled(rw, n->in[0], &a->scale);
-  return a->q->info.rank == 4;
+  if (!n || !has_pairs(n) || !is_turned_key(rw, n->in[1], a)) return false;
+  a->q = query_of(rw, n->in[0], a);
+  return is_ranked(a->q);
 }
 
-// May the mask be added to scores without making them larger? The last dim
+// May the mask be applied to scores without making them larger? The last dim
 // must be the number of keys: Attention takes a shorter one for padding.
-static bool fits(const lb_value *mask, lb_dtype dtype, const lb_value *scores,
-                 const attention *a) {
-  int rank = mask->info.rank;
-  if (rank < 2 || rank > 4 || mask->info.dtype != dtype) return false;
-  const lb_dim *d = mask->info.dims;
+static bool fits(const mask *m, const lb_value *scores, const attention *a) {
+  int rank = m->v->info.rank;
+  lb_dtype dtype = m->low < 0 ? LB_BOOL : scores->info.dtype;
+  if (rank < 2 || rank > m->rank || m->v->info.dtype != dtype) return false;
+  const lb_dim *d = m->v->info.dims;
   if (!lb_dim_equal(d[rank - 1], a->keys)) return false;
   for (int i = 0; i < rank - 1; i++)
     if (!lb_dim_is(d[i], 1) &&
-        !lb_dim_equal(d[i], scores->info.dims[4 - rank + i]))
+        !lb_dim_equal(d[i], scores->info.dims[m->rank - rank + i]))
       return false;
   return true;
 }
 
 // Where(mask, scores, low), or Where(mask, low, scores)
-static bool is_chosen_scores(const lb_rewrite *rw, const lb_node *where,
-                             attention *a) {
-  a->low_where_set = !lb_match_scalar(where->in[2], where->in[1], &a->low);
-  lb_value *scores = where->in[a->low_where_set ? 2 : 1];
-  const lb_value *low = where->in[a->low_where_set ? 1 : 2];
-  a->mask = where->in[0];
-  if (!lb_match_scalar(low, scores, &a->low) || !(a->low <= LOW)) return false;
-  if (a->low > LOWEST) a->low = LOWEST;
-  if (a->low == -INFINITY && !a->low_where_set) a->low = 0;
-  return is_scores(rw, scores, a) && fits(a->mask, LB_BOOL, scores, a) &&
-         (a->low >= 0 || scores->info.dtype == LB_F32);
+static lb_value *chosen_scores(const lb_node *where, mask *m) {
+  m->low_where_set = !lb_match_scalar(where->in[2], where->in[1], &m->low);
+  lb_value *scores = where->in[m->low_where_set ? 2 : 1];
+  const lb_value *low = where->in[m->low_where_set ? 1 : 2];
+  m->v = where->in[0];
+  return lb_match_scalar(low, scores, &m->low) && m->low < 0 ? scores : NULL;
 }
 
-// Add(scores, mask); `more` is what was added to that.
-static bool is_added_scores(const lb_rewrite *rw, const lb_node *add,
-                            lb_value *more, attention *a) {
-  for (int i = 0; i < 2; i++) {
-    lb_value *scores = add->in[i];
-    lb_dtype dtype = scores->info.dtype;
-    a->mask = add->in[1 - i];
-    a->more = more;
-    if (is_scores(rw, scores, a) && fits(a->mask, dtype, scores, a) &&
-        (!more || fits(more, dtype, scores, a)))
-      return true;
-  }
+static bool is_masked_scores(const lb_rewrite *rw, lb_value *s, attention *a);
+
+// Are these what is left of s, once m is applied to them?
+static bool is_below(const lb_rewrite *rw, lb_value *scores, mask m,
+                     attention *a) {
+  attention before = *a;
+  m.rank = scores->info.rank;
+  if (a->n_masks == MAX_MASKS || !is_ranked(scores)) return false;
+  a->masks[a->n_masks++] = m;
+  if (is_masked_scores(rw, scores, a) && fits(&m, scores, a)) return true;
+  *a = before;
   return false;
 }
 
 static bool is_masked_scores(const lb_rewrite *rw, lb_value *s, attention *a) {
+  if (is_scores(rw, s, a)) return true;
+  s = reshaped(rw, s, &a->heads);
   const lb_node *where = lb_match_inner(rw, s, LB_OP_Where);
-  if (where) return is_chosen_scores(rw, where, a);
   const lb_node *add = lb_match_inner(rw, s, LB_OP_Add);
-  if (!add) return is_scores(rw, s, a);
-  if (is_added_scores(rw, add, NULL, a)) return true;
-  for (int i = 0; i < 2; i++) {
-    const lb_node *first = lb_match_inner(rw, add->in[i], LB_OP_Add);
-    if (first && is_added_scores(rw, first, add->in[1 - i], a)) return true;
-  }
+  mask m = {0};
+  lb_value *scores = where ? chosen_scores(where, &m) : NULL;
+  if (scores) return is_below(rw, scores, m, a);
+  for (int i = 0; add && i < 2; i++)
+    if (is_below(rw, add->in[i], (mask){.v = add->in[1 - i]}, a)) return true;
   return false;
+}
+
+// What stands for -inf is a float32. Several masks are added up: then it must
+// be far below any score.
+static bool can_be_one(const attention *a) {
+  for (int i = 0; i < a->n_masks; i++) {
+    double low = a->masks[i].low;
+    if (low < 0 && low > -INFINITY && a->q->info.dtype != LB_F32) return false;
+    if (low < 0 && low > LOW && a->n_masks > 1) return false;
+  }
+  return true;
 }
 
 // Softmax, or Where(IsNaN(softmax), 0, softmax).
@@ -146,29 +219,30 @@ static const lb_node *softmax_of(const lb_rewrite *rw, const lb_value *v) {
 // The older Softmax over all axes from the last one on is the same.
 static bool over_last_axis(const lb_node *softmax) {
   int64_t axis = lb_attr_int(softmax, "axis", -1);
-  return axis == -1 || axis == 3;
+  return axis == -1 || axis == softmax->out[0]->info.rank - 1;
 }
 
-static bool same_heads(const lb_value *x, const lb_value *y) {
-  return lb_dim_equal(x->info.dims[0], y->info.dims[0]) &&
-         lb_dim_equal(x->info.dims[1], y->info.dims[1]);
+static bool is_large(const lb_value *q) {
+  lb_dim size = q->info.dims[q->info.rank - 1];
+  return lb_dim_is_const(size) && size.k > MAX_HEAD;
 }
 
 static bool match(const lb_rewrite *rw, const lb_node *n, attention *a) {
   *a = (attention){.scale = 1};
-  if (n->op != LB_OP_MatMul || n->n_out != 1 || !n->out[0]) return false;
-  const lb_node *softmax = softmax_of(rw, n->in[0]);
-  if (!softmax || softmax->out[0]->info.rank != 4 || !over_last_axis(softmax))
+  if (n->op != LB_OP_MatMul || n->n_out != 1 || !n->out[0] || !has_pairs(n) ||
+      !lb_dtype_is_float(n->in[1]->info.dtype))
     return false;
-  if (!is_masked_scores(rw, softmax->in[0], a)) return false;
-  a->v = n->in[1];
-  return a->v->info.rank == 4 && lb_dtype_is_float(a->v->info.dtype) &&
-         same_heads(a->q, a->turn->out[0]) && same_heads(a->q, a->v) &&
-         a->scale > 0 && isfinite(a->scale);
+  const lb_node *softmax = softmax_of(rw, reshaped(rw, n->in[0], &a->heads));
+  a->v = apart(n->in[1], &a->heads);
+  return softmax && over_last_axis(softmax) &&
+         is_masked_scores(rw, softmax->in[0], a) && can_be_one(a) &&
+         a->scale > 0 && isfinite(a->scale) && !is_large(a->q);
 }
 
-static bool is_identity(const int64_t *perm) {
-  for (int i = 0; i < 4; i++)
+// -- what it becomes ---------------------------------------------------------
+
+static bool is_identity(const int64_t *perm, int rank) {
+  for (int i = 0; i < rank; i++)
     if (perm[i] != i) return false;
   return true;
 }
@@ -176,43 +250,154 @@ static bool is_identity(const int64_t *perm) {
 // Makes the Transpose give K instead of K^T. The scores, dead now, still read
 // K^T until they are removed.
 static lb_status turn_back(lb_rewrite *rw, const attention *a, lb_value **key) {
-  lb_graph *g = rw->graph;
   lb_value *in = a->k_source;
   const lb_value *kt = a->turn->out[0];
-  int64_t *perm =
-      lb_arena_memdup(&g->arena, a->perm, sizeof a->perm, _Alignof(int64_t));
-  if (!perm) return lb_oom();
+  int rank = kt->info.rank;
+  *key = in;
+  if (is_identity(a->perm, rank)) return LB_OK;
   LB_TRY(lb_rewrite_value(rw, kt, "key", key));
   (*key)->info = kt->info;
-  (*key)->info.dims[2] = kt->info.dims[3];
-  (*key)->info.dims[3] = kt->info.dims[2];
+  (*key)->info.dims[rank - 2] = kt->info.dims[rank - 1];
+  (*key)->info.dims[rank - 1] = kt->info.dims[rank - 2];
   LB_TRY(lb_rewrite_become(rw, a->turn, LB_OP_Transpose, &in, 1));
   lb_node_set_out(a->turn, 0, *key);
-  return lb_node_add_attr(
-      g, a->turn,
-      (lb_attr){.name = "perm", .kind = LB_ATTR_INTS, .n = 4, .ints = perm});
+  return lb_node_set_ints(rw->graph, a->turn, "perm", a->perm, (uint32_t)rank);
 }
 
-// The two masks as one, or flags as a mask that is added.
-static lb_status one_mask(lb_rewrite *rw, lb_node *n, attention *a) {
-  lb_value *zero, *low, *in[3] = {a->mask, a->more};
-  if (a->low >= 0) return lb_rewrite_make(rw, n, LB_OP_Add, in, 2, &a->mask);
+// Sizes [first, last) of x.
+static lb_status sizes_of(lb_rewrite *rw, lb_node *n, lb_value *x, int first,
+                          int last, lb_value **out) {
+  lb_node *shape;
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Shape, &x, 1, &shape));
+  LB_TRY(lb_node_set_int(rw->graph, shape, "start", first));
+  LB_TRY(lb_node_set_int(rw->graph, shape, "end", last));
+  return lb_rewrite_inserted(rw, shape, out);
+}
+
+// Lists one behind another.
+static lb_status list_of(lb_rewrite *rw, lb_node *n, lb_value *const *in,
+                         lb_value **out) {
+  lb_node *concat;
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Concat, in, 3, &concat));
+  LB_TRY(lb_node_set_int(rw->graph, concat, "axis", 0));
+  return lb_rewrite_inserted(rw, concat, out);
+}
+
+// *x of three axes as one of four.
+static lb_status bring_apart(lb_rewrite *rw, lb_node *n, const attention *a,
+                             lb_value **x) {
+  static const int64_t one = 1;
+  lb_value *in[3] = {*x}, *sizes[2], *heads, *target;
+  lb_node *cut;
+  if (!a->heads) {
+    LB_TRY(lb_const_ints(rw->graph, "axis", &one, 1, &in[1]));
+    return lb_rewrite_make(rw, n, LB_OP_Unsqueeze, in, 2, x);
+  }
+  LB_TRY(lb_const_ints(rw->graph, "heads", &a->heads, 1, &heads));
+  LB_TRY(sizes_of(rw, n, *x, 0, 1, &sizes[0]));
+  sizes[1] = heads;
+  LB_TRY(lb_rewrite_make(rw, n, LB_OP_Div, sizes, 2, &in[0]));
+  in[1] = heads;
+  LB_TRY(sizes_of(rw, n, *x, 1, 3, &in[2]));
+  LB_TRY(list_of(rw, n, in, &target));
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Reshape, (lb_value *[]){*x, target}, 2,
+                           &cut));
+  LB_TRY(lb_node_set_int(rw->graph, cut, "allowzero", 1));
+  return lb_rewrite_inserted(rw, cut, x);
+}
+
+// A mask as it fits scores of four axes: fewer than those of its scores, or a
+// single place in front, are for all batches and heads.
+static lb_status bring_mask_apart(lb_rewrite *rw, lb_node *n,
+                                  const attention *a, mask *m) {
+  bool all = m->v->info.rank < 3 || lb_dim_is(m->v->info.dims[0], 1);
+  return m->rank == 4 || all ? LB_OK : bring_apart(rw, n, a, &m->v);
+}
+
+// Flags as a mask that is added.
+static lb_status add_flags(lb_rewrite *rw, lb_node *n, mask *m) {
+  lb_value *zero, *low, *in[3] = {m->v};
+  if (m->low >= 0) return LB_OK;
   LB_TRY(lb_const_f32(rw->graph, "zero", 0, &zero));
-  LB_TRY(lb_const_f32(rw->graph, "low", (float)a->low, &low));
-  in[1] = a->low_where_set ? low : zero;
-  in[2] = a->low_where_set ? zero : low;
-  return lb_rewrite_make(rw, n, LB_OP_Where, in, 3, &a->mask);
+  LB_TRY(lb_const_f32(rw->graph, "low", (float)fmin(m->low, LOWEST), &low));
+  in[1] = zero;
+  in[2] = low;
+  return lb_rewrite_make(rw, n, LB_OP_Where, in, 3, &m->v);
+}
+
+// Flags say which scores stay.
+static lb_status turn_flags(lb_rewrite *rw, lb_node *n, mask *m) {
+  const lb_node *not_ = lb_match_op(m->v, LB_OP_Not);
+  if (!m->low_where_set) return LB_OK;
+  m->low_where_set = false;
+  if (!not_) return lb_rewrite_make(rw, n, LB_OP_Not, &m->v, 1, &m->v);
+  m->v = not_->in[0];
+  return LB_OK;
+}
+
+// All masks as one, which is NULL if there are none.
+static lb_status one_mask(lb_rewrite *rw, lb_node *n, attention *a,
+                          lb_value **out) {
+  *out = NULL;
+  for (int i = a->n_masks; i-- > 0;) {
+    mask *m = &a->masks[i];
+    LB_TRY(turn_flags(rw, n, m));
+    LB_TRY(bring_mask_apart(rw, n, a, m));
+    if (a->n_masks > 1) LB_TRY(add_flags(rw, n, m));
+    lb_value *in[] = {*out, m->v};
+    if (*out)
+      LB_TRY(lb_rewrite_make(rw, n, LB_OP_Add, in, 2, out));
+    else
+      *out = m->v;
+  }
+  return LB_OK;
+}
+
+// n, of three axes, becomes what joins batch and heads of y again.
+static lb_status join(lb_rewrite *rw, lb_node *n, const attention *a,
+                      lb_value *y) {
+  static const int64_t one = 1;
+  lb_value *v = n->in[1], *in[2] = {y}, *sizes[3];
+  int queries = a->q->info.rank - 2;
+  if (!a->heads) {
+    LB_TRY(lb_const_ints(rw->graph, "axis", &one, 1, &in[1]));
+    return lb_rewrite_become(rw, n, LB_OP_Squeeze, in, 2);
+  }
+  LB_TRY(sizes_of(rw, n, v, 0, 1, &sizes[0]));
+  LB_TRY(sizes_of(rw, n, a->q, queries, queries + 1, &sizes[1]));
+  LB_TRY(sizes_of(rw, n, v, 2, 3, &sizes[2]));
+  LB_TRY(list_of(rw, n, sizes, &in[1]));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Reshape, in, 2));
+  return lb_node_set_int(rw->graph, n, "allowzero", 1);
+}
+
+static lb_status set_attrs(lb_rewrite *rw, lb_node *n, const attention *a) {
+  const mask *m = a->n_masks == 1 ? a->masks : NULL;
+  LB_TRY(lb_node_set_float(rw->graph, n, "scale", (float)a->scale));
+  if (!m || m->low >= 0 || m->low == -INFINITY) return LB_OK;
+  return lb_node_set_float(rw->graph, n, "masked", (float)m->low);
 }
 
 static lb_status visit_product(lb_rewrite *rw, lb_node *n) {
   attention a;
+  lb_value *in[4], *y;
+  lb_node *made;
   if (!match(rw, n, &a)) return LB_OK;
-  lb_value *key = a.k_source;
-  if (!is_identity(a.perm)) LB_TRY(turn_back(rw, &a, &key));
-  if (a.more || a.low < 0) LB_TRY(one_mask(rw, n, &a));
-  lb_value *in[] = {a.q, key, a.v, a.mask};
-  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Attention, in, a.mask ? 4 : 3));
-  return lb_node_set_float(rw->graph, n, "scale", (float)a.scale);
+  in[0] = a.q;
+  in[2] = a.v;
+  LB_TRY(turn_back(rw, &a, &in[1]));
+  LB_TRY(one_mask(rw, n, &a, &in[3]));
+  for (int i = 0; i < 3; i++)
+    if (in[i]->info.rank == 3) LB_TRY(bring_apart(rw, n, &a, &in[i]));
+  uint32_t n_in = in[3] ? 4 : 3;
+  if (n->out[0]->info.rank == 4) {
+    LB_TRY(lb_rewrite_become(rw, n, LB_OP_Attention, in, n_in));
+    return set_attrs(rw, n, &a);
+  }
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Attention, in, n_in, &made));
+  LB_TRY(set_attrs(rw, made, &a));
+  LB_TRY(lb_rewrite_inserted(rw, made, &y));
+  return join(rw, n, &a, y);
 }
 
 // -- heads in rows -----------------------------------------------------------

@@ -346,8 +346,14 @@ static void attention_with_flags_is_found(void **state) {
   becomes(FLAGS("-3.4028235e38"), NULL,
           QKV_DUMP
           "in m: bool[b,1,s,t]\n"
-          "y.Where: float32[b,1,s,t] = Where(m, 0, -3.40282347e+38)\n"
-          "y: float32[b,2,s,16] = Attention(q, k, v, y.Where) {scale=1}\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, m) {scale=1, "
+          "masked=-3.40282347e+38}\n"
+          "out y\n");
+  becomes(FLAGS("-1.0e4"), NULL,
+          QKV_DUMP
+          "in m: bool[b,1,s,t]\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, m) {scale=1, "
+          "masked=-10000}\n"
           "out y\n");
   becomes(QKV
           "in m bool[b,1,s,t]\n"
@@ -360,16 +366,25 @@ static void attention_with_flags_is_found(void **state) {
           NULL,
           QKV_DUMP
           "in m: bool[b,1,s,t]\n"
-          "y.Where: float32[b,1,s,t] = Where(m, -inf, 0)\n"
-          "y: float32[b,2,s,16] = Attention(q, k, v, y.Where) {scale=1}\n"
+          "y.Not: bool[b,1,s,t] = Not(m)\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, y.Not) {scale=1}\n"
           "out y\n");
-  becomes(FLAGS("-1.0e9"), NULL,
+  becomes(QKV
+          "in m bool[b,1,s,t]\n"
+          "n = Not(m)\n"
+          "kt = Transpose(k) {perm=[0,1,3,2]}\n"
+          "a = MatMul(q, kt)\n"
+          "c = Where(n, -1.0e9, a)\n"
+          "p = Softmax(c)\n"
+          "y = MatMul(p, v)\n"
+          "out y\n",
+          NULL,
           QKV_DUMP
           "in m: bool[b,1,s,t]\n"
-          "y.Where: float32[b,1,s,t] = Where(m, 0, -1.00000002e+30)\n"
-          "y: float32[b,2,s,16] = Attention(q, k, v, y.Where) {scale=1}\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, m) {scale=1, "
+          "masked=-1e+09}\n"
           "out y\n");
-  stays(FLAGS("-1.0e7"));
+  stays(FLAGS("1.0"));
 }
 
 static void attention_with_two_masks_is_found(void **state) {
@@ -391,6 +406,26 @@ static void attention_with_two_masks_is_found(void **state) {
           "y.Add: float32[b,2,s,t] = Add(o, m)\n"
           "y: float32[b,2,s,16] = Attention(q, k, v, y.Add) {scale=1}\n"
           "out y\n");
+#define FLAGS_AND_MORE(low)                  \
+  QKV "in m bool[1,1,s,t]\n"                 \
+      "in o float32[b,1,1,t]\n"              \
+      "kt = Transpose(k) {perm=[0,1,3,2]}\n" \
+      "a = MatMul(q, kt)\n"                  \
+      "c = Where(m, a, " low                 \
+      ")\n"                                  \
+      "d = Add(c, o)\n"                      \
+      "p = Softmax(d)\n"                     \
+      "y = MatMul(p, v)\n"                   \
+      "out y\n"
+  becomes(FLAGS_AND_MORE("-1.0e9"), NULL,
+          QKV_DUMP
+          "in m: bool[1,1,s,t]\n"
+          "in o: float32[b,1,1,t]\n"
+          "y.Where: float32[1,1,s,t] = Where(m, 0, -1.00000002e+30)\n"
+          "y.Add: float32[b,1,s,t] = Add(y.Where, o)\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, y.Add) {scale=1}\n"
+          "out y\n");
+  stays(FLAGS_AND_MORE("-1.0e4"));  // a sum would not swallow scores
 }
 
 static void attention_without_nan_is_found(void **state) {
@@ -475,6 +510,90 @@ static void keys_may_be_turned_with_their_heads_joined(void **state) {
       "out y\n");
 }
 
+// Batch and heads in one axis, and nobody says how many heads there are.
+static void attention_over_three_axes_is_found(void **state) {
+  (void)state;
+  becomes(
+      "in q float32[n,s,16]\n"
+      "in k float32[t,n,16]\n"
+      "in v float32[n,t,16]\n"
+      "in m float32[n,1,t]\n"
+      "kt = Transpose(k) {perm=[1,2,0]}\n"
+      "a = MatMul(q, kt)\n"
+      "c = Add(a, m)\n"
+      "p = Softmax(c) {axis=2}\n"
+      "y = MatMul(p, v)\n"
+      "out y\n",
+      NULL,
+      "in q: float32[n,s,16]\n"
+      "in k: float32[t,n,16]\n"
+      "in v: float32[n,t,16]\n"
+      "in m: float32[n,1,t]\n"
+      "kt.key: float32[n,t,16] = Transpose(k) {perm=[1,0,2]}\n"
+      "y.Unsqueeze: float32[n,1,1,t] = Unsqueeze(m, [1])\n"
+      "y.Unsqueeze: float32[n,1,s,16] = Unsqueeze(q, [1])\n"
+      "y.Unsqueeze: float32[n,1,t,16] = Unsqueeze(kt.key, [1])\n"
+      "y.Unsqueeze: float32[n,1,t,16] = Unsqueeze(v, [1])\n"
+      "y.Attention: float32[n,1,s,16] = Attention(y.Unsqueeze, y.Unsqueeze, "
+      "y.Unsqueeze, y.Unsqueeze) {scale=1}\n"
+      "y: float32[n,s,16] = Squeeze(y.Attention, [1])\n"
+      "out y\n");
+  becomes(  // a mask for all of them needs no axis
+      "in q float32[n,s,16]\n"
+      "in m float32[s,s]\n"
+      "qt = Transpose(q) {perm=[0,2,1]}\n"
+      "a = MatMul(q, qt)\n"
+      "c = Add(a, m)\n"
+      "p = Softmax(c)\n"
+      "y = MatMul(p, q)\n"
+      "out y\n",
+      NULL,
+      "in q: float32[n,s,16]\n"
+      "in m: float32[s,s]\n"
+      "y.Unsqueeze: float32[n,1,s,16] = Unsqueeze(q, [1])\n"
+      "y.Attention: float32[n,1,s,16] = Attention(y.Unsqueeze, y.Unsqueeze, "
+      "y.Unsqueeze, m) {scale=1}\n"
+      "y: float32[n,s,16] = Squeeze(y.Attention, [1])\n"
+      "out y\n");
+}
+
+// They are joined for products alone, as in models of older libraries.
+static void joined_heads_come_apart(void **state) {
+  (void)state;
+  becomes(QKV
+          "in m bool[b,1,1,t]\n"
+          "d = Shape(q)\n"
+          "b = Slice(d, [0], [1])\n"
+          "s = Slice(d, [2], [3])\n"
+          "e = Shape(k)\n"
+          "t = Slice(e, [2], [3])\n"
+          "qs = Mul(q, 0.5)\n"
+          "n = Mul(b, [2])\n"
+          "rows = Concat(n, s, [16]) {axis=0}\n"
+          "keys = Concat(n, t, [16]) {axis=0}\n"
+          "four = Concat(b, [2], s, t) {axis=0}\n"
+          "three = Concat(n, s, t) {axis=0}\n"
+          "last = Concat(b, [2], s, [16]) {axis=0}\n"
+          "qj = Reshape(qs, rows)\n"
+          "kj = Reshape(k, keys)\n"
+          "vj = Reshape(v, keys)\n"
+          "kt = Transpose(kj) {perm=[0,2,1]}\n"
+          "a = MatMul(qj, kt)\n"
+          "a4 = Reshape(a, four)\n"
+          "c = Where(m, a4, -1.0e4)\n"
+          "c3 = Reshape(c, three)\n"
+          "p = Softmax(c3)\n"
+          "z = MatMul(p, vj)\n"
+          "y = Reshape(z, last)\n"
+          "out y\n",
+          NULL,
+          QKV_DUMP
+          "in m: bool[b,1,1,t]\n"
+          "z.Attention: float32[b,2,s,16] = Attention(q, k, v, m) {scale=0.5, "
+          "masked=-10000}\n"
+          "out y = z.Attention\n");
+}
+
 static void heads_stay_in_rows(void **state) {
   (void)state;
   becomes(
@@ -550,9 +669,17 @@ static void what_is_not_attention_stays(void **state) {
       "p = Softmax(a)\n"
       "y = MatMul(p, v)\n"
       "out y\n");
-  stays(  // three axes
+  stays(  // a head that is too large for one kernel
+      "in q float32[b,s,257]\n"
+      "in k float32[b,t,257]\n"
+      "kt = Transpose(k) {perm=[0,2,1]}\n"
+      "a = MatMul(q, kt)\n"
+      "p = Softmax(a)\n"
+      "y = MatMul(p, k)\n"
+      "out y\n");
+  stays(  // batches are broadcast
       "in q float32[b,s,16]\n"
-      "in k float32[b,t,16]\n"
+      "in k float32[1,t,16]\n"
       "kt = Transpose(k) {perm=[0,2,1]}\n"
       "a = MatMul(q, kt)\n"
       "p = Softmax(a)\n"
@@ -577,6 +704,8 @@ int main(void) {
       cmocka_unit_test(attention_with_flags_is_found),
       cmocka_unit_test(attention_with_two_masks_is_found),
       cmocka_unit_test(attention_without_nan_is_found),
+      cmocka_unit_test(attention_over_three_axes_is_found),
+      cmocka_unit_test(joined_heads_come_apart),
       cmocka_unit_test(the_transpose_of_keys_is_turned_back),
       cmocka_unit_test(keys_may_be_turned_with_their_heads_joined),
       cmocka_unit_test(heads_stay_in_rows),

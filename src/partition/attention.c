@@ -166,7 +166,8 @@ static uint8_t emit_score(lb_emitter *e, const binder *b, double scale,
   double softcap = (double)lb_attr_float(b->node, "softcap", 0);
   uint8_t by = lb_emit_own(e, LB_F32, scale);
   if (softcap > 0) cap = lb_emit_own(e, LB_F32, softcap);
-  if (flags) low = lb_emit_own(e, LB_F32, -INFINITY);
+  double hidden = (double)lb_attr_float(b->node, "masked", -INFINITY);
+  if (flags) low = lb_emit_own(e, LB_F32, hidden);
   e->own = 1;
   uint8_t acc = lb_spec_node(s, LB_S_ACC, LB_F32, NULL, 0);
   uint8_t score = op(s, LB_S_MUL, acc, by);

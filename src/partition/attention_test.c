@@ -125,6 +125,13 @@ static void flags_choose_between_scores_and_nothing(void **state) {
               "%7=mul.float32(%4,%6) "
               "%8=select.float32(%3,%7,%5) -> %8.full");
   assert_int_equal(b.scalars[1], 0xff800000u);
+  lb_graph_free(f.g);
+  begin(&f, 4, LB_BOOL);  // a number instead of minus infinity
+  ok(lb_node_set_float(f.g, f.y->producer, "masked", -2));
+  set_all(&f, (int64_t[]){1, 1, 5, 8}, (int64_t[]){1, 1, 7, 8});
+  set(&f, f.mask, DIMS(1, 1, 5, 7));
+  assert_true(bind(&f, &b));
+  assert_int_equal(b.scalars[1], 0xc0000000u);
   set(&f, f.mask, DIMS(1, 1, 5, 6));  // the last key has no flag
   assert_false(bind(&f, &b));
   lb_graph_free(f.g);

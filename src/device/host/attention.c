@@ -32,6 +32,7 @@ typedef struct attention {
   const int64_t *length;    // per batch: keys that exist
   const void *mask;         // added; or NULL
   const lb_u8 *flags;       // allowed; or NULL
+  double masked;            // is the score of what is not
   int64_t mask_strides[4];  // 0 where it repeats
   int64_t mask_cols;
   void *scores;  // output, or NULL
@@ -235,6 +236,7 @@ static lb_status read_lengths(lb_host_call *c, attention *v, int64_t past) {
 
 static lb_status read_attrs(lb_host_call *c, attention *v) {
   v->softcap = (double)lb_attr_float(c->node, "softcap", 0);
+  v->masked = (double)lb_attr_float(c->node, "masked", -INFINITY);
   v->causal = lb_attr_int(c->node, "is_causal", 0) != 0;
   v->left = lb_attr_int(c->node, "left_window_size", -1);
   v->right = lb_attr_int(c->node, "right_window_size", -1);

@@ -4,7 +4,8 @@
 // memory), NAME(x), TANH and EXP defined.
 
 // What is added to the scores of query i: the mask, and minus infinity where
-// causality, the window or the length forbid. False if no key is left.
+// causality, the window or the length forbid. Where flags forbid, it is what
+// takes the place of the score. False if no key is left.
 static bool NAME(bias)(const attention *v, int64_t b, int64_t h, int64_t i,
                        T *bias) {
   const S *mask = v->mask;
@@ -24,7 +25,7 @@ static bool NAME(bias)(const attention *v, int64_t b, int64_t h, int64_t i,
       if (j >= v->mask_cols)
         x = -(T)INFINITY;
       else if (flags)
-        x = flags[at + j * m[3]] ? 0 : -(T)INFINITY;
+        x = flags[at + j * m[3]] ? 0 : (T)v->masked;
       else
         x = mask[at + j * m[3]];
     }
@@ -64,7 +65,8 @@ static void NAME(row)(const attention *v, int64_t b, int64_t h, int64_t i,
     for (int64_t j = 0; j < v->total; j++) row[j] = cap * TANH(row[j] / cap);
   NAME(keep)(v, 1, b, h, i, row);
   bool any = NAME(bias)(v, b, h, i, bias);
-  for (int64_t j = 0; j < v->total; j++) row[j] += bias[j];
+  for (int64_t j = 0; j < v->total; j++)
+    row[j] = v->flags && bias[j] != 0 ? bias[j] : row[j] + bias[j];
   NAME(keep)(v, 2, b, h, i, row);
   if (any)
     NAME(softmax)(row, v->total);

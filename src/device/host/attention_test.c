@@ -6,6 +6,7 @@ typedef struct spec {
   int64_t batch, q_heads, kv_heads, q_len, past, now, dim, v_dim;
   bool packed;  // rank 3
   bool causal, flags, mask;
+  float masked;  // the score of what flags forbid
   int64_t left, right, mask_cols;
   const int64_t *lengths;  // or NULL
 } spec;
@@ -24,17 +25,18 @@ static double stored(const test_case *t, const spec *s, int which, int64_t b,
   return packed_at(&t->in[which], s->packed, b, h, j - s->past, i, dim);
 }
 
-static bool allowed(const test_case *t, const spec *s, int64_t b, int64_t i,
-                    int64_t j) {
+static bool allowed(const spec *s, int64_t b, int64_t i, int64_t j) {
   int64_t offset = s->lengths ? s->lengths[b] - s->q_len : s->past;
   int64_t at = i + offset;
   if (s->lengths && j >= s->lengths[b]) return false;
   if (s->causal && j > at) return false;
   if (s->left >= 0 && j < at - s->left) return false;
   if (s->right >= 0 && j > at + s->right) return false;
-  if (!s->mask) return true;
-  if (j >= s->mask_cols) return false;
-  return !s->flags || number_at(&t->in[3], (int64_t[]){i, j}) != 0;
+  return !s->mask || j < s->mask_cols;
+}
+
+static bool is_hidden(const test_case *t, const spec *s, int64_t i, int64_t j) {
+  return s->mask && s->flags && number_at(&t->in[3], (int64_t[]){i, j}) == 0;
 }
 
 static void check_row(test_case *t, const spec *s, int64_t b, int64_t h,
@@ -47,9 +49,10 @@ static void check_row(test_case *t, const spec *s, int64_t b, int64_t h,
       dot += packed_at(&t->in[0], s->packed, b, h, i, d, s->dim) *
              stored(t, s, 1, b, kv, j, d);
     p[j] = -INFINITY;
-    if (!allowed(t, s, b, i, j)) continue;
+    if (!allowed(s, b, i, j)) continue;
     p[j] = dot / sqrt((double)s->dim);
     if (s->mask && !s->flags) p[j] += number_at(&t->in[3], (int64_t[]){i, j});
+    if (is_hidden(t, s, i, j)) p[j] = (double)s->masked;
     max = fmax(max, p[j]);
   }
   for (int64_t j = 0; j < total; j++)
@@ -81,6 +84,7 @@ static void attention_one(test_case *t) {
             .causal = case_int(t, 0, 1),
             .mask = case_int(t, 0, 1),
             .flags = case_int(t, 0, 1),
+            .masked = case_int(t, 0, 1) ? -1 : -INFINITY,
             .left = case_int(t, -1, 3),
             .right = case_int(t, -1, 3)};
   s.q_heads = s.kv_heads * case_int(t, 1, 2);
@@ -92,6 +96,7 @@ static void attention_one(test_case *t) {
     case_attr_int(t, "kv_num_heads", s.kv_heads);
   }
   case_attr_int(t, "is_causal", s.causal);
+  if (s.masked > -INFINITY) case_attr_float(t, "masked", s.masked);
   case_attr_int(t, "left_window_size", s.left);
   case_attr_int(t, "right_window_size", s.right);
   case_in(t, heads(t, &s, s.q_heads, s.q_len, s.dim));
