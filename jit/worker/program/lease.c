@@ -24,7 +24,11 @@ typedef struct lease {
 
 static timer_t timer;
 static volatile sig_atomic_t pausing;
-static int64_t left;  // slices; of handlers
+
+// Of handlers.
+static int64_t left;  // slices
+static int64_t owed;  // ns of processor time, of this one
+static int64_t seen;  // of it, when the timer was set
 
 static lease read_lease(void) {
   lease l;
@@ -36,8 +40,16 @@ static struct timespec span_of(int64_t ns) {
   return (struct timespec){.tv_sec = ns / SECOND, .tv_nsec = ns % SECOND};
 }
 
+static int64_t processor_time(void) {
+  struct timespec t;
+  if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t)) return 0;
+  return t.tv_sec * SECOND + t.tv_nsec;
+}
+
 // 0: for ever.
 static void go_on_for(int64_t ns) {
+  owed = ns;
+  seen = processor_time();
   timer_settime(timer, 0, &(struct itimerspec){.it_value = span_of(ns)}, NULL);
 }
 
@@ -51,6 +63,12 @@ static void begin(int sig) {
   errno = err;
 }
 
+static bool goes_on(const lease *l) {
+  int64_t rest = lb_lease_rest(l->slice, owed, processor_time() - seen);
+  if (rest > 0) go_on_for(rest);
+  return rest > 0;
+}
+
 // The lease may have been lifted since the timer ran out. Whoever lifts it
 // later, or begins another, wakes us.
 static void pause_here(int sig) {
@@ -61,7 +79,7 @@ static void pause_here(int sig) {
   (void)sig;
   sigfillset(&others);
   sigdelset(&others, SIGCONT);
-  pausing = l.slice > 0;
+  pausing = l.slice > 0 && !goes_on(&l);
   if (pausing && --left > 0 &&
       pselect(0, NULL, NULL, NULL, &gap, &others) == 0) {
     go_on_for(l.slice);

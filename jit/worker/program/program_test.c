@@ -19,6 +19,7 @@
 #include "device/cpu/isa.h"
 #include "spec/generator.h"
 #include "spec/pack.h"
+#include "worker/program/lease.h"
 
 #define LONG 60000
 
@@ -360,6 +361,16 @@ static void it_goes_on_by_itself_after_a_gap(void **state) {
   lb_process_stop(&p, LONG, NULL);
 }
 
+static void what_others_took_of_a_slice_comes_back(void **state) {
+  (void)state;
+  assert_int_equal(lb_lease_rest(800, 800, 300), 500);
+  assert_int_equal(lb_lease_rest(800, 500, 100), 400);
+  assert_int_equal(lb_lease_rest(800, 800, 790), 0);
+  assert_int_equal(lb_lease_rest(800, 500, 600), 0);
+  assert_int_equal(lb_lease_rest(800, 800, 3), 0);  // there is nothing to do
+  assert_int_equal(lb_lease_rest(1, 1, 1000), 0);
+}
+
 static void stopped_and_leased_it_ends_with_its_socket(void **state) {
   (void)state;
   lb_process p;
@@ -388,6 +399,7 @@ int main(void) {
       cmocka_unit_test(it_ends_with_its_parent_whoever_holds_the_socket),
       cmocka_unit_test(it_pauses_when_its_lease_is_over),
       cmocka_unit_test(it_goes_on_by_itself_after_a_gap),
+      cmocka_unit_test(what_others_took_of_a_slice_comes_back),
       cmocka_unit_test(stopped_and_leased_it_ends_with_its_socket),
   };
   return cmocka_run_group_tests_name("program", tests, set_up, tear_down);
