@@ -8,6 +8,7 @@ import json
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,11 +19,22 @@ HERE = Path(__file__).resolve().parent
 BESIDES = ("against", "deterministic")  # Limber once more
 NAMES = {"limber": "Limber", "onnxruntime": "ONNX Runtime",
          "openvino": "OpenVINO", **{e: e for e in BESIDES}}
-LEASE = 0.06  # seconds; of src/compile/pace.c, and some more
+AWHILE = 0.02  # seconds: a lease ends so much later at most
 
 
 class Failed(Exception):
     """The engine refused, or its process died; str() says how."""
+
+
+def lease(pid):
+    """For how long a limber-jit may go on before it pauses by itself, in
+    seconds: see jit/worker/program/lease.h. 0: it does not."""
+    try:
+        with open(f"/proc/{pid}/fd/0", "rb") as file:
+            length, gap, slices = struct.unpack("3q", file.read(24))
+    except (OSError, struct.error):  # it has ended, or has no lease
+        return 0
+    return 1e-9 * slices * (length + gap) + AWHILE if length else 0
 
 
 class Worker:
@@ -88,11 +100,10 @@ class Worker:
                 yield int(stat.parent.name), fields[0]
 
     def freeze(self):
-        """Stops it, and its children unless they pause by themselves: within
-        LEASE they have no leave to go on. thaw() has all go on that was stopped
-        here."""
+        """Stops it, and its children unless they pause by themselves, once
+        their leases are over. thaw() has all go on that was stopped here."""
         self.process.send_signal(signal.SIGSTOP)
-        time.sleep(LEASE)
+        time.sleep(max([lease(pid) for pid, _ in self.children()], default=0))
         self.frozen = [pid for pid, state in self.children() if state in "RD"]
         for pid in self.frozen:
             os.kill(pid, signal.SIGSTOP)
