@@ -8,13 +8,11 @@
 //     closed as soon as its only block is filled; fork closes the others.
 // (2) Two free blocks are never neighbours. A closed arena's free blocks are
 //     lost until it is empty, when it is unmapped.
-// (3) Lock order: codes_lock, then a code's lock.
 #include "device/cpu/code.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/ref.h"
 
 #define ARENA_BYTES ((size_t)256 << 10)
@@ -39,13 +38,12 @@ typedef struct lb_cpu_arena {
 } arena;
 
 struct lb_cpu_code {
+  lb_lock lock;  // guards all but the count of references
   lb_ref ref;
-  pthread_mutex_t lock;  // guards what follows
   lb_cpu_way way;
   size_t budget;
   lb_cpu_code_stats stats;
-  arena *arenas;      // owned
-  lb_cpu_code *next;  // among all codes; guarded by codes_lock
+  arena *arenas;  // owned
 };
 
 static size_t round_up(size_t n, size_t unit) {
@@ -292,73 +290,31 @@ lb_status lb_cpu_code_add(lb_cpu_code *code, size_t size, lb_cpu_fill *fill,
                     "code memory: %zu bytes exceed the budget of %zu bytes",
                     size, code->budget);
   lb_cpu_block *b = NULL;
-  pthread_mutex_lock(&code->lock);
+  lb_lock_take(&code->lock);
   lb_status st = take_block(code, round_up(size, LB_CPU_ALIGN), &b);
   if (!lb_failed(st)) st = fill_block(b, fill, user);
   if (lb_failed(st) && b) {
     give_block(code, b);
     b = NULL;
   }
-  pthread_mutex_unlock(&code->lock);
+  lb_lock_give(&code->lock);
   *out = b;
   return st;
 }
 
 void lb_cpu_code_free(lb_cpu_code *code, lb_cpu_block *block) {
   if (!block) return;
-  pthread_mutex_lock(&code->lock);
+  lb_lock_take(&code->lock);
   give_block(code, block);
-  pthread_mutex_unlock(&code->lock);
+  lb_lock_give(&code->lock);
 }
 
 lb_cpu_code_stats lb_cpu_code_count(lb_cpu_code *code) {
-  pthread_mutex_lock(&code->lock);
+  lb_lock_take(&code->lock);
   lb_cpu_code_stats stats = code->stats;
   stats.way = code->way;
-  pthread_mutex_unlock(&code->lock);
+  lb_lock_give(&code->lock);
   return stats;
-}
-
-// -- fork -------------------------------------------------------------------
-
-// Only fork itself knows when it happens; hence this list, the one thing here
-// that is not an object's.
-static pthread_mutex_t codes_lock = PTHREAD_MUTEX_INITIALIZER;
-static lb_cpu_code *codes;
-
-// Held through the fork, so that no block is half written or half listed.
-static void before_fork(void) {
-  pthread_mutex_lock(&codes_lock);
-  for (lb_cpu_code *c = codes; c; c = c->next) {
-    pthread_mutex_lock(&c->lock);
-    for (arena *a = c->arenas; a; a = a->next) close_arena(a);
-  }
-}
-
-static void after_fork(void) {
-  for (lb_cpu_code *c = codes; c; c = c->next) pthread_mutex_unlock(&c->lock);
-  pthread_mutex_unlock(&codes_lock);
-}
-
-static int atfork_error;
-
-static void watch_forks(void) {
-  atfork_error = pthread_atfork(before_fork, after_fork, after_fork);
-}
-
-static void list_add(lb_cpu_code *c) {
-  pthread_mutex_lock(&codes_lock);
-  c->next = codes;
-  codes = c;
-  pthread_mutex_unlock(&codes_lock);
-}
-
-static void list_remove(lb_cpu_code *c) {
-  pthread_mutex_lock(&codes_lock);
-  lb_cpu_code **at = &codes;
-  while (*at != c) at = &(*at)->next;
-  *at = c->next;
-  pthread_mutex_unlock(&codes_lock);
 }
 
 // -- the whole --------------------------------------------------------------
@@ -369,6 +325,11 @@ static lb_status try_sealed(lb_cpu_code *c) {
   lb_status st = seal(a);
   drop_arena(c, a);
   return st;
+}
+
+// With the lock held through the fork, so that no block is half written.
+static void before_fork(lb_lock *l) {
+  for (arena *a = ((lb_cpu_code *)l)->arenas; a; a = a->next) close_arena(a);
 }
 
 // Tries the ways by using them. What SHARED tries is its first arena.
@@ -398,22 +359,23 @@ static lb_status find_way(lb_cpu_code *c, lb_cpu_way most) {
 
 lb_status lb_cpu_code_create(size_t budget, lb_cpu_way most,
                              lb_cpu_code **out) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
   *out = NULL;
-  pthread_once(&once, watch_forks);
-  if (atfork_error) return lb_oom();
   lb_cpu_code *c = calloc(1, sizeof *c);
   if (!c) return lb_oom();
   lb_ref_init(&c->ref);
-  pthread_mutex_init(&c->lock, NULL);
   c->budget = budget > ARENA_BYTES ? budget : ARENA_BYTES;
   if (c->budget > PTRDIFF_MAX) c->budget = PTRDIFF_MAX;  // sums do not wrap
   syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
           0, 0);
-  list_add(c);
-  pthread_mutex_lock(&c->lock);
-  lb_status st = find_way(c, most);
-  pthread_mutex_unlock(&c->lock);
+  lb_fork_hooks hooks = {.before = before_fork};
+  lb_status st = lb_lock_init_hooked(&c->lock, hooks);
+  if (lb_failed(st)) {
+    free(c);
+    return st;
+  }
+  lb_lock_take(&c->lock);
+  st = find_way(c, most);
+  lb_lock_give(&c->lock);
   if (lb_failed(st)) {
     lb_cpu_code_release(c);
     return st;
@@ -426,8 +388,9 @@ void lb_cpu_code_retain(lb_cpu_code *code) { lb_ref_retain(&code->ref); }
 
 void lb_cpu_code_release(lb_cpu_code *code) {
   if (!code || !lb_ref_release(&code->ref)) return;
-  list_remove(code);
+  lb_lock_take(&code->lock);
   while (code->arenas) drop_arena(code, code->arenas);
-  pthread_mutex_destroy(&code->lock);
+  lb_lock_give(&code->lock);
+  lb_lock_fini(&code->lock);
   free(code);
 }

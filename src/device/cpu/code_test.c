@@ -9,6 +9,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/undertsan.h"
 #include "device/cpu/code.h"
 
@@ -471,10 +473,62 @@ static void a_fork_may_happen_while_others_add(void **state) {
   assert_int_equal(w.wrong, 0);
   lb_cpu_code_release(forked);
 }
+
+enum { BEFORE, FORKING, ADDING };
+static atomic_int fork_stage = BEFORE;
+
+// Called by fork, before anything is done about locks.
+static void await_adding(void) {
+  if (atomic_load(&fork_stage) != BEFORE) return;
+  atomic_store(&fork_stage, FORKING);
+  while (atomic_load(&fork_stage) != ADDING) sched_yield();
+}
+
+static lb_status write_slowly(void *user, uint8_t *write, const uint8_t *run) {
+  atomic_store(&fork_stage, ADDING);
+  usleep(50000);
+  return write_number(user, write, run);
+}
+
+static void *add_the_first(void *arg) {
+  (void)arg;
+  number n = {5, 64};
+  while (atomic_load(&fork_stage) != FORKING) sched_yield();
+  lb_status st = lb_cpu_code_create(MANY, LB_CPU_SHARED, &forked);
+  if (!lb_failed(st))
+    st = lb_cpu_code_add(forked, n.size, write_slowly, &n, &before);
+  return st.err;
+}
+
+static int count_in_child(void) {
+  alarm(300);  // instead of hanging
+  return lb_cpu_code_count(forked).blocks != 1;
+}
+
+// Of all codes: fork learns of it while it is under way. A runtime has locks
+// from its start, hence one here.
+static void a_fork_may_happen_while_the_first_is_made(void **state) {
+  (void)state;
+  lb_lock first;
+  pthread_t thread;
+  void *error;
+  assert_false(lb_failed(lb_lock_init(&first)));
+  assert_int_equal(pthread_atfork(await_adding, NULL, NULL), 0);
+  pthread_create(&thread, NULL, add_the_first, NULL);
+  in_child(count_in_child);
+  pthread_join(thread, &error);
+  assert_null(error);
+  lb_cpu_code_free(forked, before);
+  lb_cpu_code_release(forked);
+  lb_lock_fini(&first);
+}
 #endif
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+#ifndef UNDER_TSAN
+      cmocka_unit_test(a_fork_may_happen_while_the_first_is_made),  // first
+#endif
       cmocka_unit_test(code_runs_and_no_page_is_writable_and_executable),
       cmocka_unit_test(freed_memory_is_used_again),
       cmocka_unit_test(large_blocks_get_an_arena_of_their_own),
