@@ -70,7 +70,8 @@ class Place:
     def start(self, how, us):
         return subprocess.Popen(
             [HOST, LIBRARY, MODEL, str(us), how, *SHAPES], text=True,
-            cwd=self.others[1], env=self.environment, stderr=subprocess.PIPE)
+            cwd=self.others[1], env=self.environment, stderr=subprocess.PIPE,
+            start_new_session=True)
 
     def check(self):
         assert [list(other.iterdir()) for other in self.others] == [[], []]
@@ -86,7 +87,7 @@ def finish(host, what):
     try:
         _, errors = host.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
-        host.kill()
+        os.killpg(host.pid, signal.SIGKILL)  # its children hold its stderr
         host.communicate()
         pytest.fail(f"it hangs: {what}")
     return host.returncode, errors
