@@ -274,6 +274,11 @@ def quantised_pair(d):
             d.zero(a)], {}
 
 
+def quantised_choice(d):
+    pair, attrs = quantised_pair(d)
+    return [d.ints(np.bool_, 0, 2, *pair[0].shape), *pair], attrs
+
+
 def quantised_one(**attrs):
     def make(d):
         x = d.bytes(d.size(), d.size(), d.size() + 1, d.size() + 1)
@@ -341,6 +346,7 @@ OPERATORS = {
     "DynamicQuantizeLSTM": (gates, [0]),
     "QLinearAdd": (quantised_pair, [0]),
     "QLinearMul": (quantised_pair, [0]),
+    "QLinearWhere": (quantised_choice, [0]),
     "QLinearSigmoid": (quantised_one(), [0]),
     "QLinearLeakyRelu": (quantised_one(alpha=0.2), [0]),
     "QLinearSoftmax": (quantised_one(axis=-1, opset=13), [0]),
