@@ -10,9 +10,9 @@
 #define READ_NONE (10000 * MS)  // at those that had none
 #define TELL (1000 * MS)        // between events, at least
 
-void lb_brake_init(lb_brake *b, lb_pool *pool, lb_events *events, bool off) {
-  *b = (lb_brake){.pool = pool, .events = events, .off = off, .cpu = -1};
-  lb_pace_init(&b->pace, lb_cpu_allowed(), lb_pool_threads(pool));
+void lb_brake_init(lb_brake *b, const lb_brake_options *o) {
+  *b = (lb_brake){.options = *o, .cpu = -1};
+  lb_pace_init(&b->pace, lb_cpu_allowed(), lb_pool_threads(o->pool));
 }
 
 void lb_brake_hurry(lb_brake *b, int by) { atomic_fetch_add(&b->hurried, by); }
@@ -44,7 +44,7 @@ static void read_cgroups(lb_brake *b, int64_t now) {
 }
 
 void lb_brake_place(lb_brake *b, pid_t worker) {
-  lb_pool_runs runs = lb_pool_count(b->pool);
+  lb_pool_runs runs = lb_pool_count(b->options.pool);
   int cpu = lb_pace_displaces(&b->pace, &runs) ? runs.cpu : -1;
   bool same = cpu == b->cpu && (cpu < 0 || worker == b->placed);
   b->cpu = cpu;
@@ -57,30 +57,32 @@ void lb_brake_place(lb_brake *b, pid_t worker) {
 // One event when the state has changed, not for each slice.
 static void tell(lb_brake *b, int64_t now) {
   lb_pace_state state = b->pace.state;
+  lb_events *events = b->options.events;
   bool held = state >= LB_PACE_PRESSED;
-  if (!b->events || held == b->told_held || now - b->told_at < TELL) return;
+  if (!events || held == b->told_held || now - b->told_at < TELL) return;
   b->told_held = held;
   b->told_at = now;
   int permille = (int)(1000 * b->pace.share);
   if (state == LB_PACE_PRESSED)
-    lb_tell_since(b->events, WORKER_HELD, PRESSED, 0, permille, "%s", "");
+    lb_tell_since(events, WORKER_HELD, PRESSED, 0, permille, "%s", "");
   else if (state == LB_PACE_THROTTLED)
-    lb_tell_since(b->events, WORKER_HELD, THROTTLED, 0, permille, "%s", "");
+    lb_tell_since(events, WORKER_HELD, THROTTLED, 0, permille, "%s", "");
   else if (state == LB_PACE_WANTED)
-    lb_tell(b->events, WORKER_FREED, ASKED, "%s", "");
+    lb_tell(events, WORKER_FREED, ASKED, "%s", "");
   else
-    lb_tell(b->events, WORKER_FREED, QUIET, "%s", "");
+    lb_tell(events, WORKER_FREED, QUIET, "%s", "");
 }
 
 int64_t lb_brake_lets_go(lb_brake *b, int64_t *ns) {
+  const lb_brake_options *o = &b->options;
   *ns = INT64_MAX;
-  if (b->off) return LB_PACE_FREELY;
+  if (o->off) return LB_PACE_FREELY;
   int64_t now = lb_clock_ns();
   read_cgroups(b, now);
   lb_pace_look seen = {.now = now,
-                       .runs = lb_pool_count(b->pool),
+                       .runs = lb_pool_count(o->pool),
                        .wanted = atomic_load(&b->hurried) > 0,
-                       .returns = b->returns ? b->returns(b->user) : 0,
+                       .returns = o->returns ? o->returns(o->user) : 0,
                        .spent = lb_brake_spent(b) - b->told};
   b->told += seen.spent;
   int64_t go = lb_pace_look_at(&b->pace, &seen, ns);

@@ -14,15 +14,20 @@
 #include "base/events.h"
 #include "compile/pace.h"
 
-typedef struct lb_brake {
+typedef struct lb_brake_options {
   lb_pool *pool;      // borrowed; may be NULL
   lb_events *events;  // borrowed; may be NULL
   bool off;           // nothing is held back, ever
-  atomic_int hurried;
-  // What that which is to be compiled returns (see pace.h), and its argument;
-  // NULL: nothing. Set after lb_brake_init.
+  // What that which is to be compiled returns (see pace.h): asked whenever the
+  // thread asks, so it may as well see to what came up meanwhile. NULL:
+  // nothing.
   double (*returns)(void *user);
   void *user;
+} lb_brake_options;
+
+typedef struct lb_brake {
+  lb_brake_options options;
+  atomic_int hurried;
 
   // Of the thread.
   lb_pace pace;
@@ -39,7 +44,7 @@ typedef struct lb_brake {
   int64_t told_at;
 } lb_brake;
 
-void lb_brake_init(lb_brake *b, lb_pool *pool, lb_events *events, bool off);
+void lb_brake_init(lb_brake *b, const lb_brake_options *o);
 
 // The worker has used so much processor time.
 void lb_brake_spend(lb_brake *b, int64_t ns);

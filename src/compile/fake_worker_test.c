@@ -70,7 +70,7 @@ static void misbehave_before_reading(const char *path) {
 
 static void misbehave(uint64_t id) {
   static uint8_t bytes[4096];
-  if (is("hang"))
+  if (is("hang") || (is("once") && id > 1))
     for (;;) pause();
   if (is("crash")) {
     fprintf(stderr, "LLVM ERROR: no such\tthing\nsecond line\n");
@@ -92,9 +92,11 @@ static void misbehave(uint64_t id) {
 }
 
 // "kernel" answers with one that loads; "slowly" does too, after 20 ms, "heavy"
-// after 5 ms of work; that of "sluggish" takes long to do nothing.
+// after 5 ms of work, "once" to its first request; that of "sluggish" takes
+// long to do nothing.
 static bool is_kernel(void) {
-  return is("kernel") || is("slowly") || is("heavy") || is("sluggish");
+  return is("kernel") || is("slowly") || is("heavy") || is("once") ||
+         is("sluggish");
 }
 
 // So many seconds of processor time.

@@ -13,6 +13,7 @@
 
 #define CODE_BYTES SIZE_MAX  // what is kept is bounded by the shelf
 #define LEASE_S 60.0         // another's: then it hangs
+#define LEASE_SOON_S 1.0     // ... or does not need it as we do
 #define PRELOAD_BYTES ((size_t)8 << 20)
 #define PRELOAD_MAX 1024
 
@@ -298,14 +299,15 @@ static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
 }
 
 // Where others use the same store, one of all makes a kernel.
-static lb_status make(lb_maker *m, lb_slot *slot, int timeout_ms,
+static lb_status make(lb_maker *m, lb_slot *slot, int timeout_ms, bool soon,
                       lb_made *out) {
   lb_request r;
   bool found = false, kept = true;
+  double patience = soon ? LEASE_SOON_S : LEASE_S;
   LB_TRY(request_of(m, slot, &r));
   LB_TRY(open_code(m));
   lb_hash128 key = key_of(&r);
-  if (m->store && lb_store_lease(m->store, key, LEASE_S) == LB_LEASE_HELD) {
+  if (m->store && lb_store_lease(m->store, key, patience) == LB_LEASE_HELD) {
     *out = LB_MADE_LATER;
     return LB_OK;
   }
@@ -316,11 +318,11 @@ static lb_status make(lb_maker *m, lb_slot *slot, int timeout_ms,
   return st;
 }
 
-lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms,
+lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms, bool soon,
                         lb_made *out) {
   int64_t began = lb_detour_begin();
   *out = LB_MADE;
-  lb_status st = make(m, slot, timeout_ms, out);
+  lb_status st = make(m, slot, timeout_ms, soon, out);
   lb_detour_end(began);
   return st;
 }

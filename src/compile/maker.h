@@ -36,11 +36,13 @@ typedef enum lb_made {
   LB_MADE_LATER,  // another process is making it: look for it on disk later
 } lb_made;
 
-// Gives the slot a kernel, within `timeout_ms`. On failure
+// Gives the slot a kernel, within `timeout_ms`. One that pays `soon` does not
+// wait for another process as long as others do: there it may not pay, and be
+// held back. On failure
 //   LB_DEVICE            executable memory is refused, for good
 //   LB_IO, LB_CANCELLED  see lb_worker_compile
 //   LB_OOM
-lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms,
+lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms, bool soon,
                         lb_made *out);
 // Gives it the kernel that is on disk, or none for good if that is known to be
 // slower here than what it would replace. *found is false if there is none that

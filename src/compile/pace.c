@@ -1,6 +1,8 @@
 // compile/pace.c -- how much processor time compiling may take from requests.
 #include "compile/pace.h"
 
+#include <math.h>
+
 #define HALF 0.5         // of the share is left while a quota is used up
 #define STEP (HALF / 4)  // back, for each time without throttling
 #define SHORT 5e6        // ns of a request
@@ -41,8 +43,10 @@ bool lb_pace_displaces(const lb_pace *p, const lb_pool_runs *runs) {
          busy_of(p, runs->inside) >= p->processors;
 }
 
+bool lb_pace_presses(const lb_pace *p) { return p->state >= LB_PACE_PRESSED; }
+
 bool lb_pace_hurries(const lb_pace *p) {
-  return p->state >= LB_PACE_PRESSED && p->share > MUCH;
+  return lb_pace_presses(p) && p->share > MUCH;
 }
 
 static lb_pace_state state_of(const lb_pace *p, const lb_pace_look *seen) {
@@ -59,9 +63,12 @@ static double least_beside(double request) {
   return few < LB_PACE_LEAST ? few : LB_PACE_LEAST;
 }
 
+// Twice the share is twice the harm to each request, for half of the time; to
+// wait costs what is returned. Both together are least at the root of it.
 static double share_of(const lb_pace *p, double returns) {
-  double share = LB_PACE_MOST * LB_PACE_SOON * returns;
-  double least = least_beside(p->request);
+  double share = LB_PACE_MOST * sqrt(LB_PACE_SOON * returns);
+  bool pays = LB_PACE_EVER * returns >= 1;
+  double least = pays ? LB_PACE_SOME : least_beside(p->request);
   if (share > LB_PACE_MOST) share = LB_PACE_MOST;
   return p->left * (share > least ? share : least);
 }

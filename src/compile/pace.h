@@ -32,8 +32,10 @@
 
 #define LB_PACE_QUIET INT64_C(50000000)  // ns without a run: none presses
 #define LB_PACE_MOST 0.25                // of a processor
-#define LB_PACE_LEAST 0.01
-#define LB_PACE_SOON 75.0  // seconds: what pays in these gets the most
+#define LB_PACE_SOME 0.04                // for what pays ever
+#define LB_PACE_LEAST 0.01               // for what does not
+#define LB_PACE_SOON 5.0  // seconds: what pays in these gets the most
+#define LB_PACE_EVER 1e4  // seconds: what does not pay in these never does
 #define LB_PACE_FREELY INT64_MAX
 
 typedef enum lb_pace_state {
@@ -74,8 +76,8 @@ typedef struct lb_pace_look {
 // time, or LB_PACE_FREELY. *ns: when to look again; then that holds no more.
 int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns);
 
-// Does what is compiled pay so soon that it should get processors as requests
-// do, and not only what these leave?
+bool lb_pace_presses(const lb_pace *p);  // do requests, by the last look?
+// ... and does what is compiled pay so soon that it should not wait?
 bool lb_pace_hurries(const lb_pace *p);
 
 // How many processors there are to use, fewer than there are (scarce) or not,

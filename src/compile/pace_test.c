@@ -13,7 +13,7 @@
 #define SHARE 0.05  // of what returns as much as in these tests
 
 static double returns_for(double share) {
-  return share / (LB_PACE_MOST * LB_PACE_SOON);
+  return share * share / (LB_PACE_MOST * LB_PACE_MOST * LB_PACE_SOON);
 }
 
 // Requests and a compiler that always has something to do.
@@ -111,8 +111,11 @@ static void what_pays_soon_gets_more(void **state) {
     double seconds, share;
   } cases[] = {{1, LB_PACE_MOST},
                {LB_PACE_SOON, LB_PACE_MOST},
-               {2 * LB_PACE_SOON, LB_PACE_MOST / 2},
-               {10 * LB_PACE_SOON, LB_PACE_MOST / 10},
+               {4 * LB_PACE_SOON, LB_PACE_MOST / 2},
+               {16 * LB_PACE_SOON, LB_PACE_MOST / 4},
+               {100 * LB_PACE_SOON, LB_PACE_SOME},
+               {0.9 * LB_PACE_EVER, LB_PACE_SOME},
+               {1.1 * LB_PACE_EVER, LB_PACE_LEAST},
                {1e9, LB_PACE_LEAST}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     world w = a_world(2, 2);

@@ -12,7 +12,7 @@
 #define CRITICAL_BONUS 8.0
 #define FIRST_COST_US 20000.0
 #define COVER_GAIN 0.5   // what is expected of one kernel in place of several
-#define PACK_GAIN 0.1    // ... and of one in place of the pack's
+#define PACK_GAIN 0.02   // ... and of one in place of the pack's
 #define LEAST_GAIN 0.01  // what was learned may be wrong of others
 #define LEARN 0.25       // weight of the last observation
 
@@ -48,15 +48,19 @@ static unsigned seen_of(const lb_slot *s) {
   return atomic_load_explicit(&s->wish.seen, memory_order_relaxed);
 }
 
+static double gain_of(const lb_queue *q, const lb_slot *slot) {
+  double gain = q->gain[slot->key.spec.form][slot->in_pack];
+  return gain > LEAST_GAIN ? gain : LEAST_GAIN;
+}
+
 double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
-  int form = slot->key.spec.form;
   double ns =
       (double)atomic_load_explicit(&slot->wish.ns, memory_order_relaxed);
   if (ns <= 0) {
     ns = seen_of(slot) ? UNMEASURED_NS * seen_of(slot) : 1;
     if (lb_spec_is_critical(&slot->key.spec)) ns *= CRITICAL_BONUS;
   }
-  return ns * q->gain[form][slot->in_pack] / q->cost_us[form];
+  return ns * gain_of(q, slot) / q->cost_us[slot->key.spec.form];
 }
 
 double lb_queue_returns(const lb_queue *q, const lb_slot *slot) {
@@ -70,9 +74,8 @@ void lb_queue_learn_cost(lb_queue *q, const lb_slot *slot, double us) {
 }
 
 void lb_queue_learn_gain(lb_queue *q, const lb_slot *slot, double ratio) {
-  double gain = 1 - 1 / ratio;
-  learn(&q->gain[slot->key.spec.form][slot->in_pack],
-        gain > LEAST_GAIN ? gain : LEAST_GAIN);
+  double gain = ratio > 1 ? 1 - 1 / ratio : ratio - 1;
+  learn(&q->gain[slot->key.spec.form][slot->in_pack], gain);
 }
 
 // -- what is in it -----------------------------------------------------------
@@ -196,17 +199,28 @@ lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns) {
   return best == SIZE_MAX ? NULL : remove_at(q, best);
 }
 
-double lb_queue_best(lb_queue *q, const lb_queue_time *t) {
+// Below 0 if it could not be taken.
+static double returns_at(const lb_queue *q, size_t i, const lb_queue_time *t) {
   int64_t wait_ns = -1;
+  bool may = lb_slot_lacks(q->slots[i]) && may_take(q->slots[i], t, &wait_ns);
+  return may ? lb_queue_returns(q, q->slots[i]) : -1;
+}
+
+double lb_queue_best(lb_queue *q, const lb_queue_time *t) {
   double best = 0;
   fade(q, t);
   for (size_t i = 0; i < q->n; i++) {
-    if (!lb_slot_lacks(q->slots[i]) || !may_take(q->slots[i], t, &wait_ns))
-      continue;
-    double returns = lb_queue_returns(q, q->slots[i]);
+    double returns = returns_at(q, i, t);
     if (returns > best) best = returns;
   }
   return best;
+}
+
+size_t lb_queue_count(lb_queue *q, const lb_queue_time *t, double returns) {
+  size_t n = 0;
+  fade(q, t);
+  for (size_t i = 0; i < q->n; i++) n += returns_at(q, i, t) >= returns;
+  return n;
 }
 
 lb_slot *lb_queue_take_new(lb_queue *q) {

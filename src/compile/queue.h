@@ -54,6 +54,8 @@ void lb_queue_put(lb_queue *q, lb_slot *slot);
 lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns);
 // What the best of those returns that could be taken; 0 if there is none.
 double lb_queue_best(lb_queue *q, const lb_queue_time *t);
+// How many of those return at least so much.
+size_t lb_queue_count(lb_queue *q, const lb_queue_time *t, double returns);
 // One that was not looked for on disk yet, or NULL.
 lb_slot *lb_queue_take_new(lb_queue *q);
 // Lets go what was asked for by that session alone, as far as can be seen, and

@@ -146,6 +146,22 @@ static void a_form_that_gained_little_is_worth_less(void **state) {
   free(q);
 }
 
+static void what_wins_and_loses_by_chance_gains_nothing(void **state) {
+  (void)state;
+  lb_queue *q = new_queue();
+  lb_slot even = slot_of(LB_FORM_ROWS, 2, 1000);
+  lb_slot slower = slot_of(LB_FORM_MAP, 2, 1000);
+  for (int i = 0; i < 40; i++) {
+    lb_queue_learn_gain(q, &even, i % 2 ? 1.05 : 0.95);
+    lb_queue_learn_gain(q, &slower, 0.01);
+  }
+  assert_true(lb_queue_worth(q, &slower) > 0);
+  assert_true(lb_queue_worth(q, &even) < 1.5 * lb_queue_worth(q, &slower));
+  for (int i = 0; i < 20; i++) lb_queue_learn_gain(q, &slower, 2);
+  assert_true(lb_queue_worth(q, &even) < 0.1 * lb_queue_worth(q, &slower));
+  free(q);
+}
+
 static void what_is_returned_is_of_what_could_be_made(void **state) {
   (void)state;
   lb_queue *q = new_queue();
@@ -161,6 +177,8 @@ static void what_is_returned_is_of_what_could_be_made(void **state) {
   // Of 0.1 s in each half is saved, at 0.02 in all.
   assert_true(fabs(lb_queue_best(q, &t) - 2.5) < 1e-9);
   assert_true(fabs(lb_queue_returns(q, &often) - 2.5) < 1e-9);
+  assert_int_equal(lb_queue_count(q, &t, 2), 1);
+  assert_int_equal(lb_queue_count(q, &t, 3), 0);
   t.now_ns += INT64_C(2000000000);
   assert_true(fabs(lb_queue_best(q, &t) - 0.625) < 1e-9);
   free(q);
@@ -303,6 +321,7 @@ int main(void) {
       cmocka_unit_test(softmax_is_critical_and_a_norm_is_not),
       cmocka_unit_test(a_form_that_is_dear_to_make_is_worth_less),
       cmocka_unit_test(a_form_that_gained_little_is_worth_less),
+      cmocka_unit_test(what_wins_and_loses_by_chance_gains_nothing),
       cmocka_unit_test(what_is_returned_is_of_what_could_be_made),
       cmocka_unit_test(in_turn_the_first_is_the_first),
       cmocka_unit_test(a_slot_met_once_waits_until_requests_rest),

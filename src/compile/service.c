@@ -34,6 +34,7 @@ enum {
   SIGHTINGS = 2,
   MAKE_MS = 30000,  // more than any kernel takes: it hangs
   ATTEMPTS = 3,     // at a key that crashes the worker
+  MANY = 4,         // kernels: a process that starts costs three
   MEMORY_MB = 1024,
 };
 
@@ -87,12 +88,15 @@ struct lb_service {
 // -- life --------------------------------------------------------------------
 
 static void collect(lb_service *s);
-static double returns_now(void *user);
+static double attend(void *user);
 
 static void init_brake(lb_service *s, bool off) {
-  lb_brake_init(&s->brake, s->pool, s->events, off);
-  s->brake.returns = returns_now;
-  s->brake.user = s;
+  lb_brake_options o = {.pool = s->pool,
+                        .events = s->events,
+                        .off = off,
+                        .returns = attend,
+                        .user = s};
+  lb_brake_init(&s->brake, &o);
 }
 
 lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
@@ -172,7 +176,7 @@ static bool begin_anew(lb_service *s) {
   s->looked_at = 0;
   s->settlers = 0;
   s->making = NULL;
-  init_brake(s, s->brake.off);
+  init_brake(s, s->brake.options.off);
   atomic_store(&s->asleep, false);
   atomic_store(&s->started, false);
   atomic_store(&s->forks, forks);
@@ -305,9 +309,14 @@ static lb_queue_time time_of(lb_service *s) {
       .now_ns = now, .sightings = s->sightings, .idle = is_idle(s, now)};
 }
 
-// Of what is being made, or of what waits for it if that returns more.
-static double returns_now(void *user) {
+static void judge_decided(lb_service *s);
+
+// For as long as something is made this is asked again and again: trials do not
+// wait for what is held back. What is returned is by what is being made, or by
+// what waits for it if that returns more.
+static double attend(void *user) {
   lb_service *s = user;
+  judge_decided(s);
   lb_queue_time t = time_of(s);
   lb_lock_take(&s->lock);
   collect(s);
@@ -315,6 +324,14 @@ static double returns_now(void *user) {
   double mine = s->making ? lb_queue_returns(&s->queue, s->making) : 0;
   lb_lock_give(&s->lock);
   return mine > best ? mine : best;
+}
+
+static bool many_pay_soon(lb_service *s) {
+  lb_queue_time t = time_of(s);
+  lb_lock_take(&s->lock);
+  size_t n = lb_queue_count(&s->queue, &t, 1 / LB_PACE_SOON);
+  lb_lock_give(&s->lock);
+  return n >= MANY;
 }
 
 // The slot to make next, or NULL and how long to sleep. *find: it is only to be
@@ -453,20 +470,23 @@ static bool is_put_off(lb_service *s, lb_slot *slot, lb_made made) {
   return true;
 }
 
-// A process that yields is not told otherwise but for who waits: where that is
-// not allowed, it would have to be replaced.
+// Where requests press it takes its share and no more; else it makes way for
+// other programs. A process that yields is not told otherwise but for who waits
+// or for many: where that is not allowed, it has to be replaced.
 static void set_yields(lb_service *s, bool urgent) {
-  bool hurries = lb_pace_hurries(&s->brake.pace);
-  s->yields = !urgent && !s->brake.off && (s->yields || !hurries);
+  bool pressed = lb_pace_presses(&s->brake.pace);
+  bool yields = s->yields && !(pressed && many_pay_soon(s));
+  s->yields = !urgent && !s->brake.options.off && (yields || !pressed);
   lb_maker_set_yields(s->maker, s->yields);
 }
 
 static void make(lb_service *s, lb_slot *slot) {
   int64_t before = lb_brake_spent(&s->brake);
+  bool hurries = lb_pace_hurries(&s->brake.pace);
   lb_made made;
   set_yields(s, atomic_load(&slot->wish.urgent) > 0);
   s->making = slot;
-  lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, &made);
+  lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, hurries, &made);
   s->making = NULL;
   if (atomic_load(&s->stop)) {
     atomic_store(&slot->wish.asked, false);
@@ -487,8 +507,9 @@ static void make(lb_service *s, lb_slot *slot) {
 
 // Acts on trials that are decided. Kernels come and go by this thread, or go
 // for lack of room: then there is nothing to do.
-static void judge(lb_service *s) {
+static void judge_decided(lb_service *s) {
   lb_slot *slot;
+  if (!atomic_exchange(&s->decided, false)) return;
   for (size_t i = 0; (slot = lb_slots_at(s->slots, i)); i++) {
     if (lb_trial_at(&slot->trial) <= LB_TRIAL_OPEN) continue;
     lb_contest found = lb_trial_found(&slot->trial);
@@ -530,7 +551,7 @@ static void *serve(void *user) {
     unsigned seen = atomic_load(&s->bell);
     int64_t wait_ns;
     bool find;
-    if (atomic_exchange(&s->decided, false)) judge(s);
+    judge_decided(s);
     lb_slot *slot = lb_brake_lets_go(&s->brake, &wait_ns) > 0
                         ? next_job(s, &find, &wait_ns)
                         : NULL;

@@ -14,10 +14,13 @@
 
 #include "base/caller.h"
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/testdir.h"
 #include "base/thread.h"
 #include "base/undertsan.h"
+#include "compile/keep.h"
 #include "compile/service.h"
+#include "spec/generator.h"
 
 #define SLOTS 24
 #define LONG_NS INT64_C(200000000000)  // when it is not to be reached
@@ -27,6 +30,7 @@ typedef struct fixture {
   lb_shelf shelf;
   lb_slots slots;
   lb_pool *pool;
+  lb_store *store;  // NULL: nothing is kept
   lb_service *service;
   lb_slot *slot[SLOTS];
   atomic_int warnings;
@@ -67,7 +71,7 @@ static int set_up(void **state) {
   ok(lb_shelf_init(&f->shelf, 1 << 20));
   ok(lb_slots_init(&f->slots, 16, NULL));
   f->slots.shelf = &f->shelf;
-  ok(lb_pool_new(2, &f->pool));
+  ok(lb_pool_new(lb_cpu_allowed(), &f->pool));
   add_slots(f);
   *state = f;
   return 0;
@@ -95,7 +99,9 @@ static int tear_down(void **state) {
 static void open_service(fixture *f, const char *name, bool background) {
   lb_service_options o = {.maker = {.worker = testdir_at(&f->dir, name),
                                     .slots = &f->slots,
+                                    .store = f->store,
                                     .log = &f->log,
+                                    .judges = true,
                                     .isa = {.level = LB_ISA_V3}},
                           .pool = f->pool,
                           .background = background};
@@ -404,6 +410,76 @@ static void the_background_tries_again_by_itself(void **state) {
   wait_until_made(f, 0);
 }
 
+// -- trials -------------------------------------------------------------------
+
+// Runs in which it was even decide the trial of slot i.
+static void decide(fixture *f, int i) {
+  lb_trial_time t = {.work = 1, .cost = 1, .ns = 1000};
+  bool decided = false;
+  for (; !decided; t.former = !t.former) {
+    t.run++;
+    decided = lb_trial_tell(&f->slot[i]->trial, &t);
+  }
+  lb_service_decided(f->service);
+}
+
+static void a_trial_is_judged_while_another_kernel_is_made(void **state) {
+  fixture *f = *state;
+  open_service(f, "once", true);
+  lb_pool_enter(f->pool);
+  tell(f, 0, 1);
+  tell(f, 0, 2);
+  wait_until_made(f, 0);
+  tell(f, 1, 3);
+  tell(f, 1, 4);
+  while (lb_service_count(f->service).waiting) nap(1);
+  while (lb_trial_at(&f->slot[0]->trial) != LB_TRIAL_OPEN) nap(1);
+  decide(f, 0);
+  while (lb_trial_at(&f->slot[0]->trial) != LB_TRIAL_NONE) nap(1);
+  assert_int_equal(lb_service_count(f->service).made.kept, 1);
+  assert_int_equal(lb_service_count(f->service).failures, 0);  // not yet
+  assert_false(is_made(f, 1));
+  lb_pool_leave(f->pool);
+}
+
+// -- other processes ----------------------------------------------------------
+
+static lb_store *open_store(fixture *f) {
+  lb_store *s;
+  ok(lb_store_new(&(lb_store_options){.folder = testdir_at(&f->dir, "store"),
+                                      .log = &f->log},
+                  &s));
+  return s;
+}
+
+static lb_hash128 key_of(const lb_slot *slot) {
+  const lb_slot_key *k = &slot->key;
+  lb_request r;
+  ok(lb_request_init(&r, &k->spec, &k->facts, "x86-64-v3"));
+  return lb_keep_key(&r, LB_GENERATOR_VERSION);
+}
+
+// There it may be held back for long.
+static void what_pays_soon_does_not_wait_for_another_process(void **state) {
+  fixture *f = *state;
+  lb_store *other = open_store(f);
+  assert_int_equal(lb_store_lease(other, key_of(f->slot[0]), 1),
+                   LB_LEASE_TAKEN);
+  f->store = open_store(f);
+  open_service(f, "kernel", true);
+  lb_pool_enter(f->pool);
+  int64_t start = lb_clock_ns();
+  for (uint64_t run = 1; !is_made(f, 0); run++, nap(1)) {
+    lb_meeting much = {.session = 1, .run = run, .ns = INT64_C(1000000000)};
+    lb_service_tell(f->service, f->slot[0], &much);
+  }
+  assert_true(lb_clock_ns() - start < LONG_NS / 4);
+  lb_pool_leave(f->pool);
+  close_service(f);
+  lb_store_free(f->store);
+  lb_store_free(other);
+}
+
 // -- ends ---------------------------------------------------------------------
 
 static void a_service_can_be_freed_while_it_makes(void **state) {
@@ -528,6 +604,8 @@ int main(void) {
       TEST(kernels_for_shapes_to_come_may_lack),
       TEST(a_worker_that_works_at_last_is_used),
       TEST(the_background_tries_again_by_itself),
+      TEST(a_trial_is_judged_while_another_kernel_is_made),
+      TEST(what_pays_soon_does_not_wait_for_another_process),
       TEST(a_service_can_be_freed_while_it_makes),
 #ifndef UNDER_TSAN
       TEST(a_forked_child_makes_its_own),

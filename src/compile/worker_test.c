@@ -419,7 +419,7 @@ typedef struct pressed {  // a pool in which a request runs all the time
 // So much that a twentieth of a processor is granted.
 static double returns(void *user) {
   (void)user;
-  return 0.05 / (LB_PACE_MOST * LB_PACE_SOON);
+  return 0.05 * 0.05 / (LB_PACE_MOST * LB_PACE_MOST * LB_PACE_SOON);
 }
 
 static void press(pressed *p, bool off) {
@@ -427,8 +427,9 @@ static void press(pressed *p, bool off) {
   assert_int_equal(sigaction(SIGCHLD, &a, &p->old), 0);
   assert_false(lb_failed(lb_pool_new(lb_cpu_allowed(), &p->pool)));
   lb_pool_enter(p->pool);
-  lb_brake_init(&p->brake, p->pool, NULL, off);
-  p->brake.returns = returns;
+  lb_brake_init(
+      &p->brake,
+      &(lb_brake_options){.pool = p->pool, .off = off, .returns = returns});
   atomic_store(&stops, 0);
 }
 
@@ -452,7 +453,7 @@ static void the_share_is_what_compiling_returns(void **state) {
   press(&p, false);
   lb_brake_lets_go(&p.brake, &ns);
   assert_int_equal(lround(1000 * p.brake.pace.share), 50);
-  p.brake.returns = NULL;
+  p.brake.options.returns = NULL;
   lb_brake_lets_go(&p.brake, &ns);
   assert_int_equal(lround(1000 * p.brake.pace.share), 1000 * LB_PACE_LEAST);
   unpress(&p);
