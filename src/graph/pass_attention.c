@@ -5,8 +5,7 @@
 // The scale may be multiplied to the scores, to Q, to K or to several of them.
 // Float masks are added; a bool mask chooses between scores and -inf, or a
 // number that stands for it. Where there are several, they become one float
-// mask, and that number one so low that it swallows the score: other places are
-// all that counts, and where there are none, all are alike.
+// mask, if that number is so low that it swallows the score that is added.
 // Transposes that make Q, K and V stay outside; the one that makes K^T is
 // undone. A row whose mask is -inf everywhere gives 0 in Attention where
 // Softmax gives NaN, unless the exporter turned NaN into 0; nothing else
@@ -32,8 +31,6 @@
 
 // Adding it to a score that is no larger than 1e20 gives it again.
 static const double LOWEST = -1e30;
-// Scores are not that low.
-static const double LOW = -1e8;
 
 typedef struct mask {
   lb_value *v;
@@ -192,13 +189,13 @@ static bool is_masked_scores(const lb_rewrite *rw, lb_value *s, attention *a) {
   return false;
 }
 
-// What stands for -inf is a float32. Several masks are added up: then it must
-// be far below any score.
+// What stands for -inf is a float32. Of several masks one is made that is
+// added: there it must be low enough.
 static bool can_be_one(const attention *a) {
   for (int i = 0; i < a->n_masks; i++) {
     double low = a->masks[i].low;
     if (low < 0 && low > -INFINITY && a->q->info.dtype != LB_F32) return false;
-    if (low < 0 && low > LOW && a->n_masks > 1) return false;
+    if (low < 0 && low > LOWEST && a->n_masks > 1) return false;
   }
   return true;
 }
@@ -314,17 +311,6 @@ static lb_status bring_mask_apart(lb_rewrite *rw, lb_node *n,
   return m->rank == 4 || all ? LB_OK : bring_apart(rw, n, a, &m->v);
 }
 
-// Flags as a mask that is added.
-static lb_status add_flags(lb_rewrite *rw, lb_node *n, mask *m) {
-  lb_value *zero, *low, *in[3] = {m->v};
-  if (m->low >= 0) return LB_OK;
-  LB_TRY(lb_const_f32(rw->graph, "zero", 0, &zero));
-  LB_TRY(lb_const_f32(rw->graph, "low", (float)fmin(m->low, LOWEST), &low));
-  in[1] = zero;
-  in[2] = low;
-  return lb_rewrite_make(rw, n, LB_OP_Where, in, 3, &m->v);
-}
-
 // Flags say which scores stay.
 static lb_status turn_flags(lb_rewrite *rw, lb_node *n, mask *m) {
   const lb_node *not_ = lb_match_op(m->v, LB_OP_Not);
@@ -335,6 +321,16 @@ static lb_status turn_flags(lb_rewrite *rw, lb_node *n, mask *m) {
   return LB_OK;
 }
 
+// What is added to scores, if `sum` is (or nothing, where it is NULL), and
+// flags choose between that and a number.
+static lb_status choose(lb_rewrite *rw, lb_node *n, const mask *m,
+                        lb_value *sum, lb_value **out) {
+  lb_value *in[3] = {m->v, sum};
+  if (!sum) LB_TRY(lb_const_f32(rw->graph, "zero", 0, &in[1]));
+  LB_TRY(lb_const_f32(rw->graph, "low", (float)m->low, &in[2]));
+  return lb_rewrite_make(rw, n, LB_OP_Where, in, 3, out);
+}
+
 // All masks as one, which is NULL if there are none.
 static lb_status one_mask(lb_rewrite *rw, lb_node *n, attention *a,
                           lb_value **out) {
@@ -343,9 +339,10 @@ static lb_status one_mask(lb_rewrite *rw, lb_node *n, attention *a,
     mask *m = &a->masks[i];
     LB_TRY(turn_flags(rw, n, m));
     LB_TRY(bring_mask_apart(rw, n, a, m));
-    if (a->n_masks > 1) LB_TRY(add_flags(rw, n, m));
     lb_value *in[] = {*out, m->v};
-    if (*out)
+    if (a->n_masks > 1 && m->low < 0)
+      LB_TRY(choose(rw, n, m, *out, out));
+    else if (*out)
       LB_TRY(lb_rewrite_make(rw, n, LB_OP_Add, in, 2, out));
     else
       *out = m->v;

@@ -417,15 +417,32 @@ static void attention_with_two_masks_is_found(void **state) {
       "p = Softmax(d)\n"                     \
       "y = MatMul(p, v)\n"                   \
       "out y\n"
-  becomes(FLAGS_AND_MORE("-1.0e9"), NULL,
+  becomes(FLAGS_AND_MORE("-3.4028235e38"), NULL,
           QKV_DUMP
           "in m: bool[1,1,s,t]\n"
           "in o: float32[b,1,1,t]\n"
-          "y.Where: float32[1,1,s,t] = Where(m, 0, -1.00000002e+30)\n"
+          "y.Where: float32[1,1,s,t] = Where(m, 0, -3.40282347e+38)\n"
           "y.Add: float32[b,1,s,t] = Add(y.Where, o)\n"
           "y: float32[b,2,s,16] = Attention(q, k, v, y.Add) {scale=1}\n"
           "out y\n");
-  stays(FLAGS_AND_MORE("-1.0e4"));  // a sum would not swallow scores
+  stays(FLAGS_AND_MORE("-1.0e9"));  // a score and the other mask still count
+  becomes(QKV
+          "in m bool[1,1,s,t]\n"
+          "in o float32[b,1,1,t]\n"
+          "kt = Transpose(k) {perm=[0,1,3,2]}\n"
+          "a = MatMul(q, kt)\n"
+          "c = Add(o, a)\n"
+          "d = Where(m, c, -3.4028235e38)\n"
+          "p = Softmax(d)\n"
+          "y = MatMul(p, v)\n"
+          "out y\n",
+          NULL,
+          QKV_DUMP
+          "in m: bool[1,1,s,t]\n"
+          "in o: float32[b,1,1,t]\n"
+          "y.Where: float32[b,1,s,t] = Where(m, o, -3.40282347e+38)\n"
+          "y: float32[b,2,s,16] = Attention(q, k, v, y.Where) {scale=1}\n"
+          "out y\n");
 }
 
 static void attention_without_nan_is_found(void **state) {
