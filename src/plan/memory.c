@@ -12,6 +12,7 @@
 #include "plan/memory.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -104,8 +105,7 @@ typedef struct placing {
   const lb_extent **near;  // placed, and alive at some time of the block
 } placing;
 
-// Adds a block to the `n` that are near if it is one of them, which is as
-// likely as not.
+// Adds a block to the `n` that are near if it is one of them.
 static uint32_t add_near(const lb_extent **near, uint32_t n, const lb_extent *b,
                          uint32_t time) {
   if (b->end <= time || b->offset == NOWHERE) return n;
@@ -128,11 +128,20 @@ static uint32_t find_near(const placing *p, uint32_t block) {
   return n;
 }
 
+static int by_offset(const void *a, const void *b) {
+  const lb_extent *const *x = a, *const *y = b;
+  return ((*x)->offset > (*y)->offset) - ((*x)->offset < (*y)->offset);
+}
+
+#define FEW 64  // most blocks have fewer near
+
 // The lowest offset at which none of those near is met. One that is met ends
 // above all offsets up to it that would do, so none is passed over; one that
-// ends below is not met again.
+// ends below is not met again. Where there are many, they are gone through in
+// order, so that this takes two turns.
 static size_t lowest(const lb_extent **near, uint32_t n_near, size_t size) {
   size_t at = 0;
+  if (n_near > FEW) qsort(near, n_near, sizeof *near, by_offset);
   for (bool met = n_near > 0; met;) {
     uint32_t n = 0;
     met = false;
