@@ -52,6 +52,35 @@ void profile_fini(profile *p) {
 
 static int64_t time_of(const limber_step *s) { return s->end_ns - s->start_ns; }
 
+static bool same_step(const limber_step *a, const limber_step *b) {
+  return a->rows == b->rows && a->cols == b->cols && a->k == b->k &&
+         a->len == b->len && a->skipped == b->skipped &&
+         !strcmp(a->name, b->name) && !strcmp(a->tier, b->tier) &&
+         !strcmp(a->reason, b->reason) && !strcmp(a->kernel, b->kernel);
+}
+
+// What ran again and again, in slices of a batch or turns of a loop, is one
+// line: the sum of all.
+static void merge(profile *p) {
+  size_t n = 0;
+  for (size_t i = 0; i < p->n; i++) {
+    limber_step *s = &p->steps[i];
+    size_t k = 0;
+    while (k < n && !same_step(&p->steps[k], s)) k++;
+    if (k == n) {
+      p->steps[n++] = *s;
+      continue;
+    }
+    limber_step *to = &p->steps[k];
+    to->end_ns += time_of(s);
+    to->bytes += s->bytes;
+    to->flops += s->flops;
+    to->outer += s->outer;
+    free_step(s);
+  }
+  p->n = n;
+}
+
 static int longest_first(const void *a, const void *b) {
   int64_t x = time_of(a), y = time_of(b);
   return (x < y) - (x > y);
@@ -97,6 +126,7 @@ static void print_tiers(const profile *p, double total) {
 
 void profile_print(profile *p) {
   int64_t sum = 0;
+  merge(p);
   for (size_t i = 0; i < p->n; i++) sum += time_of(&p->steps[i]);
   double total = sum > 0 ? (double)sum : 1;
   if (p->n) qsort(p->steps, p->n, sizeof *p->steps, longest_first);
@@ -135,7 +165,8 @@ static void print_reasons(const profile *p) {
   }
 }
 
-void profile_explain(const profile *p) {
+void profile_explain(profile *p) {
+  merge(p);
   printf("\n%-11s  %-10s  %-34s  %-18s  %s\n", "tier", "reason", "kernel", "op",
          "step");
   for (size_t i = 0; i < p->n; i++) print_choice(&p->steps[i]);

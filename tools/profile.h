@@ -19,7 +19,7 @@ void profile_fini(profile *p);
 // The longest first, then the share of each tier.
 void profile_print(profile *p);
 // In order, with reasons, then what took no step.
-void profile_explain(const profile *p);
+void profile_explain(profile *p);
 json_t *profile_json(const profile *p);  // in order
 
 #endif

@@ -9,6 +9,7 @@
 #include "api/options.h"
 #include "base/caller.h"
 #include "compile/queue.h"
+#include "device/cpu/isa.h"
 #include "graph/pass.h"
 
 #define DTYPE(id, text, bytes, cls) \
@@ -83,6 +84,12 @@ static lb_status check_options(const limber_session_options *o) {
   return lb_check_compile_ops(o->compile_ops);
 }
 
+// What one processor has in its second cache.
+static size_t near_bytes(void) {
+  size_t l2 = lb_isa_host_caches().l2;
+  return l2 ? l2 : (size_t)1 << 20;
+}
+
 static lb_status load(limber_session *s, const source *from,
                       const limber_session_options *o) {
   lb_onnx_options how = {&s->runtime->log, o->copy_weights != 0};
@@ -101,6 +108,7 @@ static lb_status load(limber_session *s, const source *from,
       .loop_limit = o->loop_limit,
       .passes_off = o->optimize < 0 ? LB_PASS_ALL : 0,
       .slots = s->runtime->kernels.slots,
+      .near_bytes = near_bytes(),
       .events = s->runtime->events,
       .deterministic = o->deterministic || s->runtime->deterministic,
       .reusable = s->prefer.reusable,

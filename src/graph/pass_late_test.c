@@ -42,6 +42,48 @@ static void what_merely_compares_stays(void **state) {
       "out y h\n");
 }
 
+static void all_elements_in_order_are_the_matrix(void **state) {
+  (void)state;
+  static const char form[] =
+      "in x float32[b,t]\n"
+      "s = Shape(x)\n"
+      "n = Gather(s, 0)\n"
+      "m = Gather(s, 1)\n"
+      "r = Range(0, n, 1)\n"
+      "c = Range(0, m, 1)\n"
+      "u = Unsqueeze(r, [%d,2])\n"
+      "v = Unsqueeze(c, [%s])\n"
+      "k = Mul(u, %s)\n"
+      "i = Add(v, k)\n"
+      "f = Flatten(x) {axis=2}\n"
+      "g = Gather(f, i)\n"
+      "l = Reshape(g, [-1])\n"
+      "d = Shape(i)\n"
+      "h = Reshape(l, d)\n"
+      "y = Relu(h)\n"
+      "out y\n";
+  char source[512];
+  snprintf(source, sizeof source, form, 1, "0,1", "m");
+  becomes(source, NULL,
+          "in x: float32[b,t]\n"
+          "g.Unsqueeze: float32[b,1,t] = Unsqueeze(x, [1])\n"
+          "y: float32[b,1,t] = Relu(g.Unsqueeze)\n"
+          "out y\n");
+  // Columns before rows, and rows as far apart as there are rows.
+  const char *turned[] = {"1,2", "m", "0,1", "n"};
+  for (int i = 0; i < 2; i++) {
+    snprintf(source, sizeof source, form, i ? 1 : 0, turned[2 * i],
+             turned[2 * i + 1]);
+    lb_graph *g = graph_of(source);
+    must(lb_graph_optimize(g, &(lb_pass_options){0}));
+    lb_strbuf dump = {0};
+    lb_graph_dump(g, &dump);
+    assert_non_null(strstr(lb_strbuf_str(&dump), "Gather(f, i)"));
+    lb_strbuf_fini(&dump);
+    lb_graph_free(g);
+  }
+}
+
 static void what_is_computed_from_rows_is_a_table(void **state) {
   (void)state;
   becomes(
@@ -511,6 +553,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_of_one_hot_rows_is_a_gather),
       cmocka_unit_test(what_merely_compares_stays),
+      cmocka_unit_test(all_elements_in_order_are_the_matrix),
       cmocka_unit_test(what_is_computed_from_rows_is_a_table),
       cmocka_unit_test(a_convolution_of_channels_last_is_a_product),
       cmocka_unit_test(a_convolution_of_channels_first_stays),

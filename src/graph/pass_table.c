@@ -1,8 +1,10 @@
 // graph/pass_table.c -- products with one-hot rows, and what is computed from
-// rows of a constant table, become rows of another table.
+// rows of a constant table, become rows of another table. All elements of a
+// matrix, gathered in order, are the matrix.
 //
 //   MatMul(Cast(x[..., 1] == [0, 1, ..., n-1]), W)  =  W[x], or 0 where x is
 //   not in range; elementwise(Gather(W, x)) = Gather(elementwise(W), x)
+//   Gather(Flatten(x[n,m]), [0..n)[:,1] * m + [0..m)) = x
 #include <math.h>
 #include <string.h>
 
@@ -171,8 +173,93 @@ static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   return lb_node_set_int(rw->graph, n, "axis", 0);
 }
 
+// -- all in order ------------------------------------------------------------
+
+// Is v one whole number, and that one?
+static bool is_int(const lb_value *v, int64_t want) {
+  const lb_tensor *t = lb_value_const(v);
+  return t && (t->dtype == LB_I32 || t->dtype == LB_I64) &&
+         lb_tensor_count(t) == 1 && lb_match_int(t, 0) == want;
+}
+
+// The only axis of v that is not 1 if v counts up from 0 along it, else -1.
+static int counting_axis(const lb_value *v) {
+  const lb_value *from = v;
+  const lb_node *n;
+  while ((n = lb_match_op(from, LB_OP_Unsqueeze))) from = n->in[0];
+  n = lb_match_op(from, LB_OP_Range);
+  if (!n || !is_int(n->in[0], 0) || !is_int(n->in[2], 1)) return -1;
+  for (int i = 0; i < v->info.rank; i++)
+    if (!lb_dim_is(v->info.dims[i], 1)) return i;
+  return -1;
+}
+
+static bool is_dim(const lb_value *v, lb_dim d) {
+  if (lb_dim_is_const(d)) return is_int(v, d.k);
+  return v->info.known && v->info.n_known == 1 &&
+         lb_dim_equal(v->info.known[0], d);
+}
+
+// Does `rows` count by m, and `cols`, on an axis behind that, up to m?
+static bool in_order(const lb_value *rows, const lb_value *cols,
+                     const lb_vinfo *x) {
+  const lb_node *mul = lb_match_op(rows, LB_OP_Mul);
+  int behind = counting_axis(cols), rank = rows->info.rank;
+  if (!mul || behind < 0 || rank != cols->info.rank ||
+      !lb_dim_equal(cols->info.dims[behind], x->dims[1]))
+    return false;
+  for (int i = 0; i < 2; i++) {
+    const lb_value *count = mul->in[i];
+    int axis = counting_axis(count);
+    if (axis >= 0 && axis < behind && count->info.rank == rank &&
+        lb_dim_equal(count->info.dims[axis], x->dims[0]) &&
+        is_dim(mul->in[1 - i], x->dims[1]))
+      return true;
+  }
+  return false;
+}
+
+// The matrix whose elements, one behind the other, are what n gathers from.
+static lb_value *matrix_of(const lb_node *n) {
+  const lb_node *flat = lb_match_op(n->in[0], LB_OP_Flatten);
+  if (!flat) flat = lb_match_op(n->in[0], LB_OP_Reshape);
+  const lb_vinfo *v = &n->in[0]->info;
+  for (int i = 1; i < v->rank; i++)
+    if (!lb_dim_is(v->dims[i], 1)) return NULL;
+  return flat && v->rank > 0 && flat->in[0]->info.rank == 2 ? flat->in[0]
+                                                            : NULL;
+}
+
+// The dims that say 1 in [from, to) of `like`, put into *v.
+static lb_status add_ones(lb_rewrite *rw, lb_node *n, const lb_vinfo *like,
+                          int from, int to, lb_value **v) {
+  int64_t axes[LB_MAX_RANK], n_axes = 0;
+  lb_value *in[2] = {*v};
+  for (int i = from; i < to; i++)
+    if (lb_dim_is(like->dims[i], 1)) axes[n_axes++] = i;
+  if (n_axes == 0) return LB_OK;
+  LB_TRY(lb_const_ints(rw->graph, "axes", axes, n_axes, &in[1]));
+  return lb_rewrite_make(rw, n, LB_OP_Unsqueeze, in, 2, v);
+}
+
+// First as the indices are, so that who undoes what follows finds it.
+static lb_status visit_gather(lb_rewrite *rw, lb_node *n) {
+  lb_value *x = matrix_of(n);
+  const lb_node *add = lb_match_op(n->in[1], LB_OP_Add);
+  if (!x || !add || lb_attr_int(n, "axis", 0) != 0 ||
+      !(in_order(add->in[0], add->in[1], &x->info) ||
+        in_order(add->in[1], add->in[0], &x->info)))
+    return LB_OK;
+  const lb_vinfo *out = &n->out[0]->info;
+  int rank = n->in[1]->info.rank;
+  LB_TRY(add_ones(rw, n, out, 0, rank, &x));
+  LB_TRY(add_ones(rw, n, out, rank, out->rank, &x));
+  return lb_rewrite_become(rw, n, LB_OP_Identity, &x, 1);
+}
+
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   if (n->n_out != 1 || !n->out[0]) return LB_OK;
+  if (n->op == LB_OP_Gather) return visit_gather(rw, n);
   if (n->op == LB_OP_MatMul) return visit_product(rw, n);
   if (lb_op_infos[n->op].cls == LB_CLASS_ELEMENTWISE)
     return visit_elementwise(rw, n);

@@ -14,13 +14,14 @@ lb_status lb_context_new(const lb_alloc *alloc, lb_context **out) {
   c->stay = &c->own_stay;
   lb_arena_init(&c->scratch, 16 << 10);
   lb_arena_init(&c->keys, 4 << 10);
+  lb_arena_init(&c->parts, 4 << 10);
   return LB_OK;
 }
 
 size_t lb_context_trim(lb_context *c) {
   size_t bytes = c->budget->kept;
   for (; c; c = c->inner) {
-    bytes += c->scratch.used + c->keys.used;
+    bytes += c->scratch.used + c->keys.used + c->parts.used;
     for (uint32_t i = 0; i < c->n_own; i++)
       lb_alloc_drop(c->alloc, c->own[i].tensor.data, c->own[i].cap);
     free(c->own);
@@ -43,6 +44,7 @@ size_t lb_context_trim(lb_context *c) {
     c->budget->kept = 0;
     lb_arena_fini(&c->scratch);  // empty, and ready for more
     lb_arena_fini(&c->keys);
+    lb_arena_fini(&c->parts);
   }
   return bytes;
 }

@@ -61,6 +61,7 @@ typedef struct lb_context {
   uint32_t roomy;    // runs in a row that filled less than half of it
   lb_arena scratch;  // emptied after each step
   lb_arena keys;     // signatures and facts; emptied after each run
+  lb_arena parts;    // what slices of a batch are given; likewise
 } lb_context;
 
 lb_status lb_context_new(const lb_alloc *alloc, lb_context **out);

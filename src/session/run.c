@@ -9,6 +9,7 @@
 #include "device/host/move.h"
 #include "session/launch.h"
 #include "session/look.h"
+#include "session/slice.h"
 
 // -- signatures --------------------------------------------------------------
 
@@ -142,9 +143,8 @@ static lb_status run_step(frame *f, const lb_step *step) {
   return st;
 }
 
-// Makes `o` hold a tensor like t, with memory for it.
-static lb_status hold_output(const lb_session *s, lb_budget *b, lb_output *o,
-                             const lb_tensor *t) {
+lb_status lb_run_hold(const lb_session *s, lb_budget *b, lb_output *o,
+                      const lb_tensor *t) {
   size_t bytes = lb_tensor_bytes(t);
   bool mine = !o->data || o->owned;
   if (mine && (!o->data || bytes > o->cap)) {
@@ -188,7 +188,7 @@ static lb_status bind_stage(const frame *f, const lb_plan *plan) {
                          LB_BASE_FIRST + (size_t)f->region->n_params +
                              f->region->n_results + plan->n_own));
   for (uint32_t i = 0; i < plan->n_binds; i++)
-    LB_TRY(hold_output(f->s, f->c->budget, &f->out[plan->binds[i].result],
+    LB_TRY(lb_run_hold(f->s, f->c->budget, &f->out[plan->binds[i].result],
                        &plan->binds[i].tensor));
   fill_bases(f, plan);
   return LB_OK;
@@ -383,6 +383,7 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
     int64_t start = lb_tell_start(s->options.events);
     LB_TRY(lb_plan_first(&s->program, r, in, wanted, out));
     LB_TRY(lb_plans_put(&s->plans, k.data, k.size, out));
+    if (r == s->graph->main) lb_slice_learn(s, in, *out);
     if (start) tell_plan(s, r, in, *out, start);
   }
   lb_context_remember(c, k.data, k.size, *out);

@@ -22,8 +22,16 @@ struct lb_session {
   _Atomic(lb_context *) idle[LB_IDLE_CONTEXTS];  // NULL: none here
   atomic_ullong runs;
   _Atomic(struct lb_recorder *) recorder;  // owned; NULL: nothing is noted
-  unsigned number;  // that the service knows it by; 0: there is none
+  unsigned number;    // that the service knows it by; 0: there is none
+  const bool *batch;  // see graph/batch.h; in the graph's arena
+  // Of the largest item that was planned: bytes of it in inputs, and of the
+  // values between steps. Both are for choosing slices alone.
+  atomic_size_t item_bytes, item_values;
 };
+
+// An idle context, or a new one; to be given back.
+lb_status lb_session_take_context(lb_session *s, lb_context **out);
+void lb_session_give_context(lb_session *s, lb_context *c);
 
 // Runs a region on dense inputs. Results land in `out` (one per result): in
 // the memory it brings if that is large enough, else in memory of its own.
@@ -34,6 +42,10 @@ lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
 // caller owns a reference to *out, even if it failed, unless that is NULL.
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
                       const lb_tensor *in, const bool *wanted, lb_plan **out);
+
+// Makes `o` hold a dense tensor like t, with memory for it.
+lb_status lb_run_hold(const lb_session *s, lb_budget *b, lb_output *o,
+                      const lb_tensor *t);
 
 // Names and shapes of a region's inputs, "x=1x3x48x320 n="; cut where `buf` is
 // too small.

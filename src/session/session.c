@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/caller.h"
+#include "graph/batch.h"
 #include "graph/infer.h"
 #include "graph/pass.h"
 #include "session/check.h"
@@ -12,6 +13,7 @@
 #include "session/look.h"
 #include "session/record.h"
 #include "session/run.h"
+#include "session/slice.h"
 
 #define LOOK_RUNS 32  // between looks for contexts that nobody needs
 
@@ -26,6 +28,7 @@ static lb_status prepare(lb_session *s) {
   LB_TRY(lb_graph_optimize(s->graph, &passes));
   LB_TRY(lb_infer_graph(s->graph));
   LB_TRY(lb_graph_verify(s->graph));
+  if (s->options.near_bytes) LB_TRY(lb_batch_find(s->graph, &s->batch));
   LB_TRY(lb_program_init(&s->program, s->graph, s->options.memory_limit));
   if (!s->options.slots) return LB_OK;
   LB_TRY(lb_partitioning_init(&s->parts, s->graph));
@@ -71,17 +74,20 @@ void lb_session_free(lb_session *s) {
   free(s);
 }
 
-// For a run, or for planning alone.
-static lb_status take_context(lb_session *s, bool run, lb_context **out) {
+lb_status lb_session_take_context(lb_session *s, lb_context **out) {
   lb_context *c = NULL;
   for (int i = 0; !c && i < LB_IDLE_CONTEXTS; i++)
     if (atomic_load_explicit(&s->idle[i], memory_order_relaxed))
       c = atomic_exchange(&s->idle[i], NULL);
   *out = c;
-  uint64_t seed = run ? atomic_fetch_add(&s->runs, 1) : 0;
-  if (!c) LB_TRY(lb_context_new(s->options.alloc, out));
-  (*out)->seed = seed << 32;
-  if (run) (*out)->run = seed;
+  return c ? LB_OK : lb_context_new(s->options.alloc, out);
+}
+
+static lb_status take_for_run(lb_session *s, lb_context **out) {
+  uint64_t run = atomic_fetch_add(&s->runs, 1);
+  LB_TRY(lb_session_take_context(s, out));
+  (*out)->seed = run << 32;
+  (*out)->run = run;
   return LB_OK;
 }
 
@@ -109,7 +115,7 @@ static void free_unused(lb_session *s, uint64_t run) {
   }
 }
 
-static void give_context(lb_session *s, lb_context *c) {
+void lb_session_give_context(lb_session *s, lb_context *c) {
   uint64_t run = c->run;
   size_t freed = 0;
   if (s->options.memory_limit) {
@@ -172,7 +178,7 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   lb_context *c;
   int64_t start = lb_tell_start(s->options.events);
   LB_TRY(lb_check_inputs(s->graph, inputs));
-  LB_TRY(take_context(s, true, &c));
+  LB_TRY(take_for_run(s, &c));
   c->watcher = how->watcher;
   c->bound = how->bound;
   c->lends = how->lends;
@@ -183,13 +189,13 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   lb_pool_enter(s->options.pool);
   lb_shelf_enter(shelf, c->stay);
   lb_caller_enter();
-  lb_status st = lb_run_region(s, c, s->graph->main, inputs, outputs);
+  lb_status st = lb_slice_run(s, c, inputs, outputs);
   lb_caller_leave();
   lb_shelf_leave(shelf, c->stay);
   lb_pool_leave(s->options.pool);
   if (!lb_failed(st) && how->watcher && how->watcher->done)
     st = how->watcher->done(how->watcher->user, inputs, outputs);
-  give_context(s, c);
+  lb_session_give_context(s, c);
   lb_recorder *recorder =
       atomic_load_explicit(&s->recorder, memory_order_acquire);
   if (recorder && !lb_failed(st)) lb_recorder_note(recorder, inputs, outputs);
@@ -234,6 +240,27 @@ static lb_status tell_steps(const lb_plan *plan, const lb_watcher *watcher) {
   return LB_OK;
 }
 
+// The plans that a run would use; *out is that of the first slice.
+static lb_status plan_slices(lb_session *s, lb_context *c, const lb_tensor *in,
+                             const bool *wanted, lb_plan **out) {
+  const lb_region *r = s->graph->main;
+  lb_slices cut;
+  LB_TRY(lb_slice_cut(s, c, in, wanted, &cut));
+  int64_t n = lb_slices_count(&cut);
+  if (n == 1) return lb_run_plan(s, c, r, in, wanted, out);
+  lb_tensor *part = lb_arena_new(&c->keys, lb_tensor, r->n_params);
+  if (!part) return lb_oom();
+  // Longer slices come first: those between are like one of these.
+  int64_t own = cut.lanes * cut.each;
+  int64_t ends[] = {n - 1, own < n ? own : 0, cut.each ? cut.each - 1 : 0, 0};
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    lb_plan_release(*out);
+    lb_slice_inputs(s, in, &cut, ends[i], part);
+    LB_TRY(lb_run_plan(s, c, r, part, wanted, out));
+  }
+  return LB_OK;
+}
+
 static lb_status plan_so(lb_session *s, const lb_tensor *inputs,
                          const lb_output *outputs, const lb_watcher *watcher,
                          lb_plan_counts *out) {
@@ -242,14 +269,12 @@ static lb_status plan_so(lb_session *s, const lb_tensor *inputs,
   lb_plan *plan = NULL;
   LB_TRY(lb_check_inputs(s->graph, inputs));
   LB_TRY(check_contents(s, inputs));
-  LB_TRY(take_context(s, false, &c));
+  LB_TRY(lb_session_take_context(s, &c));
   bool *wanted = lb_arena_alloc(&c->keys, r->n_results, 1);
   lb_status st = wanted ? LB_OK : lb_oom();
-  if (wanted) {
-    for (uint32_t i = 0; i < r->n_results; i++)
-      wanted[i] = !outputs || outputs[i].wanted;
-    st = lb_run_plan(s, c, r, inputs, wanted, &plan);
-  }
+  for (uint32_t i = 0; wanted && i < r->n_results; i++)
+    wanted[i] = !outputs || outputs[i].wanted;
+  if (!lb_failed(st)) st = plan_slices(s, c, inputs, wanted, &plan);
   if (!lb_failed(st)) *out = count_steps(plan);
   if (!lb_failed(st)) st = tell_steps(plan, watcher);
   lb_plan_release(plan);

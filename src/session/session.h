@@ -29,6 +29,9 @@ typedef struct lb_session_options {
   // Where kernels of partitions are published; borrowed, outlives the session.
   // NULL: every node runs by its host kernel, and no weights are packed.
   lb_slots *slots;
+  // Bytes of values that a processor has near: batches are run in slices that
+  // keep within them (session/slice.h). 0: they are run whole.
+  size_t near_bytes;
   lb_events *events;   // who is told what is decided; borrowed, may be NULL
   bool deterministic;  // see plan/program.h
   bool reusable;       // likewise

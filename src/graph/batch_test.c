@@ -1,0 +1,181 @@
+// graph/batch_test.c -- which graphs keep the items of a batch apart.
+#include "graph/batch.h"
+
+#include "graph/text_test.h"
+
+// Which inputs are batches, as a digit each: "10"; "-": items are mixed.
+static void expect(const char *source, const char *want) {
+  lb_graph *g = graph_of(source);
+  const bool *params;
+  char got[16] = "-";
+  must(lb_batch_find(g, &params));
+  for (uint32_t i = 0; params && i < g->main->n_params; i++) {
+    got[i] = params[i] ? '1' : '0';
+    got[i + 1] = '\0';
+  }
+  if (strcmp(got, want) != 0) print_error("of\n%s", source);
+  assert_string_equal(got, want);
+  lb_graph_free(g);
+}
+
+// One operator on x float32[b,6,8] and z float32[6,8].
+static void one(const char *line, const char *want) {
+  char source[512];
+  snprintf(source, sizeof source,
+           "in x float32[b,6,8]\nin z float32[6,8]\n"
+           "const w float32[8,8] 0.5\nconst v float32[8] 0.5\n"
+           "const s float32[6,8] 0.5\nconst i int64[2] 0 1\n%s\nout y\n",
+           line);
+  expect(source, want);
+}
+
+static void elements_stay_with_their_item(void **state) {
+  (void)state;
+  one("y = Relu(x)", "10");
+  one("y = Add(x, z)", "10");
+  one("y = Mul(x, v)", "10");
+  one("t = Unsqueeze(x, [0])\ny = Add(t, x)", "-");
+  one("y = Relu(z)", "-");
+}
+
+static void products_keep_rows(void **state) {
+  (void)state;
+  one("y = MatMul(x, w)", "10");
+  one("t = Transpose(x) {perm=[0,2,1]}\ny = MatMul(x, t)", "10");
+  one("t = Transpose(x) {perm=[1,2,0]}\ny = MatMul(w, t)", "-");
+  one("t = Reshape(x, [-1,48])\nu = Transpose(t) {perm=[1,0]}\n"
+      "y = MatMul(t, u)",
+      "-");
+  one("t = Reshape(x, [-1,8])\ny = Gemm(t, w, v)", "10");
+  one("t = Reshape(x, [-1,8])\ny = Gemm(w, t) {transB=1}", "-");
+}
+
+static void rows_are_reduced_where_items_are_not(void **state) {
+  (void)state;
+  one("y = Softmax(x) {axis=-1}", "10");
+  one("y = Softmax(x) {axis=0}", "-");
+  one("y = Softmax(x) {axis=1, flatten=1}", "10");
+  one("y = Softmax(x) {axis=0, flatten=1}", "-");
+  one("y = ReduceMean(x, [1]) {keepdims=0}", "10");
+  one("y = ReduceMean(x, [-3])", "-");
+  one("y = ReduceMax(x)", "-");
+  one("t = Transpose(x) {perm=[1,0,2]}\nu = ReduceSum(t, [0]) {keepdims=0}\n"
+      "y = Relu(u)",
+      "10");
+  one("y = LayerNormalization(x, v, v) {axis=-1}", "10");
+  one("y = LayerNormalization(x, v, v) {axis=0}", "-");
+  one("y = CumSum(x, 1)", "10");
+  one("y = CumSum(x, 0)", "-");
+  one("y = ArgMax(x) {axis=2, keepdims=0}", "10");
+  one("y = ArgMax(x)", "-");
+  one("y, t = TopK(x, [2])", "10");
+}
+
+static void views_are_followed(void **state) {
+  (void)state;
+  one("y = Reshape(x, [0,48])", "10");
+  one("y = Reshape(x, [-1,8])", "10");
+  one("y = Reshape(x, [6,-1,8])", "-");  // items are torn apart
+  one("y = Reshape(x, [48,-1])", "-");
+  one("y = Flatten(x) {axis=1}", "10");
+  one("t = Transpose(x) {perm=[1,0,2]}\nu = Reshape(t, [6,-1,2,4])\n"
+      "y = Transpose(u) {perm=[1,0,2,3]}",
+      "10");
+  one("y = Transpose(x) {perm=[1,0,2]}", "-");  // not along axis 0 at the end
+  one("t = Unsqueeze(x, [0])\ny = Squeeze(t, [0])", "10");
+  one("y = Slice(x, [0], [2], [1])", "10");
+  one("y = Slice(x, [0], [2], [0])", "-");
+  one("y = Slice(x, [-1], [-9], [0], [-1])", "-");
+  one("t, y = Split(x, [4,4]) {axis=2}", "10");
+}
+
+static void movement_is_followed(void **state) {
+  (void)state;
+  one("y = Concat(x, x) {axis=1}", "10");
+  one("y = Concat(x, x) {axis=0}", "-");
+  one("y = Pad(x, [0,1,0,0,1,0])", "10");
+  one("y = Pad(x, [1,0,0,-1,0,0])", "-");
+  one("y = Gather(x, i) {axis=1}", "10");
+  one("y = Gather(x, i) {axis=0}", "-");
+  one("y = Tile(x, [1,2,1])", "10");
+  one("y = Tile(x, [2,1,1])", "-");
+  expect("in x int64[b,5]\nconst w float32[9,4] 1\ny = Gather(w, x)\nout y\n",
+         "1");
+}
+
+static void what_depends_on_the_number_of_items(void **state) {
+  (void)state;
+  // A token in front of every item.
+  one("const c float32[1,1,8] 1\nn = Shape(x)\nb = Slice(n, [0], [1])\n"
+      "k = Concat(b, [1], [8]) {axis=0}\nt = Expand(c, k)\n"
+      "y = Concat(t, x) {axis=1}",
+      "10");
+  // Divided by their number.
+  one("n = Shape(x)\nb = Slice(n, [0], [1])\nf = Cast(b) {to=1}\n"
+      "y = Div(x, f)",
+      "-");
+  // The last item of all.
+  one("n = Shape(x)\nb = Slice(n, [0], [1])\ny = Slice(x, b, [99], [1])", "-");
+  // By their places.
+  one("n = Shape(x)\nb = Gather(n, 0)\np = Range(0, b, 1)\n"
+      "f = Cast(p) {to=1}\nk = Unsqueeze(f, [1,2])\ny = Add(x, k)",
+      "-");
+}
+
+static void images_and_sequences(void **state) {
+  (void)state;
+  expect(
+      "in x float32[n,3,h,w]\nconst k float32[4,3,3,3] 1\n"
+      "c = Conv(x, k) {pads=[1,1,1,1]}\np = MaxPool(c) {kernel_shape=[2,2]}\n"
+      "y = GlobalAveragePool(p)\nout y\n",
+      "1");
+  expect(
+      "in x float32[n,3,h,w]\n"
+      "y, i = MaxPool(x) {kernel_shape=[2,2]}\nout y i\n",
+      "-");
+  expect(
+      "in x float32[t,n,4]\nconst w float32[1,9,4] 1\n"
+      "const r float32[1,9,3] 1\ny, h = GRU(x, w, r) {hidden_size=3}\n"
+      "out h\n",
+      "-");  // axis 0 is time
+  expect(
+      "in a float32[n,t,4]\nconst w float32[1,9,4] 1\n"
+      "const r float32[1,9,3] 1\nx = Transpose(a) {perm=[1,0,2]}\n"
+      "y, h = GRU(x, w, r) {hidden_size=3}\nz = Squeeze(h, [0])\nout z\n",
+      "1");
+  expect(
+      "in q float32[n,2,t,4]\nin m float32[n,1,1,t]\n"
+      "y = Attention(q, q, q, m)\nout y\n",
+      "11");
+  expect(
+      "in q float32[n,2,t,4]\nin m float32[t,t]\n"
+      "y = Attention(q, q, q, m)\nout y\n",
+      "10");
+}
+
+static void inputs_say_what_the_batch_is(void **state) {
+  (void)state;
+  expect("in x float32[4,3]\ny = Relu(x)\nout y\n", "-");
+  expect("in x float32[n,n]\ny = Relu(x)\nout y\n", "-");
+  expect("in x float32[n,3]\nin z float32[m,3]\ny = Relu(x)\nout y\n", "10");
+  expect("in x float32[n,3]\nin z float32[m,3]\ny = Add(x, z)\nout y\n", "-");
+  expect(
+      "in x float32[n,3]\nin z float32[3,n]\ny = Relu(x)\nt = Relu(z)\n"
+      "out y t\n",
+      "-");
+  expect("in x float32[n,3]\ny = RandomNormalLike(x)\nout y\n", "-");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(elements_stay_with_their_item),
+      cmocka_unit_test(products_keep_rows),
+      cmocka_unit_test(rows_are_reduced_where_items_are_not),
+      cmocka_unit_test(views_are_followed),
+      cmocka_unit_test(movement_is_followed),
+      cmocka_unit_test(what_depends_on_the_number_of_items),
+      cmocka_unit_test(images_and_sequences),
+      cmocka_unit_test(inputs_say_what_the_batch_is),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

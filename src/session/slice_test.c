@@ -1,0 +1,212 @@
+// session/slice_test.c -- a batch run in slices gives what it gives whole.
+#include "session/session.h"
+
+#include "base/clock.h"
+#include "graph/text_test.h"
+
+#define ITEM 12  // elements of x for each item
+
+// Rows that are normalised, a product, a token in front of each item, and
+// items that leave as three rows each.
+static const char model[] =
+    "in x float32[n,3,4]\n"
+    "in z float32[3,4]\n"
+    "const w float32[4,4] 1 2 3 -4 5 6 -7 8 9\n"
+    "const t float32[1,1,4] 0.5\n"
+    "a = Add(x, z)\n"
+    "p = MatMul(a, w)\n"
+    "y = Softmax(p) {axis=-1}\n"
+    "s = Shape(x)\n"
+    "b = Slice(s, [0], [1])\n"
+    "k = Concat(b, [1], [4]) {axis=0}\n"
+    "e = Expand(t, k)\n"
+    "c = Concat(e, a) {axis=1}\n"
+    "d = ReduceSum(c, [1]) {keepdims=0}\n"
+    "r = Reshape(p, [-1,4])\n"
+    "out y d r\n";
+
+typedef struct bed {
+  lb_graph *g;
+  lb_pool *pool;
+  lb_session *s;
+} bed;
+
+static bed make(int threads, size_t near_bytes, size_t limit) {
+  bed b = {.g = graph_of(model)};
+  must(lb_pool_new(threads, &b.pool));
+  must(lb_session_new(
+      b.g,
+      &(lb_session_options){
+          .pool = b.pool, .near_bytes = near_bytes, .memory_limit = limit},
+      &b.s));
+  return b;
+}
+
+static void drop(bed *b) {
+  lb_session_free(b->s);
+  lb_pool_free(b->pool);
+  lb_graph_free(b->g);
+}
+
+static void inputs(int64_t items, float *x, float *z, lb_tensor *in) {
+  for (int64_t i = 0; i < items * ITEM; i++) x[i] = (float)(i * 7 % 11) - 5;
+  for (int i = 0; i < ITEM; i++) z[i] = (float)i / 4;
+  in[0] =
+      (lb_tensor){.dtype = LB_F32, .rank = 3, .dims = {items, 3, 4}, .data = x};
+  in[1] = (lb_tensor){.dtype = LB_F32, .rank = 2, .dims = {3, 4}, .data = z};
+  for (int i = 0; i < 2; i++) lb_tensor_dense(&in[i]);
+}
+
+static void run(const bed *b, int64_t items, lb_output *out) {
+  static float x[64 * ITEM], z[ITEM];
+  lb_tensor in[2];
+  inputs(items, x, z, in);
+  for (int i = 0; i < 3; i++) out[i] = (lb_output){.wanted = true};
+  must(lb_session_run(b->s, in, out));
+}
+
+static void free_all(const bed *b, lb_output *out) {
+  for (int i = 0; i < 3; i++) lb_output_free(b->s, &out[i]);
+}
+
+static void slices_give_what_the_whole_gives(void **state) {
+  (void)state;
+  bed whole = make(1, 0, 0);
+  for (int threads = 1; threads < 5; threads++)
+    for (size_t bytes = 1; bytes < 5000; bytes = bytes * 5 + 300) {
+      bed cut = make(threads, bytes, 0);
+      for (int64_t items = 0; items < 20; items++) {
+        lb_output want[3], got[3];
+        run(&whole, items, want);
+        run(&cut, items, got);
+        for (int i = 0; i < 3; i++) {
+          const lb_tensor *t = &got[i].tensor;
+          assert_int_equal(t->rank, want[i].tensor.rank);
+          assert_memory_equal(t->dims, want[i].tensor.dims,
+                              (size_t)t->rank * sizeof *t->dims);
+          assert_true(lb_tensor_is_dense(t));
+          if (lb_tensor_bytes(t))
+            assert_memory_equal(t->data, want[i].tensor.data,
+                                lb_tensor_bytes(t));
+        }
+        free_all(&whole, want);
+        free_all(&cut, got);
+      }
+      drop(&cut);
+    }
+  drop(&whole);
+}
+
+static lb_session_stats stats_of(const bed *b) {
+  lb_session_stats stats;
+  lb_session_stats_get(b->s, &stats);
+  return stats;
+}
+
+static void batches_of_all_sizes_share_plans_and_memory(void **state) {
+  (void)state;
+  bed b = make(1, 1, 0);
+  lb_output out[3];
+  run(&b, 2, out);
+  free_all(&b, out);
+  lb_session_stats first = stats_of(&b);
+  for (int64_t items = 3; items < 60; items++) {
+    run(&b, items, out);
+    free_all(&b, out);
+  }
+  assert_int_equal(first.plans_built, 1);
+  assert_int_equal(stats_of(&b).plans_built, 1);
+  assert_int_equal(stats_of(&b).arena_bytes, first.arena_bytes);
+  drop(&b);
+}
+
+static void what_is_planned_ahead_is_what_runs(void **state) {
+  (void)state;
+  for (int threads = 1; threads < 4; threads++) {
+    bed b = make(threads, 600, 0);
+    static float x[64 * ITEM], z[ITEM];
+    lb_tensor in[2];
+    lb_plan_counts counts;
+    lb_output out[3];
+    inputs(11, x, z, in);
+    in[0].data = in[1].data = NULL;
+    must(lb_session_plan(b.s, in, NULL, &counts));
+    uint64_t built = stats_of(&b).plans_built;
+    run(&b, 11, out);
+    free_all(&b, out);
+    assert_int_equal(stats_of(&b).plans_built, built);
+    drop(&b);
+  }
+}
+
+static void results_go_into_memory_that_is_given(void **state) {
+  (void)state;
+  bed b = make(2, 1, 0);
+  static float x[64 * ITEM], z[ITEM], y[5 * ITEM], d[5 * 4];
+  lb_tensor in[2];
+  inputs(5, x, z, in);
+  lb_output out[3] = {{.wanted = true, .data = y, .cap = sizeof y},
+                      {.wanted = true, .data = d, .cap = sizeof d}};
+  must(lb_session_run(b.s, in, out));
+  assert_ptr_equal(out[0].tensor.data, y);
+  assert_false(out[0].owned);
+  float sum = 0;
+  for (int i = 0; i < 4; i++) sum += y[4 * ITEM + 8 + i];
+  assert_float_equal(sum, 1, 1e-5);
+  out[0].cap--;
+  lb_status st = lb_session_run(b.s, in, out);
+  assert_int_equal(lb_status_code(st), LB_INVALID);
+  lb_status_drop(st);
+  drop(&b);
+}
+
+static void a_limit_holds_for_a_slice(void **state) {
+  (void)state;
+  // All results of 32 items, and a slice; not what lies between all steps.
+  size_t results = 32 * (2 * ITEM + 4) * sizeof(float);
+  bed whole = make(3, 0, results + 1500), cut = make(3, 1, results + 1500);
+  static float x[64 * ITEM], z[ITEM];
+  lb_tensor in[2];
+  inputs(32, x, z, in);
+  for (int i = 0; i < 2; i++) {
+    bed *b = i ? &cut : &whole;
+    lb_output out[3] = {{.wanted = true}, {.wanted = true}, {.wanted = true}};
+    lb_status st = lb_session_run(b->s, in, out);
+    assert_int_equal(lb_status_code(st), i ? LB_CODE_OK : LB_OOM);
+    lb_status_drop(st);
+    free_all(b, out);
+    drop(b);
+  }
+}
+
+static void a_run_that_is_cancelled_leaves_nothing(void **state) {
+  (void)state;
+  bed b = make(3, 1, 0);
+  static float x[64 * ITEM], z[ITEM];
+  lb_tensor in[2];
+  atomic_int cancelled = 1;
+  inputs(10, x, z, in);
+  lb_bound bound = {.start_ns = lb_clock_ns(), .cancelled = &cancelled};
+  lb_output out[3] = {{.wanted = true}, {.wanted = true}, {.wanted = true}};
+  lb_status st =
+      lb_session_run_so(b.s, in, out, &(lb_run_how){.bound = &bound});
+  assert_int_equal(lb_status_code(st), LB_CANCELLED);
+  assert_int_equal(bound.found, LB_BOUND_CANCELLED);
+  lb_status_drop(st);
+  for (int i = 0; i < 3; i++) assert_null(out[i].data);
+  run(&b, 10, out);
+  free_all(&b, out);
+  drop(&b);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(slices_give_what_the_whole_gives),
+      cmocka_unit_test(batches_of_all_sizes_share_plans_and_memory),
+      cmocka_unit_test(what_is_planned_ahead_is_what_runs),
+      cmocka_unit_test(results_go_into_memory_that_is_given),
+      cmocka_unit_test(a_limit_holds_for_a_slice),
+      cmocka_unit_test(a_run_that_is_cancelled_leaves_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
