@@ -261,6 +261,7 @@ lb_status lb_slice_run(lb_session *s, lb_context *c, const lb_tensor *in,
   if (!lb_failed(st))
     st = lb_slices_count(&j.cut) > 1 ? run_slices(&j, out, wanted)
                                      : lb_run_region(s, c, r, in, out);
+  lb_arena_reset(&c->keys);
   lb_arena_reset(&c->parts);
   return st;
 }
