@@ -1,6 +1,8 @@
 // graph/batch.c -- items are followed from operator to operator.
 #include "graph/batch.h"
 
+#include <string.h>
+
 // What a value is to items.
 typedef enum lot {
   SAME,   // it is the same whatever the batch
@@ -95,7 +97,8 @@ static bool element(const lb_value *v, int64_t i, int64_t *out) {
   const lb_tensor *t = lb_value_const(v);
   if (!t || t->dtype != LB_I64 || t->rank > 1 || i >= lb_tensor_count(t))
     return false;
-  *out = ((const int64_t *)t->data)[i * (t->rank ? t->strides[0] : 1)];
+  int64_t at = i * (t->rank ? t->strides[0] : 1);
+  memcpy(out, (const char *)t->data + at * 8, sizeof *out);  // at any address
   return true;
 }
 

@@ -71,6 +71,20 @@ static void rows_are_reduced_where_items_are_not(void **state) {
   one("y, t = TopK(x, [2])", "10");
 }
 
+// As weights in a file that is mapped.
+static void constants_lie_at_any_address(void **state) {
+  (void)state;
+  lb_graph *g = graph_of("in x float32[b,6]\ny = ReduceMax(x, [1])\nout y\n");
+  const lb_value *axes = g->main->nodes[0]->in[1];
+  char bytes[sizeof(int64_t) + 1];
+  memcpy(bytes + 1, axes->info.data->data, sizeof(int64_t));
+  ((lb_tensor *)axes->info.data)->data = bytes + 1;
+  const bool *params;
+  must(lb_batch_find(g, &params));
+  assert_non_null(params);
+  lb_graph_free(g);
+}
+
 static void views_are_followed(void **state) {
   (void)state;
   one("y = Reshape(x, [0,48])", "10");
@@ -171,6 +185,7 @@ int main(void) {
       cmocka_unit_test(elements_stay_with_their_item),
       cmocka_unit_test(products_keep_rows),
       cmocka_unit_test(rows_are_reduced_where_items_are_not),
+      cmocka_unit_test(constants_lie_at_any_address),
       cmocka_unit_test(views_are_followed),
       cmocka_unit_test(movement_is_followed),
       cmocka_unit_test(what_depends_on_the_number_of_items),

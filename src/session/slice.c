@@ -132,7 +132,8 @@ void lb_slice_inputs(const lb_session *s, const lb_tensor *in,
 
 typedef struct job {
   lb_session *s;
-  lb_context *c;  // of the whole run
+  lb_context *c;   // of the whole run
+  lb_bound bound;  // of the run as it began, if it has one
   const lb_tensor *in;
   const lb_output *out;  // all memory is there
   lb_slices cut;
@@ -165,9 +166,8 @@ static lb_status run_slice(job *j, lb_context *c, int64_t i, int worker) {
 static lb_status run_apart(job *j, int64_t i, int worker) {
   lb_shelf *shelf = j->s->options.slots ? j->s->options.slots->shelf : NULL;
   lb_context **c = &j->contexts[worker];
-  lb_bound bound;
+  lb_bound bound = j->bound;
   if (!*c) LB_TRY(lb_session_take_context(j->s, c));
-  if (j->c->bound) bound = *j->c->bound;
   (*c)->bound = j->c->bound ? &bound : NULL;
   (*c)->run = j->c->run;
   lb_context_begin(*c, 0);
@@ -252,6 +252,7 @@ lb_status lb_slice_run(lb_session *s, lb_context *c, const lb_tensor *in,
                        lb_output *out) {
   const lb_region *r = s->graph->main;
   job j = {.s = s, .c = c, .in = in, .out = out};
+  if (c->bound) j.bound = *c->bound;
   if (count_items(s, in) < 2) return lb_run_region(s, c, r, in, out);
   bool *wanted = lb_arena_new(&c->parts, bool, r->n_results);
   lb_status st = wanted ? LB_OK : lb_oom();
