@@ -440,7 +440,7 @@ LIMBER_API limber_status limber_session_run(limber_session *session,
 // Runs keep their memory for the runs to come: each thread that runs has some,
 // as much as its largest run took. It falls back by itself: what 128 runs in
 // a row filled less than half is given back after the last of them, and what no
-// run used while 256 others ran goes as well. Trimming gives back all that no
+// run used while 128 others ran goes as well. Trimming gives back all that no
 // run is using, at once, and says how many bytes that were.
 LIMBER_API uint64_t limber_session_trim(limber_session *session);
 

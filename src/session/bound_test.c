@@ -276,10 +276,10 @@ static void contexts_that_nobody_needs_go(void **state) {
                        &(lb_run_how){.watcher = &watcher}));
   lb_output_free(f->session, &out[0]);
   lb_session_stats stats;
-  for (int i = 0; i < 200; i++) run_well(f, LITTLE);
+  for (int i = 0; i < LB_IDLE_RUNS; i++) run_well(f, LITTLE);
   lb_session_stats_get(f->session, &stats);
   assert_int_equal(stats.contexts, 2);
-  for (int i = 0; i < 120; i++) run_well(f, LITTLE);
+  for (int i = LB_IDLE_RUNS; i < LB_ROOMY_RUNS; i++) run_well(f, LITTLE);
   lb_session_stats_get(f->session, &stats);
   assert_int_equal(stats.contexts, 1);
   close_graph(f);

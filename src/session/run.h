@@ -11,7 +11,7 @@
 #include "session/session.h"
 
 #define LB_IDLE_CONTEXTS 32  // more than these are freed after their run
-#define LB_IDLE_RUNS 256     // of others, after which an idle one is freed
+#define LB_IDLE_RUNS 96      // of others, after which an idle one is freed
 
 struct lb_session {
   lb_graph *graph;        // borrowed

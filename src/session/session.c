@@ -15,7 +15,9 @@
 #include "session/run.h"
 #include "session/slice.h"
 
-#define LOOK_RUNS 32  // between looks for contexts that nobody needs
+#define LOOK_RUNS \
+  32  // between looks for contexts that nobody needs: with
+      // LB_IDLE_RUNS the 128 that are told
 
 #define DEFAULT_PLAN_BYTES ((size_t)64 << 20)
 #define DEFAULT_LOOP_LIMIT 10000000
