@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "graph/build_test.h"
 #include "session/context.h"
+#include "session/run.h"
 #include "session/session.h"
 
 typedef struct fixture {
