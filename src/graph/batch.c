@@ -1,7 +1,7 @@
 // graph/batch.c -- items are followed from operator to operator.
 #include "graph/batch.h"
 
-#include <string.h>
+#include "graph/rewrite.h"
 
 // What a value is to items.
 typedef enum lot {
@@ -95,10 +95,10 @@ static int axis_attr(const lb_node *n, int64_t dflt, int rank) {
 // Element i of a constant of int64; false if it is none.
 static bool element(const lb_value *v, int64_t i, int64_t *out) {
   const lb_tensor *t = lb_value_const(v);
-  if (!t || t->dtype != LB_I64 || t->rank > 1 || i >= lb_tensor_count(t))
+  if (!t || t->dtype != LB_I64 || !lb_tensor_is_dense(t) ||
+      i >= lb_tensor_count(t))
     return false;
-  int64_t at = i * (t->rank ? t->strides[0] : 1);
-  memcpy(out, (const char *)t->data + at * 8, sizeof *out);  // at any address
+  *out = lb_match_int(t, i);
   return true;
 }
 

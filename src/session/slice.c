@@ -1,8 +1,6 @@
 // session/slice.c -- cutting a batch, and putting its results together.
 #include "session/slice.h"
 
-#include <string.h>
-
 #include "base/caller.h"
 
 // A batch of which inputs take less than this part of the near cache is run
