@@ -87,6 +87,20 @@ void lb_maker_note(lb_maker *m) {
   if (m->store) lb_status_drop(lb_store_flush(m->store));
 }
 
+static void tell_started(const lb_maker *m, pid_t before) {
+  pid_t after = lb_worker_pid(m->worker);
+  if (after && after != before)
+    lb_tell_since(m->events, WORKER_STARTED, NEEDED, 0, after, "%s", "");
+}
+
+// Not nice: that can be told it later, while to take it back needs a privilege.
+void lb_maker_prepare(lb_maker *m) {
+  pid_t before = lb_worker_pid(m->worker);
+  lb_worker_set_yields(m->worker, false);
+  lb_worker_prepare(m->worker);
+  tell_started(m, before);
+}
+
 void lb_maker_rest(lb_maker *m) {
   pid_t pid = lb_worker_pid(m->worker);
   lb_worker_rest(m->worker);
@@ -276,9 +290,7 @@ static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
   int64_t start = lb_tell_start(m->events);
   pid_t before = lb_worker_pid(m->worker);
   lb_status st = lb_worker_compile(m->worker, r, timeout_ms, &object, &info);
-  pid_t after = lb_worker_pid(m->worker);
-  if (after && after != before)
-    lb_tell_since(m->events, WORKER_STARTED, NEEDED, 0, after, "%s", "");
+  tell_started(m, before);
   if (!lb_failed(st)) {
     tell_compiled(m, slot, start, object.size);
     st = note(m, r, &info, &built);

@@ -65,6 +65,8 @@ void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found);
 void lb_maker_cancel(lb_maker *m);
 // Whether the worker makes way for other programs; see worker.h.
 void lb_maker_set_yields(lb_maker *m, bool yields);
+// Starts the worker's process, for what will be asked for.
+void lb_maker_prepare(lb_maker *m);
 // Has the store write what it has noted.
 void lb_maker_note(lb_maker *m);
 // Ends the worker's process until it is needed again.

@@ -104,7 +104,7 @@ lb_status lb_process_start(char *const argv[], lb_process *out) {
   lb_process p = {.handle = -1,
                   .socket = -1,
                   .words = open_memory(WORDS_BYTES),
-                  .lease = open_memory(sizeof(lb_lease))};
+                  .lease = open_memory(sizeof(lb_lease_file))};
   lb_status st = LB_OK;
   *out = (lb_process){0};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -158,6 +158,12 @@ void lb_process_go(lb_process *p, const lb_lease *lease) {
   (void)n;  // without a file: it does not pause, and is held
   signal_it(p, SIGCONT);
   p->state = lease ? LB_PROCESS_LEASED : LB_PROCESS_GOES;
+}
+
+bool lb_process_pauses(const lb_process *p) {
+  lb_lease_file f = {0};
+  if (!p->pid || p->lease < 0) return false;
+  return pread(p->lease, &f, sizeof f, 0) == sizeof f && f.kept_to == 1;
 }
 
 int64_t lb_process_spent(const lb_process *p) {

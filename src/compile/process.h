@@ -24,6 +24,13 @@ typedef struct lb_lease {
   int64_t slices;      // then it pauses for good
 } lb_lease;
 
+// The file on 0 is a lease, and a number that the child sets to 1 as soon as it
+// keeps to leases and ends with us.
+typedef struct lb_lease_file {
+  lb_lease lease;
+  int64_t kept_to;
+} lb_lease_file;
+
 typedef enum lb_process_state {
   LB_PROCESS_GOES,    // as any process does
   LB_PROCESS_LEASED,  // goes, or pauses by itself
@@ -50,6 +57,9 @@ void lb_process_hold(lb_process *p);
 // pauses by itself; NULL: freely. A child that does not know of leases goes on
 // until it is held.
 void lb_process_go(lb_process *p, const lb_lease *lease);
+
+// Does it know of leases, by now?
+bool lb_process_pauses(const lb_process *p);
 
 // Processor time that it has used, in ns; of one that runs, a few milliseconds
 // ago.

@@ -81,6 +81,7 @@ struct lb_service {
   lb_slot *making;  // its slot, or NULL
   bool yields;      // the worker makes way for other programs
   bool warned;      // that nothing is made
+  bool prepared;    // the worker was started, or is not needed
   lb_pool_runs runs;
   int64_t last_run;
 };
@@ -219,7 +220,7 @@ bool lb_service_listens(const lb_service *s) {
 
 unsigned lb_service_join(lb_service *s) {
   unsigned session = atomic_fetch_add(&s->sessions, 1) + 1;
-  if (s->has_store && s->background) (void)start(s);
+  if (s->background) (void)start(s);
   return session ? session : lb_service_join(s);
 }
 
@@ -529,10 +530,19 @@ static bool nap(lb_service *s, unsigned seen, int64_t *left, int64_t most) {
   return !all && atomic_load(&s->bell) == seen;
 }
 
+// A model was loaded, and no request is there yet: the process that will be
+// needed starts now, and not while requests run.
+static void prepare(lb_service *s) {
+  if (s->prepared || s->find_only || !lb_slots_keep(s->slots)) return;
+  if (is_idle(s, lb_clock_ns())) lb_maker_prepare(s->maker);
+  s->prepared = true;
+}
+
 static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
   atomic_store(&s->asleep, true);
   bool more = nap(s, seen, &wait_ns, IDLE);
   if (more) lb_maker_note(s->maker);
+  if (more) prepare(s);
   more = more && nap(s, seen, &wait_ns, KEEP);
   if (more) lb_maker_rest(s->maker);
   if (more) lb_word_wait(&s->bell, seen, wait_ns);
@@ -547,6 +557,7 @@ static void *serve(void *user) {
     lb_maker_note(s->maker);
     tell_settlers(s);  // some of what they asked for may be there
   }
+  s->prepared = !s->background || lb_maker_count(s->maker).found > 0;
   while (!atomic_load(&s->stop)) {
     unsigned seen = atomic_load(&s->bell);
     int64_t wait_ns;

@@ -186,6 +186,34 @@ static void a_slot_seen_once_is_made_when_requests_rest(void **state) {
   assert_false(is_made(f, 1));
 }
 
+static bool has_worker(void) { return waitpid(-1, NULL, WNOHANG) == 0; }
+
+static void the_worker_is_there_before_the_first_request(void **state) {
+  fixture *f = *state;
+  int64_t end = lb_clock_ns() + LONG_NS;
+  open_service(f, "kernel", true);
+  assert_false(has_worker());
+  lb_service_join(f->service);
+  while (!has_worker() && lb_clock_ns() < end) nap(1);
+  assert_true(has_worker());
+}
+
+static void no_worker_is_started_where_requests_run_or_none_is_wanted(
+    void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  lb_pool_enter(f->pool);
+  lb_service_join(f->service);
+  nap(250);
+  assert_false(has_worker());
+  lb_pool_leave(f->pool);
+  close_service(f);
+  open_service(f, "kernel", false);
+  lb_service_join(f->service);
+  nap(250);
+  assert_false(has_worker());
+}
+
 static void nothing_is_made_in_the_background_if_that_is_off(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", false);
@@ -590,6 +618,8 @@ int main(void) {
       TEST(a_slot_is_made_at_its_second_sighting),
       TEST(what_no_run_has_met_is_made_once_requests_rest),
       TEST(a_slot_seen_once_is_made_when_requests_rest),
+      TEST(the_worker_is_there_before_the_first_request),
+      TEST(no_worker_is_started_where_requests_run_or_none_is_wanted),
       TEST(nothing_is_made_in_the_background_if_that_is_off),
       TEST(what_a_session_asked_for_goes_with_it),
       TEST(what_was_evicted_is_made_again),

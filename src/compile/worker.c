@@ -10,8 +10,9 @@
 //     most PAUSE_MAX. Pauses up to PATIENCE are waited out; while a longer one
 //     lasts, requests fail at once.
 // (3) A program that cannot be started costs little to try: no pause.
-// (4) A process is not stopped before its first answer: until it has seen to
-//     it that it ends with ours, nothing could wake it once we are gone.
+// (4) A process is not held back before it knows of leases, or has answered:
+//     until it has seen to it that it ends with ours, nothing could wake it
+//     once we are gone.
 #include "compile/worker.h"
 
 #include <assert.h>
@@ -49,7 +50,7 @@ struct lb_worker {
   pid_t owner;  // who made the process and the event below
   int cancel;   // an eventfd: readable once cancelled
   uint64_t last_id;
-  bool answered;  // the process has, once
+  bool begun;     // the process may be held back
   bool had_it;    // it got the last request
   int64_t lease;  // the last
   int64_t spent;  // of its processor time, that the brake was told of
@@ -161,7 +162,8 @@ static int64_t let_go(lb_worker *w, int64_t used, int64_t *ns) {
   int64_t go = lb_brake_lets_go(w->options.brake, ns);
   lb_brake_place(w->options.brake, p->pid);
   bool pauses = p->state == LB_PROCESS_LEASED && used < 2 * w->lease;
-  if (!w->answered) go = LB_PACE_FREELY;
+  w->begun = w->begun || lb_process_pauses(p);
+  if (!w->begun) go = LB_PACE_FREELY;
   if (go == LB_PACE_FREELY)
     lb_process_go(p, NULL);
   else if (go)
@@ -315,7 +317,7 @@ static lb_status start(lb_worker *w) {
   _Static_assert(LB_PROCESS_SOCKET == 3, "as the arguments say");
   LB_TRY(lb_process_start(argv, &w->process));
   w->spent = 0;
-  w->answered = false;
+  w->begun = false;
   if (w->options.yields) (void)set_nice(w);  // more is always allowed
   return LB_OK;
 }
@@ -326,6 +328,13 @@ static void look_after(lb_worker *w) {
   struct pollfd p = {.fd = w->process.socket, .events = POLLIN};
   if (w->process.pid && poll(&p, 1, 0) != 0)
     lb_process_stop(&w->process, 0, NULL);
+}
+
+void lb_worker_prepare(lb_worker *w) {
+  lb_status st = make_ours(w);
+  if (!lb_failed(st)) look_after(w);
+  if (!lb_failed(st) && !w->failures && !is_cancelled(w)) st = start(w);
+  lb_status_drop(st);
 }
 
 // Sends the request and receives the bytes of an answer: *body is owned by the
@@ -345,7 +354,7 @@ static lb_status converse(lb_worker *w, const lb_request *request,
   if (!body->data) return lb_oom();
   body->size = head->size;
   LB_TRY(recv_all(w, body->data, body->size, deadline));
-  w->answered = true;
+  w->begun = true;
   return LB_OK;
 }
 
@@ -425,6 +434,7 @@ lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
   LB_TRY(make_ours(w));
   if (is_cancelled(w)) return lb_error(LB_CANCELLED, "compiling was cancelled");
   look_after(w);
+  w->spent = lb_process_spent(&w->process);  // of no request, till now
   if (!w->process.pid) {
     LB_TRY(wait_out_pause(w, deadline));
     LB_TRY(start(w));

@@ -1,10 +1,11 @@
 // compile/worker.h -- the library's handle on `limber-jit`, the process that
 // compiles.
 //
-// The process is started at the first request, and again after it has failed,
-// but not before a pause that doubles with each failure in a row. It ends with
-// its handle, and with this program, however that ends. Nothing it does can
-// harm more than its own request: an answer is checked before it is believed.
+// The process is started at the first request, or before, and again after it
+// has failed, but not before a pause that doubles with each failure in a row.
+// It ends with its handle, and with this program, however that ends. Nothing it
+// does can harm more than its own request: an answer is checked before it is
+// believed.
 //
 // While the brake holds it, the process goes on in slices: it pauses by itself
 // after each, and is stopped (SIGSTOP) if it does not. That time does not count
@@ -49,6 +50,10 @@ void lb_worker_free(lb_worker *w);  // ends the process; NULL is fine
 //   others        what the worker says of this request
 lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
                             int timeout_ms, lb_blob *out, lb_object_info *info);
+
+// Starts the process before there is a request for it, which then finds it
+// ready. What goes wrong is left to the first request.
+void lb_worker_prepare(lb_worker *w);
 
 // Did the process have the last request when it failed? Else that one is not to
 // blame.

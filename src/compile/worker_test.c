@@ -113,6 +113,19 @@ static void the_process_starts_at_the_first_request_and_stays(void **state) {
   finish(w);
 }
 
+static void a_process_that_was_prepared_gets_the_first_request(void **state) {
+  (void)state;
+  lb_worker *w = worker_of("good", (lb_worker_options){0});
+  lb_worker_prepare(w);
+  pid_t pid = lb_worker_pid(w);
+  assert_int_not_equal(pid, 0);
+  lb_worker_prepare(w);
+  assert_int_equal(lb_worker_pid(w), pid);
+  assert_compiles(w);
+  assert_int_equal(lb_worker_pid(w), pid);
+  finish(w);
+}
+
 static void information_comes_with_the_object(void **state) {
   (void)state;
   lb_worker *w = worker_of("good", (lb_worker_options){.generator = 42});
@@ -198,6 +211,7 @@ static void a_missing_program_is_named(void **state) {
   lb_worker *w;
   assert_false(lb_failed(
       lb_worker_new("/nowhere/limber-jit", &(lb_worker_options){0}, &w)));
+  lb_worker_prepare(w);
   for (int i = 0; i < 20; i++)  // without pauses
     assert_fails(compile(w, LONG), LB_IO,
                  "'/nowhere/limber-jit': No such file or directory");
@@ -621,6 +635,7 @@ static void cancelled_it_ends_though_it_is_stopped(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_process_starts_at_the_first_request_and_stays),
+      cmocka_unit_test(a_process_that_was_prepared_gets_the_first_request),
       cmocka_unit_test(information_comes_with_the_object),
       cmocka_unit_test(a_refusal_is_told_and_is_no_failure),
       cmocka_unit_test(the_process_inherits_four_descriptors),

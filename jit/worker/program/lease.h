@@ -1,9 +1,10 @@
 // worker/program/lease.h -- for how long the process may go on, at a time.
 //
-// Descriptor 0 is a file of three numbers of eight bytes that the library
-// writes to: for how many nanoseconds the process may go on, how many it then
+// Descriptor 0 is a file of four numbers of eight bytes. Three the library
+// writes: for how many nanoseconds the process may go on, how many it then
 // pauses for, and how often, from each SIGCONT on; after that it pauses until
-// the next. 0, or no such file: it is not bounded. What other processes took of
+// the next. 0, or no such file: it is not bounded. The fourth the process sets
+// to 1, once all that holds. What other processes took of
 // a slice, it has back, unless they took nearly all.
 //
 // The process pauses by itself since nobody else is as exact: who is to stop

@@ -6,6 +6,7 @@
 // why this program, and it alone of the worker, knows the library's loader.
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "device/cpu/exec.h"
+#include "device/cpu/isa.h"
 #include "spec/generator.h"
 #include "worker/program/lease.h"
 #include "worker/serve.h"
@@ -96,6 +98,48 @@ static void set_limits(const options *o) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
+// -- being ready -------------------------------------------------------------
+
+static bool is_asked(void) {
+  struct pollfd p = {.fd = SOCKET, .events = POLLIN};
+  return poll(&p, 1, 0) > 0;
+}
+
+// a * b, for this machine
+static lb_status request_product(lb_request *out) {
+  lb_spec_builder b;
+  lb_spec spec;
+  lb_strbuf target = {0};
+  lb_isa host = lb_isa_host();
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_output(&b, lb_spec_acc(&b, LB_ACC_DOT, LB_F32), LB_LAYOUT_FULL);
+  lb_status st = lb_spec_finish(&b, &spec);
+  lb_isa_print(&host, &target);
+  if (!lb_failed(st)) st = lb_strbuf_status(&target);
+  if (!lb_failed(st))
+    st = lb_request_init(out, &spec, &(lb_facts){0}, lb_strbuf_str(&target));
+  lb_strbuf_fini(&target);
+  return st;
+}
+
+// Makes a kernel for nobody: the first of a process takes three times as long
+// as the next, most of it in pages of LLVM that no one has touched yet. Who was
+// started before there is a request has the time for it.
+static void rehearse(lb_jit *jit) {
+  lb_request r;
+  lb_blob object = {0};
+  lb_object_info info;
+  if (is_asked()) return;
+  lb_status st = request_product(&r);
+  if (!lb_failed(st)) st = lb_jit_compile(jit, &r, &object, &info);
+  lb_status_drop(st);
+  lb_blob_fini(&object);
+}
+
+// -- the process -------------------------------------------------------------
+
 static lb_status work(void) {
   lb_cpu_code *code = NULL;
   lb_jit *jit = NULL;
@@ -105,7 +149,10 @@ static lb_status work(void) {
   lb_status_drop(st);  // where no code may be made, none can be checked
   lb_loader loader = {.user = code, .load = load, .unload = unload};
   st = lb_jit_new(can_load ? &loader : NULL, &jit);
-  if (!lb_failed(st)) st = lb_serve(SOCKET, parent, jit);
+  if (!lb_failed(st)) {
+    rehearse(jit);
+    st = lb_serve(SOCKET, parent, jit);
+  }
   lb_jit_free(jit);
   lb_cpu_code_release(code);
   return st;
