@@ -143,15 +143,25 @@ static lb_status run_step(frame *f, const lb_step *step) {
   return st;
 }
 
-lb_status lb_run_hold(const lb_session *s, lb_budget *b, lb_output *o,
-                      const lb_tensor *t) {
+// As the model has it, which may be another name than the value's.
+static const char *name_of(const lb_session *s, const lb_region *r,
+                           uint32_t result) {
+  const lb_graph *g = s->graph;
+  return r == g->main && g->output_names ? g->output_names[result]
+                                         : r->results[result]->name;
+}
+
+lb_status lb_run_hold(const lb_session *s, lb_budget *b, const lb_region *r,
+                      uint32_t result, const lb_tensor *t, lb_output *out) {
+  lb_output *o = &out[result];
   size_t bytes = lb_tensor_bytes(t);
   bool mine = !o->data || o->owned;
   if (mine && (!o->data || bytes > o->cap)) {
     LB_TRY(lb_budget_check(b, bytes - o->cap));
     void *p = lb_alloc_get(s->options.alloc, bytes);
     if (!p)
-      return lb_error(LB_OOM, "out of memory: %zu bytes for an output", bytes);
+      return lb_error(LB_OOM, "out of memory: %zu bytes for output '%s'", bytes,
+                      name_of(s, r, result));
     lb_alloc_put(s->options.alloc, o->data);
     b->outputs += bytes - o->cap;
     *o = (lb_output){.wanted = true, .owned = true, .data = p, .cap = bytes};
@@ -159,8 +169,8 @@ lb_status lb_run_hold(const lb_session *s, lb_budget *b, lb_output *o,
   char dims[128];
   if (bytes > o->cap)
     return lb_error(
-        LB_INVALID, "the output of %s%s needs %zu bytes, the buffer has %zu",
-        lb_dtype_name(t->dtype),
+        LB_INVALID, "output '%s' of %s%s needs %zu bytes, the buffer has %zu",
+        name_of(s, r, result), lb_dtype_name(t->dtype),
         lb_dims_print(t->rank, t->dims, dims, sizeof dims), bytes, o->cap);
   o->tensor = *t;
   o->tensor.data = o->data;
@@ -188,8 +198,8 @@ static lb_status bind_stage(const frame *f, const lb_plan *plan) {
                          LB_BASE_FIRST + (size_t)f->region->n_params +
                              f->region->n_results + plan->n_own));
   for (uint32_t i = 0; i < plan->n_binds; i++)
-    LB_TRY(lb_run_hold(f->s, f->c->budget, &f->out[plan->binds[i].result],
-                       &plan->binds[i].tensor));
+    LB_TRY(lb_run_hold(f->s, f->c->budget, f->region, plan->binds[i].result,
+                       &plan->binds[i].tensor, f->out));
   fill_bases(f, plan);
   return LB_OK;
 }

@@ -43,9 +43,10 @@ lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
                       const lb_tensor *in, const bool *wanted, lb_plan **out);
 
-// Makes `o` hold a dense tensor like t, with memory for it.
-lb_status lb_run_hold(const lb_session *s, lb_budget *b, lb_output *o,
-                      const lb_tensor *t);
+// Makes out[result] hold a dense tensor like t, with memory for it: result of
+// the region.
+lb_status lb_run_hold(const lb_session *s, lb_budget *b, const lb_region *r,
+                      uint32_t result, const lb_tensor *t, lb_output *out);
 
 // Names and shapes of a region's inputs, "x=1x3x48x320 n="; cut where `buf` is
 // too small.

@@ -91,7 +91,7 @@ static void results_go_into_the_memory_that_is_given(void **state) {
   assert_int_equal(lb_status_code(st), LB_INVALID);
   assert_string_equal(
       lb_status_message(st),
-      "the output of float32[3,1] needs 12 bytes, the buffer has 8");
+      "output 'r:0' of float32[3,1] needs 12 bytes, the buffer has 8");
   lb_status_drop(st);
   finish(s, g);
 }

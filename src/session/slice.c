@@ -214,7 +214,7 @@ static lb_status hold_results(const job *j, const lb_plan *plan, int64_t items,
   for (uint32_t i = 0; *all && i < plan->n_binds; i++) {
     lb_tensor t = plan->binds[i].tensor;
     t.dims[0] = t.dims[0] / items * j->cut.items;
-    LB_TRY(lb_run_hold(j->s, j->c->budget, &out[plan->binds[i].result], &t));
+    LB_TRY(lb_run_hold(j->s, j->c->budget, r, plan->binds[i].result, &t, out));
   }
   return LB_OK;
 }
