@@ -26,11 +26,12 @@ class Kernels(suite.ByShape):
 
     def summary(self):
         for model in self.context.models:
-            some = [s["share_good"] for s in self.shapes
+            some = [s for s in self.shapes
                     if s["model"] == model.name and s["kernels"]]
             if some:
                 print(f"{model.name}: " + ", ".join(
-                    f"{100 * share:.0f} %" for share in some))
+                    f"{100 * s['share_good']:.0f} %" for s in some)
+                    + "; " + of_all([k for s in some for k in s["kernels"]]))
 
 
 def judge(kernels):
@@ -41,6 +42,15 @@ def judge(kernels):
         k["fraction"] = k["line"] / k["best"]
         k["good"] = k["fraction"] >= (GOOD_MAP if k["form"] == "map"
                                       else GOOD)
+
+
+def of_all(kernels):
+    """The same over all shapes, each by its time."""
+    def seconds(which, some=kernels):
+        return sum(k["count"] * k[which] for k in some)
+    good = seconds("best", [k for k in kernels if k["good"]])
+    return f"{100 * good / seconds('best'):.0f} % of all time, which is at " \
+           f"{100 * seconds('line') / seconds('best'):.0f} % of the line"
 
 
 def print_kernels(kernels):
