@@ -202,15 +202,17 @@ static void sum_tile(const attention *a, lb_kval col, uint32_t vectors) {
   sums s = {.rows = a->rows, .vectors = vectors};
   lb_kval y[MAX_VECTORS];
   begin_sums(a, &s, lanes_of(a, -0.0));
-  lb_kval panel = lb_k_ptr(b, a->panels, lb_emit_mul(e, col, a->k_room), 0);
+  lb_kval row =
+      lb_k_reg(b, lb_k_ptr(b, a->panels, lb_emit_mul(e, col, a->k_room), 0));
   lb_kval k = lb_k_loop(b, lb_k_i64(b, 0), e->dims[LB_DIM_K], lb_k_i64(b, 1));
+  lb_kval from = lb_k_get(b, row), zero = lb_k_i64(b, 0);
   for (uint32_t v = 0; v < vectors; v++) {
     uint32_t c = v * e->lanes;
     int64_t at = c / LB_PACK_COLS * LB_PACK_COLS * a->k_room;
-    lb_kval row = lb_emit_mul(e, k, LB_PACK_COLS);
-    y[v] =
-        lb_k_load(b, spot(a, panel, row, at + c % LB_PACK_COLS), e->lanes, 0);
+    lb_kval p = spot(a, from, zero, at + c % LB_PACK_COLS);
+    y[v] = lb_k_load(b, p, e->lanes, 0);
   }
+  lb_k_set(b, row, lb_k_ptr(b, from, lb_k_i64(b, LB_PACK_COLS), 0));
   add_products(a, &s, a->queries, a->k_room, k, y);
   lb_k_end(b);
   put_sums(a, &s, a->scores, col, KEYS);
@@ -467,14 +469,16 @@ static void sum_totals(const attention *a, const columns *c) {
   lb_kval y[MAX_VECTORS];
   begin_sums(a, &s, lanes_of(a, 0));
   lb_kval first = lb_k_mul(b, a->key, e->in_stride[2].row);
-  lb_kval from = lb_k_ptr(b, e->in[2], lb_k_add(b, first, c->col), 0);
+  lb_kval row =
+      lb_k_reg(b, lb_k_ptr(b, e->in[2], lb_k_add(b, first, c->col), 0));
   lb_kval l = lb_k_loop(b, lb_k_i64(b, 0), a->keys, lb_k_i64(b, 1));
-  lb_kval at = lb_k_mul(b, l, e->in_stride[2].row);
+  lb_kval from = lb_k_get(b, row), zero = lb_k_i64(b, 0);
   for (uint32_t v = 0; v < s.vectors; v++) {
-    lb_kval p = lb_k_ptr(b, from, at, v * e->lanes * size);
+    lb_kval p = lb_k_ptr(b, from, zero, v * e->lanes * size);
     lb_kval x = lb_k_load_masked(b, p, e->lanes, 0, c->mask[v], LB_K_NONE);
     y[v] = widen(a, x);
   }
+  lb_k_set(b, row, lb_k_ptr(b, from, e->in_stride[2].row, 0));
   add_products(a, &s, a->scores, KEYS, l, y);
   lb_k_end(b);
   put_sums(a, &s, a->totals, lb_k_i64(b, 0), a->vectors * e->lanes);

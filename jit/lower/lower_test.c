@@ -280,6 +280,65 @@ static void a_product_with_facts_is_one_tile(void **state) {
   lb_kernel_fini(&k);
 }
 
+// Multiplications of places in the loops around a vector of sums, where `loops`
+// is set to how many of them there are.
+static int places_multiplied(const lb_kernel *k, int *loops) {
+  int all = 0, here = 0;
+  bool sums = false;
+  *loops = 0;
+  for (uint32_t i = 0; i < k->n_insts; i++) {
+    const lb_kinst *in = &k->insts[i];
+    if (in->op == LB_K_MUL && in->dtype == LB_I64 && in->lanes == 1) here++;
+    if (in->op == LB_K_FMA && in->lanes > 1) sums = true;
+    if (in->op != LB_K_LOOP && in->op != LB_K_END) continue;
+    *loops += sums;
+    if (sums) all += here;
+    sums = false;
+    here = 0;
+  }
+  return all;
+}
+
+static lb_spec product_of(lb_layout a, lb_layout b_layout) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_input(&b, LB_F32, a);
+  lb_spec_input(&b, LB_F32, b_layout);
+  uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
+  lb_spec_output(&b, acc, LB_LAYOUT_FULL);
+  return finish(&b);
+}
+
+static lb_spec depthwise(void) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_WINDOW);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  uint8_t acc = lb_spec_acc(&b, LB_ACC_DOT, LB_F32);
+  lb_spec_output(&b, acc, LB_LAYOUT_FULL);
+  return finish(&b);
+}
+
+// One of the two units that make products of vectors makes those of integers.
+static void steps_of_sums_multiply_no_places(void **state) {
+  (void)state;
+  lb_spec specs[] = {
+      product_of(LB_LAYOUT_FULL, LB_LAYOUT_PACKED),
+      product_of(LB_LAYOUT_STRIDED, LB_LAYOUT_PACKED),
+      product_of(LB_LAYOUT_FULL, LB_LAYOUT_FULL),
+      product_of(LB_LAYOUT_STRIDED, LB_LAYOUT_STRIDED),
+      depthwise(),
+  };
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+    for (const lb_lower_target *t = lb_lower_targets; t->level; t++) {
+      int loops;
+      lb_kernel k = lowered(&specs[i], &(lb_facts){0}, t->level);
+      assert_int_equal(places_multiplied(&k, &loops), 0);
+      assert_true(loops > 1);
+      lb_kernel_fini(&k);
+    }
+}
+
 static void all_tiles_share_a_long_epilogue(void **state) {
   (void)state;
   lb_spec s = linear(LB_S_ERF);
@@ -344,6 +403,7 @@ int main(void) {
       cmocka_unit_test(short_tiles_add_to_each_row_once),
       cmocka_unit_test(softmax_takes_each_exponential_once),
       cmocka_unit_test(a_product_with_facts_is_one_tile),
+      cmocka_unit_test(steps_of_sums_multiply_no_places),
       cmocka_unit_test(all_tiles_share_a_long_epilogue),
       cmocka_unit_test(sizes_that_are_known_leave_no_loops),
       cmocka_unit_test(tiles_that_are_none_are_refused),

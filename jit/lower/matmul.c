@@ -74,7 +74,9 @@ typedef struct tile {
   lb_kval a[MAX_POINTERS];    // pointers to rows
   lb_kval next;               // what is sent for, or NONE
   lb_kval share, pace;        // elements of it: with a tile, with a step
-  lb_kval b[MAX_PANELS];      // pointers to panels; FULL, STRIDED: the first
+  lb_kval b;                  // pointer to the first column
+  lb_kval panel[MAX_PANELS];  // PACKED: elements from the first one to each
+  lb_kval at_a, at_b, ahead;  // registers: where a step reads and sends for
   lb_kval mask[MAX_VECTORS];  // LB_K_NONE: all lanes
   lb_kval bias[MAX_VECTORS];  // of the node that is the same in all rows
   lb_kval acc[MAX_ROWS][MAX_VECTORS];
@@ -115,16 +117,17 @@ static void point_at_columns(tile *t) {
   lb_stride stride = e->in_stride[1];
   if (e->spec->in[1].layout == LB_LAYOUT_PACKED) {
     lb_kval panel = lb_k_div(b, t->col, lb_k_i64(b, LB_PACK_COLS));
+    t->b = lb_k_ptr(b, e->in[1], lb_k_mul(b, panel, stride.row), 0);
     for (uint32_t p = 0; p < t->panels; p++) {
-      lb_kval at = lb_emit_add(e, panel, p);
-      if (t->masked && p > 0) at = lb_k_min(b, at, last_panel(e));
-      at = lb_k_mul(b, at, stride.row);
-      t->b[p] = lb_k_ptr(b, e->in[1], at, 0);
+      lb_kval at = lb_k_i64(b, p);
+      if (t->masked && p > 0)
+        at = lb_k_min(b, at, lb_k_sub(b, last_panel(e), panel));
+      t->panel[p] = lb_k_mul(b, at, stride.row);
     }
   } else if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
-    t->b[0] = lb_k_ptr(b, e->in[1], lb_k_mul(b, t->col, stride.col), 0);
+    t->b = lb_k_ptr(b, e->in[1], lb_k_mul(b, t->col, stride.col), 0);
   } else {
-    t->b[0] = lb_k_ptr(b, e->in[1], t->col, 0);
+    t->b = lb_k_ptr(b, e->in[1], t->col, 0);
   }
 }
 
@@ -221,11 +224,36 @@ static lb_kval widen(const tile *t, lb_kval x) {
   return same ? x : lb_k_cast(b, x, t->m->acc_dtype);
 }
 
+static bool steps_by_one(const tile *t) {
+  return t->m->e->spec->in[0].layout == LB_LAYOUT_FULL;
+}
+
+// From a row of b to the next.
+static lb_kval stride_of_b(const tile *t) {
+  lb_emit *e = t->m->e;
+  bool packed = e->spec->in[1].layout == LB_LAYOUT_PACKED;
+  return packed ? lb_k_i64(&e->b, LB_PACK_COLS) : e->in_stride[1].row;
+}
+
+// Places go from step to step: multiplied, they would take the turn of a
+// product, as one unit of two makes those of integers, too.
+static void begin_steps(tile *t) {
+  lb_kbuilder *b = &t->m->e->b;
+  if (!steps_by_one(t)) t->at_a = lb_k_reg(b, lb_k_i64(b, 0));
+  t->at_b = lb_k_reg(b, t->b);
+  if (t->next != LB_K_NONE) t->ahead = lb_k_reg(b, t->next);
+}
+
+// A register that holds a pointer: `by` elements on.
+static void advance(const tile *t, lb_kval reg, lb_kval by) {
+  lb_kbuilder *b = &t->m->e->b;
+  lb_k_set(b, reg, lb_k_ptr(b, lb_k_get(b, reg), by, 0));
+}
+
 // The pointers to rows at k.
 static void pointers_at(const tile *t, lb_kval k, lb_kval *out) {
   lb_emit *e = t->m->e;
-  bool full = e->spec->in[0].layout == LB_LAYOUT_FULL;
-  lb_kval at = full ? k : lb_k_mul(&e->b, k, e->in_stride[0].col);
+  lb_kval at = steps_by_one(t) ? k : lb_k_get(&e->b, t->at_a);
   for (uint32_t r = 0; r < t->rows; r += ROWS_A_POINTER)
     out[r / ROWS_A_POINTER] = lb_k_ptr(&e->b, t->a[r / ROWS_A_POINTER], at, 0);
 }
@@ -239,34 +267,32 @@ static lb_kval load_a(const tile *t, const lb_kval *pointers, uint32_t r) {
   return widen(t, lb_k_load(&e->b, p, 1, 0));
 }
 
-static lb_kval load_packed(const tile *t, uint32_t v, lb_kval k) {
+static lb_kval load_packed(const tile *t, uint32_t v, lb_kval row) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   uint32_t per_panel = LB_PACK_COLS / e->lanes;
   int64_t size = (int64_t)lb_dtype_size(e->spec->in[1].dtype);
   int64_t disp = v % per_panel * e->lanes * size;
-  lb_kval panel = t->b[v / per_panel];
-  lb_kval at = lb_emit_mul(e, k, LB_PACK_COLS);
+  lb_kval at = t->panel[v / per_panel];
   if (v % per_panel == 0)
-    lb_k_prefetch(b, lb_k_ptr(b, panel, at, disp + PREFETCH_BYTES), 0);
-  return lb_k_load(b, lb_k_ptr(b, panel, at, disp), e->lanes, 0);
+    lb_k_prefetch(b, lb_k_ptr(b, row, at, disp + PREFETCH_BYTES), 0);
+  return lb_k_load(b, lb_k_ptr(b, row, at, disp), e->lanes, 0);
 }
 
-// b[k, columns of vector v]
-static lb_kval load_b(const tile *t, uint32_t v, lb_kval k) {
+// Columns of vector v, in the present row of b.
+static lb_kval load_b(const tile *t, uint32_t v) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_stride stride = e->in_stride[1];
+  lb_kval row = lb_k_get(b, t->at_b);
   if (e->spec->in[1].layout == LB_LAYOUT_PACKED)
-    return widen(t, load_packed(t, v, k));
-  lb_kval row = lb_k_mul(b, k, stride.row);
+    return widen(t, load_packed(t, v, row));
   if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
     lb_kval col = lb_emit_mul(e, stride.col, v * e->lanes);
-    lb_kval p = lb_k_ptr(b, t->b[0], lb_k_add(b, row, col), 0);
+    lb_kval p = lb_k_ptr(b, row, col, 0);
     return widen(t, lb_emit_gather(e, p, stride.col, t->mask[v]));
   }
-  int64_t size = (int64_t)lb_dtype_size(e->spec->in[1].dtype);
-  lb_kval p = lb_k_ptr(b, t->b[0], row, v * e->lanes * size);
+  lb_kval p = lb_k_ptr(b, row, lb_k_i64(b, v * e->lanes), 0);
   return widen(t, lb_k_load_masked(b, p, e->lanes, 0, t->mask[v], LB_K_NONE));
 }
 
@@ -281,10 +307,11 @@ static void step(tile *t, lb_kval k) {
   lb_kval y[MAX_VECTORS], pointers[MAX_POINTERS];
   pointers_at(t, k, pointers);
   if (t->next != LB_K_NONE) {
-    lb_kval at = lb_k_mul(&e->b, k, t->pace);
-    lb_k_prefetch(&e->b, lb_k_ptr(&e->b, t->next, at, 0), 1);
+    lb_k_prefetch(&e->b, lb_k_get(&e->b, t->ahead), 1);
+    advance(t, t->ahead, t->pace);
   }
-  for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v, k);
+  for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v);
+  advance(t, t->at_b, stride_of_b(t));  // LLVM copies it if that comes last
   for (uint32_t r = 0; r < t->rows; r++) {
     lb_kval x = lb_k_splat(&e->b, load_a(t, pointers, r), e->lanes);
     for (uint32_t v = 0; v < t->vectors; v++) {
@@ -292,6 +319,9 @@ static void step(tile *t, lb_kval k) {
       lb_k_set(&e->b, t->acc[r][v], sum(t, acc, x, y[v]));
     }
   }
+  if (!steps_by_one(t))
+    lb_k_set(&e->b, t->at_a,
+             lb_k_add(&e->b, lb_k_get(&e->b, t->at_a), e->in_stride[0].col));
 }
 
 // Where outputs will be stored, three rows from `row` on.
@@ -319,6 +349,7 @@ static void sum_products(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1), k = e->dims[LB_DIM_K];
+  begin_steps(t);
   if (t->m->part == LB_K_NONE) {
     step(t, lb_k_loop(b, zero, k, one));
     lb_k_end(b);
@@ -353,8 +384,7 @@ static void sum_pieces(tile *t) {
   for (uint32_t r = 0; r < t->rows; r += ROWS_A_POINTER)
     t->a[r / ROWS_A_POINTER] =
         lb_k_ptr(b, first.a[r / ROWS_A_POINTER], of_a, 0);
-  for (uint32_t p = 0; p < t->panels; p++)
-    t->b[p] = lb_k_ptr(b, first.b[p], of_b, 0);
+  t->b = lb_k_ptr(b, first.b, of_b, 0);
   sum_products(t);
   lb_k_end(b);
   lb_k_end(b);
@@ -453,14 +483,15 @@ static void finish_looped(const tile *t, lb_kval rows) {
   lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
   lb_kval width = lb_k_i64(b, t->vectors * e->lanes);
   lb_emit_all(e);
+  lb_kval place = lb_k_reg(b, t->m->scratch);
   lb_kval r = lb_k_loop(b, zero, rows, one);
   lb_emit_row(e, lb_k_add(b, t->row, r));
   lb_kval c = lb_k_loop(b, zero, width, lb_k_i64(b, e->lanes));
-  lb_kval at = lb_k_add(b, lb_k_mul(b, r, width), c);
   lb_kval col = lb_k_add(b, t->col, c);
   lb_emit_at(e, col, t->masked ? tail_of(t, col) : LB_K_NONE);
-  finish_vector(t,
-                lb_k_load(b, lb_k_ptr(b, t->m->scratch, at, 0), e->lanes, 0));
+  lb_kval acc = lb_k_load(b, lb_k_get(b, place), e->lanes, 0);
+  advance(t, place, lb_k_i64(b, e->lanes));
+  finish_vector(t, acc);
   lb_k_end(b);
   lb_k_end(b);
 }

@@ -69,9 +69,16 @@ static lb_kval combine(const window *w, lb_kval acc, lb_kval x, lb_kval y) {
   }
 }
 
-static lb_kval tap_of(lb_emit *e, int input, lb_kval run, lb_kval step) {
-  return lb_k_add(&e->b, lb_k_mul(&e->b, run, e->taps[input].run),
-                  lb_k_mul(&e->b, step, e->taps[input].step));
+// A register: where the first tap of a run is, in input i.
+static lb_kval first_tap(lb_emit *e, int i, lb_kval run) {
+  return lb_k_reg(&e->b, lb_k_mul(&e->b, run, e->taps[i].run));
+}
+
+// Where the present tap is; the register goes on to the next.
+static lb_kval next_tap(lb_emit *e, int i, lb_kval reg) {
+  lb_kval at = lb_k_get(&e->b, reg);
+  lb_k_set(&e->b, reg, lb_k_add(&e->b, at, e->taps[i].step));
+  return at;
 }
 
 static void add_taps(tile *t) {
@@ -80,13 +87,14 @@ static void add_taps(tile *t) {
   bool dot = t->w->kind == LB_ACC_DOT;
   lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1), y[MAX_VECTORS];
   lb_kval run = lb_k_loop(b, zero, e->dims[LB_DIM_LEN], one);
-  lb_kval step = lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], one);
+  lb_kval in_x = first_tap(e, 0, run), in_y = dot ? first_tap(e, 1, run) : run;
+  lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], one);
   if (dot) {
-    lb_kval at = lb_k_add(b, tap_of(e, 1, run, step), t->col);
+    lb_kval at = lb_k_add(b, next_tap(e, 1, in_y), t->col);
     lb_kval p = lb_k_ptr(b, e->in[1], at, 0);
     for (uint32_t v = 0; v < t->vectors; v++) y[v] = load(t, 1, p, v);
   }
-  lb_kval at = tap_of(e, 0, run, step), from = zero;
+  lb_kval at = next_tap(e, 0, in_x), from = zero;
   for (uint32_t r = 0; r < t->rows; r++) {
     uint32_t strides = r % ROWS_A_POINTER;
     if (!strides) from = lb_k_ptr(b, t->from[r / ROWS_A_POINTER], at, 0);
