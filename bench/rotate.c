@@ -64,9 +64,12 @@ static int walks_of(const lb_launch *l, int i, walk out[MAX_WALKS]) {
       break;
     case LB_LAYOUT_ONE: out[0] = out[1] = (walk){1, 0}; break;
     case LB_LAYOUT_PACKED:
-      out[0] = (walk){(e[1] + LB_PACK_COLS - 1) / LB_PACK_COLS, row};
-      out[1] = (walk){e[0] * LB_PACK_COLS, size};
+    case LB_LAYOUT_PAIRED: {
+      int64_t width = lb_panel_cols(o->layout);
+      out[0] = (walk){(e[1] + width - 1) / width, row};
+      out[1] = (walk){e[0] * width, size};
       break;
+    }
     default: out[0] = (walk){e[0], row}, out[1] = (walk){e[1], col};
   }
   const int64_t *loops = l->strides + (size_t)i * (2 + l->n_loops) + 2;
@@ -81,7 +84,7 @@ static lb_status measure(const lb_launch *l, int i, bench_operand *out) {
   walk walks[MAX_WALKS];
   int n = walks_of(l, i, walks);
   size_t after = lb_dtype_size((lb_dtype)o->dtype);
-  *out = (bench_operand){.weights = o->layout == LB_LAYOUT_PACKED,
+  *out = (bench_operand){.weights = lb_panel_cols(o->layout) != 0,
                          .touched = after};
   for (int k = 0; k < n; k++) {
     if (walks[k].n <= 0) return lb_error(LB_INVALID, "an operand is empty");

@@ -62,14 +62,17 @@ static lb_status add_tile(const tuner *t, const lb_slot *slot, int64_t n,
 }
 
 // Products keep rows by columns of sums in registers, beside a row of b and a
-// broadcast; no tile is wider than all columns.
+// broadcast; no tile is wider than all columns. In pairs two lanes are a
+// column.
 static lb_status add_products(const tuner *t, const lb_launch *l, tiles *out) {
+  bool pairs = l->slot->key.spec.in[1].layout == LB_LAYOUT_PAIRED;
   int lanes = (int)lanes_of(t), registers = lanes == 16 ? 32 : 16;
   int64_t n = (int64_t)l->args[l->n_operands + LB_DIM_COLS];
+  int cols = pairs ? lanes / 2 : lanes;
   for (int wide = 1; wide <= MAX_WIDTH; wide++)
     for (int rows = 1; rows <= MAX_HEIGHT; rows++)
-      if (rows * wide + wide < registers && (wide - 1) * lanes < n)
-        LB_TRY(add_tile(t, l->slot, n, rows, wide * lanes, out));
+      if (rows * wide + wide < registers && (wide - 1) * cols < n)
+        LB_TRY(add_tile(t, l->slot, n, rows, wide * cols, out));
   return LB_OK;
 }
 

@@ -104,7 +104,7 @@ static void rows_are_right_at_every_level(void **state) {
 }
 
 static void products_are_right_at_every_level(void **state) {
-  run_cases(state, LB_FORM_MATMUL, 16);
+  run_cases(state, LB_FORM_MATMUL, 24);
 }
 
 static void attention_is_right_at_every_level(void **state) {
@@ -112,7 +112,7 @@ static void attention_is_right_at_every_level(void **state) {
 }
 
 static void convolutions_are_right_at_every_level(void **state) {
-  run_cases(state, LB_FORM_CONV, 16);
+  run_cases(state, LB_FORM_CONV, 24);
 }
 
 static void windows_are_right_at_every_level(void **state) {
@@ -122,12 +122,12 @@ static void windows_are_right_at_every_level(void **state) {
 // -- registers ---------------------------------------------------------------
 
 // x = product + bias, then x * (erf(x) + bias)
-static lb_spec product_with_erf(void) {
+static lb_spec product_with_erf(lb_layout right) {
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_input(&b, LB_F32, right);
   uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
   uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
   uint8_t x = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){acc, bias}, 2);
@@ -139,13 +139,14 @@ static lb_spec product_with_erf(void) {
   return s;
 }
 
-static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows) {
+static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows,
+                          int64_t cols) {
   char level[16];
   lb_kernel k;
   lb_compile_stats stats = {.check_spills = true};
   snprintf(level, sizeof level, "x86-64-v%u", m->target.level);
   const lb_lower_target *t = lb_lower_target_find(level);
-  int64_t dims[LB_SDIMS] = {rows, 384, 384};
+  int64_t dims[LB_SDIMS] = {rows, cols, 384};
   lb_facts f = lb_facts_of(s, t->lanes, dims);
   assert_ok(lb_lower(s, &f, t, &k));
   machine_load_with(m, &k, &stats);
@@ -155,10 +156,14 @@ static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows) {
 
 static void chosen_tiles_stay_in_registers(void **state) {
   levels *l = *state;
-  lb_spec s = product_with_erf();
-  for (int i = 0; i < l->n; i++)
+  lb_spec s = product_with_erf(LB_LAYOUT_PACKED);
+  lb_spec pairs = product_with_erf(LB_LAYOUT_PAIRED);
+  for (int i = 0; i < l->n; i++) {
     for (int64_t rows = 1; rows <= 9; rows++)
-      assert_int_equal(spills_at(&l->list[i], &s, rows), 0);
+      assert_int_equal(spills_at(&l->list[i], &s, rows, 384), 0);
+    for (int64_t cols = 8; cols <= 24; cols += 8)
+      assert_int_equal(spills_at(&l->list[i], &pairs, 64, cols), 0);
+  }
 }
 
 int main(int argc, char **argv) {

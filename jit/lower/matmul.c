@@ -10,6 +10,11 @@
 // in place, k is not blocked, b is prefetched. Around both, rows are cut into
 // *bands* whose part of a stays in the second cache while all columns go by.
 //
+// Where b is in pairs, each lane of a sum has every other k of a column, two
+// lanes of neighbours a column. A tile's panels hold half as many columns then,
+// a step takes two k of a row of a at once, and in the end neighbours are
+// added. Its tiles are of one width, the last column of them masked.
+//
 // A sum begins with -0.0, so that its first product comes out as it is. Where
 // there is none, sums are 0.0, on a way of their own: loops that are known to
 // have a turn need nothing for the case that they have not.
@@ -28,6 +33,7 @@ enum {
   MAX_ROWS = 32,
   MAX_VECTORS = 32,
   MAX_PANELS = 8,
+  MAX_LANES = 16,
   ROWS_A_POINTER = 3,
   MAX_POINTERS = (MAX_ROWS + 2) / ROWS_A_POINTER,
   PREFETCH_BYTES = 1024,    // ahead in b
@@ -52,6 +58,8 @@ typedef struct matmul {
   lb_emit *e;
   uint8_t acc_node;
   lb_dtype acc_dtype;
+  bool pairs;             // b is PAIRED
+  uint32_t panel_cols;    // of a panel, or of what stands for one
   uint32_t rows, panels;  // of the largest tile
   lb_kval scratch;        // a tile in memory, or LB_K_NONE
   lb_kval some;           // if there is anything to sum
@@ -66,7 +74,8 @@ typedef struct matmul {
 
 typedef struct tile {
   const matmul *m;
-  uint32_t rows, panels, vectors;
+  uint32_t rows, panels;
+  uint32_t vectors, finished;  // of sums a row, and of what is made of them
   bool masked, is_short;
   lb_kval row, col;           // the first
   lb_kval at[MAX_POINTERS];   // rows that pointers point to
@@ -75,8 +84,9 @@ typedef struct tile {
   lb_kval next;               // what is sent for, or NONE
   lb_kval share, pace;        // elements of it: with a tile, with a step
   lb_kval b;                  // pointer to the first column
-  lb_kval panel[MAX_PANELS];  // PACKED: elements from the first one to each
+  lb_kval panel[MAX_PANELS];  // elements from the first one to each, if any
   lb_kval at_a, at_b, ahead;  // registers: where a step reads and sends for
+  lb_kval step_a;             // STRIDED: elements from a step to the next
   lb_kval mask[MAX_VECTORS];  // LB_K_NONE: all lanes
   lb_kval bias[MAX_VECTORS];  // of the node that is the same in all rows
   lb_kval acc[MAX_ROWS][MAX_VECTORS];
@@ -106,22 +116,32 @@ static void point_at_rows(tile *t) {
 
 // Of b's panels, which are read past the last column and not past the last of
 // them.
-static lb_kval last_panel(lb_emit *e) {
+static lb_kval last_panel(const matmul *m) {
+  lb_emit *e = m->e;
   lb_kval last = lb_emit_add(e, e->dims[LB_DIM_COLS], -1);
-  return lb_k_div(&e->b, last, lb_k_i64(&e->b, LB_PACK_COLS));
+  return lb_k_div(&e->b, last, lb_k_i64(&e->b, m->panel_cols));
+}
+
+static lb_kval panel_of(const matmul *m, lb_kval col) {
+  lb_kbuilder *b = &m->e->b;
+  return lb_k_div(b, col, lb_k_i64(b, m->panel_cols));
+}
+
+static bool has_panels(const lb_emit *e) {
+  return lb_panel_cols(e->spec->in[1].layout) != 0;
 }
 
 static void point_at_columns(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_stride stride = e->in_stride[1];
-  if (e->spec->in[1].layout == LB_LAYOUT_PACKED) {
-    lb_kval panel = lb_k_div(b, t->col, lb_k_i64(b, LB_PACK_COLS));
+  if (has_panels(e)) {
+    lb_kval panel = panel_of(t->m, t->col);
     t->b = lb_k_ptr(b, e->in[1], lb_k_mul(b, panel, stride.row), 0);
     for (uint32_t p = 0; p < t->panels; p++) {
       lb_kval at = lb_k_i64(b, p);
       if (t->masked && p > 0)
-        at = lb_k_min(b, at, lb_k_sub(b, last_panel(e), panel));
+        at = lb_k_min(b, at, lb_k_sub(b, last_panel(t->m), panel));
       t->panel[p] = lb_k_mul(b, at, stride.row);
     }
   } else if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
@@ -132,8 +152,7 @@ static void point_at_columns(tile *t) {
 }
 
 static bool looks_ahead(const lb_emit *e) {
-  return e->spec->form == LB_FORM_MATMUL &&
-         e->spec->in[1].layout == LB_LAYOUT_PACKED;
+  return e->spec->form == LB_FORM_MATMUL && has_panels(e);
 }
 
 // What is sent for is one pointer, to either.
@@ -143,16 +162,21 @@ static bool looks_ahead_in_a(const lb_emit *e) {
          in[0].dtype == in[1].dtype;
 }
 
+static lb_kval steps_of(const matmul *m) {
+  lb_kbuilder *b = &m->e->b;
+  lb_kval k = m->e->dims[LB_DIM_K];
+  return m->pairs ? lb_k_div(b, k, lb_k_i64(b, 2)) : k;
+}
+
 // Tiles above each other share in sending for the next column of tiles.
 static void look_at_next_column(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  lb_kval panel = lb_k_div(b, t->col, lb_k_i64(b, LB_PACK_COLS));
-  panel = lb_emit_add(e, panel, t->panels);
+  lb_kval panel = lb_emit_add(e, panel_of(t->m, t->col), t->panels);
   lb_kval at = lb_k_mul(b, panel, e->in_stride[1].row);
   t->next = lb_k_ptr(b, e->in[1], at, 0);
   t->pace = t->m->pace;
-  t->share = lb_k_mul(b, e->dims[LB_DIM_K], t->pace);
+  t->share = lb_k_mul(b, steps_of(t->m), t->pace);
 }
 
 // If a is read for the first time, and b is there or has less to come: in the
@@ -201,12 +225,25 @@ static lb_kval tail_of(const tile *t, lb_kval col) {
   return lb_k_tail(&e->b, left, e->lanes);
 }
 
+// Which lanes from column c of the tile on are columns of it.
+static lb_kval mask_at(const tile *t, lb_kval c) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  uint32_t width = t->panels * t->m->panel_cols;
+  lb_kval left = LB_K_NONE;
+  if (t->masked)
+    left = lb_k_sub(b, e->dims[LB_DIM_COLS], lb_k_add(b, t->col, c));
+  if (width % e->lanes) {  // its last vector is half full
+    lb_kval own = lb_k_sub(b, lb_k_i64(b, width), c);
+    left = left == LB_K_NONE ? own : lb_k_min(b, left, own);
+  }
+  return left == LB_K_NONE ? left : lb_k_tail(b, left, e->lanes);
+}
+
 static void make_masks(tile *t) {
   lb_emit *e = t->m->e;
-  for (uint32_t v = 0; v < t->vectors; v++) {
-    lb_kval col = lb_emit_add(e, t->col, v * e->lanes);
-    t->mask[v] = t->masked ? tail_of(t, col) : LB_K_NONE;
-  }
+  for (uint32_t v = 0; v < t->finished; v++)
+    t->mask[v] = mask_at(t, lb_k_i64(&e->b, v * e->lanes));
 }
 
 static void begin_sums(tile *t) {
@@ -228,18 +265,22 @@ static bool steps_by_one(const tile *t) {
   return t->m->e->spec->in[0].layout == LB_LAYOUT_FULL;
 }
 
-// From a row of b to the next.
+// From a row of b to the next, in pairs from two to the next two.
 static lb_kval stride_of_b(const tile *t) {
   lb_emit *e = t->m->e;
-  bool packed = e->spec->in[1].layout == LB_LAYOUT_PACKED;
-  return packed ? lb_k_i64(&e->b, LB_PACK_COLS) : e->in_stride[1].row;
+  if (has_panels(e)) return lb_k_i64(&e->b, LB_PACK_COLS);
+  return e->in_stride[1].row;
 }
 
 // Places go from step to step: multiplied, they would take the turn of a
 // product, as one unit of two makes those of integers, too.
 static void begin_steps(tile *t) {
-  lb_kbuilder *b = &t->m->e->b;
-  if (!steps_by_one(t)) t->at_a = lb_k_reg(b, lb_k_i64(b, 0));
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  if (!steps_by_one(t)) {
+    t->at_a = lb_k_reg(b, lb_k_i64(b, 0));
+    t->step_a = lb_emit_mul(e, e->in_stride[0].col, t->m->pairs ? 2 : 1);
+  }
   t->at_b = lb_k_reg(b, t->b);
   if (t->next != LB_K_NONE) t->ahead = lb_k_reg(b, t->next);
 }
@@ -258,13 +299,32 @@ static void pointers_at(const tile *t, lb_kval k, lb_kval *out) {
     out[r / ROWS_A_POINTER] = lb_k_ptr(&e->b, t->a[r / ROWS_A_POINTER], at, 0);
 }
 
+// Elements k and k + 1 by turns in all lanes.
+static lb_kval load_pair(const tile *t, lb_kval p) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  bool full = e->spec->in[0].layout == LB_LAYOUT_FULL;
+  uint8_t table[MAX_LANES];
+  for (uint32_t i = 0; i < MAX_LANES; i++)
+    table[i] = (uint8_t)(i % 2 * (full ? 1 : e->lanes));
+  lb_kval x = widen(t, lb_k_load(b, p, full ? 2 : 1, 0)), y = x;
+  if (!full) {
+    p = lb_k_ptr(b, p, e->in_stride[0].col, 0);
+    x = lb_k_splat(b, x, e->lanes);
+    y = lb_k_splat(b, widen(t, lb_k_load(b, p, 1, 0)), e->lanes);
+  }
+  return lb_k_shuffle(b, x, y, table, e->lanes);
+}
+
+// a[row r, k] in all lanes.
 static lb_kval load_a(const tile *t, const lb_kval *pointers, uint32_t r) {
   lb_emit *e = t->m->e;
   lb_kval p = pointers[r / ROWS_A_POINTER];
   uint32_t strides = r % ROWS_A_POINTER;
   if (strides)
     p = lb_k_ptr(&e->b, p, lb_emit_mul(e, e->in_stride[0].row, strides), 0);
-  return widen(t, lb_k_load(&e->b, p, 1, 0));
+  if (t->m->pairs) return load_pair(t, p);
+  return lb_k_splat(&e->b, widen(t, lb_k_load(&e->b, p, 1, 0)), e->lanes);
 }
 
 static lb_kval load_packed(const tile *t, uint32_t v, lb_kval row) {
@@ -285,8 +345,7 @@ static lb_kval load_b(const tile *t, uint32_t v) {
   lb_kbuilder *b = &e->b;
   lb_stride stride = e->in_stride[1];
   lb_kval row = lb_k_get(b, t->at_b);
-  if (e->spec->in[1].layout == LB_LAYOUT_PACKED)
-    return widen(t, load_packed(t, v, row));
+  if (has_panels(e)) return widen(t, load_packed(t, v, row));
   if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
     lb_kval col = lb_emit_mul(e, stride.col, v * e->lanes);
     lb_kval p = lb_k_ptr(b, row, col, 0);
@@ -313,7 +372,7 @@ static void step(tile *t, lb_kval k) {
   for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v);
   advance(t, t->at_b, stride_of_b(t));  // LLVM copies it if that comes last
   for (uint32_t r = 0; r < t->rows; r++) {
-    lb_kval x = lb_k_splat(&e->b, load_a(t, pointers, r), e->lanes);
+    lb_kval x = load_a(t, pointers, r);
     for (uint32_t v = 0; v < t->vectors; v++) {
       lb_kval acc = lb_k_get(&e->b, t->acc[r][v]);
       lb_k_set(&e->b, t->acc[r][v], sum(t, acc, x, y[v]));
@@ -321,7 +380,7 @@ static void step(tile *t, lb_kval k) {
   }
   if (!steps_by_one(t))
     lb_k_set(&e->b, t->at_a,
-             lb_k_add(&e->b, lb_k_get(&e->b, t->at_a), e->in_stride[0].col));
+             lb_k_add(&e->b, lb_k_get(&e->b, t->at_a), t->step_a));
 }
 
 // Where outputs will be stored, three rows from `row` on.
@@ -335,7 +394,7 @@ static void send_for_outputs(const tile *t, lb_kval row) {
     lb_kval at = lb_k_add(b, lb_k_mul(b, row, stride), t->col);
     for (int r = 0; r < ROWS_A_POINTER; r++) {
       lb_kval p = lb_k_ptr(b, e->out[i], at, 0);
-      for (int64_t x = 0; x < t->panels * LB_PACK_COLS * size; x += LINE)
+      for (int64_t x = 0; x < t->panels * t->m->panel_cols * size; x += LINE)
         lb_k_prefetch(b, lb_k_ptr(b, p, lb_k_i64(b, 0), x), 0);
       at = lb_k_add(b, at, stride);
     }
@@ -348,10 +407,11 @@ static void send_for_outputs(const tile *t, lb_kval row) {
 static void sum_products(tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1), k = e->dims[LB_DIM_K];
+  lb_kval zero = lb_k_i64(b, 0), k = e->dims[LB_DIM_K];
+  lb_kval by = lb_k_i64(b, t->m->pairs ? 2 : 1);
   begin_steps(t);
   if (t->m->part == LB_K_NONE) {
-    step(t, lb_k_loop(b, zero, k, one));
+    step(t, lb_k_loop(b, zero, k, by));
     lb_k_end(b);
     return;
   }
@@ -362,7 +422,7 @@ static void sum_products(tile *t) {
   lb_k_end(b);
   lb_k_set(b, row, lb_emit_add(e, lb_k_get(b, row), ROWS_A_POINTER));
   lb_kval end = lb_k_min(b, lb_k_add(b, begin, t->m->part), k);
-  step(t, lb_k_loop(b, begin, end, one));
+  step(t, lb_k_loop(b, begin, end, by));
   lb_k_end(b);
   lb_k_end(b);
 }
@@ -392,6 +452,26 @@ static void sum_pieces(tile *t) {
 
 // -- what is made of them ----------------------------------------------------
 
+// Sums of even k plus those of odd k: neighbours in x, then in y.
+static lb_kval add_neighbours(lb_emit *e, lb_kval x, lb_kval y) {
+  lb_kval half[2];
+  for (uint8_t odd = 0; odd < 2; odd++) {
+    uint8_t table[MAX_LANES];
+    for (uint32_t i = 0; i < MAX_LANES; i++) table[i] = (uint8_t)(2 * i + odd);
+    half[odd] = lb_k_shuffle(&e->b, x, y, table, e->lanes);
+  }
+  return lb_k_add(&e->b, half[0], half[1]);
+}
+
+// The sums of vector v of the columns of row r.
+static lb_kval sum_of(const tile *t, uint32_t r, uint32_t v) {
+  lb_kbuilder *b = &t->m->e->b;
+  if (!t->m->pairs) return lb_k_get(b, t->acc[r][v]);
+  uint32_t first = 2 * v, second = first + 1 < t->vectors ? first + 1 : first;
+  return add_neighbours(t->m->e, lb_k_get(b, t->acc[r][first]),
+                        lb_k_get(b, t->acc[r][second]));
+}
+
 // What is made of `acc` at the present place.
 static void finish_vector(const tile *t, lb_kval acc) {
   lb_emit *e = t->m->e;
@@ -408,10 +488,10 @@ static void finish_row(const tile *t, uint32_t r) {
   bool again = t->is_short && first && t->m->in_place;
   if (again) lb_k_if(&e->b, lb_k_le(&e->b, lb_emit_add(e, t->row, first), row));
   lb_emit_row(e, row);
-  for (uint32_t v = 0; v < t->vectors; v++) {
+  for (uint32_t v = 0; v < t->finished; v++) {
     lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask[v]);
     if (t->m->bias != LB_SPEC_NO_NODE) e->lanes_of[t->m->bias] = t->bias[v];
-    finish_vector(t, lb_k_get(&e->b, t->acc[r][v]));
+    finish_vector(t, sum_of(t, r, v));
   }
   if (again) lb_k_end(&e->b);
 }
@@ -419,7 +499,7 @@ static void finish_row(const tile *t, uint32_t r) {
 static void finish_inline(tile *t) {
   lb_emit *e = t->m->e;
   lb_emit_all(e);  // here: no register is held while summing
-  for (uint32_t v = 0; t->m->bias != LB_SPEC_NO_NODE && v < t->vectors; v++) {
+  for (uint32_t v = 0; t->m->bias != LB_SPEC_NO_NODE && v < t->finished; v++) {
     lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask[v]);
     t->bias[v] = lb_emit_value(e, t->m->bias);
   }
@@ -431,7 +511,7 @@ static lb_kval place_of(const tile *t, uint32_t pointer) {
   lb_emit *e = t->m->e;
   lb_kval row = lb_k_i64(&e->b, pointer * ROWS_A_POINTER);
   if (t->is_short) row = lb_k_sub(&e->b, t->at[pointer], t->row);
-  row = lb_emit_mul(e, row, t->vectors * e->lanes);
+  row = lb_emit_mul(e, row, t->finished * e->lanes);
   return lb_k_ptr(&e->b, t->m->scratch, row, 0);
 }
 
@@ -440,11 +520,11 @@ static void spill_sums(const tile *t) {
   lb_kbuilder *b = &e->b;
   lb_kval place = LB_K_NONE;
   for (uint32_t r = 0; r < t->rows; r++) {
-    uint32_t in = r % ROWS_A_POINTER * t->vectors;
+    uint32_t in = r % ROWS_A_POINTER * t->finished;
     if (in == 0) place = place_of(t, r / ROWS_A_POINTER);
-    for (uint32_t v = 0; v < t->vectors; v++)
+    for (uint32_t v = 0; v < t->finished; v++)
       lb_k_store(b, lb_k_ptr(b, place, lb_k_i64(b, (in + v) * e->lanes), 0),
-                 lb_k_get(b, t->acc[r][v]), 0);
+                 sum_of(t, r, v), 0);
   }
 }
 
@@ -453,7 +533,7 @@ static void put_zeros(const tile *t, lb_kval rows) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_kval zeros = lb_k_num(b, lb_kt(t->m->acc_dtype, e->lanes), 0);
-  lb_kval n = lb_emit_mul(e, rows, t->vectors * e->lanes);
+  lb_kval n = lb_emit_mul(e, rows, t->finished * e->lanes);
   lb_kval at = lb_k_loop(b, lb_k_i64(b, 0), n, lb_k_i64(b, e->lanes));
   lb_k_store(b, lb_k_ptr(b, t->m->scratch, at, 0), zeros, 0);
   lb_k_end(b);
@@ -481,14 +561,13 @@ static void finish_looped(const tile *t, lb_kval rows) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
-  lb_kval width = lb_k_i64(b, t->vectors * e->lanes);
+  lb_kval width = lb_k_i64(b, t->finished * e->lanes);
   lb_emit_all(e);
   lb_kval place = lb_k_reg(b, t->m->scratch);
   lb_kval r = lb_k_loop(b, zero, rows, one);
   lb_emit_row(e, lb_k_add(b, t->row, r));
   lb_kval c = lb_k_loop(b, zero, width, lb_k_i64(b, e->lanes));
-  lb_kval col = lb_k_add(b, t->col, c);
-  lb_emit_at(e, col, t->masked ? tail_of(t, col) : LB_K_NONE);
+  lb_emit_at(e, lb_k_add(b, t->col, c), mask_at(t, c));
   lb_kval acc = lb_k_load(b, lb_k_get(b, place), e->lanes, 0);
   advance(t, place, lb_k_i64(b, e->lanes));
   finish_vector(t, acc);
@@ -619,8 +698,9 @@ static lb_kval emit_columns(const matmul *m, uint32_t panels, bool masked,
   lb_kbuilder *b = &e->b;
   tile t = {.m = m, .panels = panels, .masked = masked};
   t.vectors = panels * LB_PACK_COLS / e->lanes;
+  t.finished = m->pairs ? (t.vectors + 1) / 2 : t.vectors;
   lb_kval cols = e->dims[LB_DIM_COLS];
-  int64_t width = panels * LB_PACK_COLS, up = masked ? width - 1 : 0;
+  int64_t width = panels * m->panel_cols, up = masked ? width - 1 : 0;
   lb_kval left = lb_k_sub(b, lb_emit_add(e, cols, up), begin);
   lb_kval end = lb_k_add(b, begin, lb_emit_down(e, left, width));
   t.col = lb_k_loop(b, begin, end, lb_k_i64(b, width));
@@ -638,15 +718,15 @@ static uint32_t narrower(const matmul *m, uint32_t panels) {
 static void emit_band(const matmul *m) {
   lb_emit *e = m->e;
   lb_kval col = lb_k_i64(&e->b, 0);
-  int widest = (int)(m->panels * LB_PACK_COLS);
-  if (lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_COLS, INT_MAX) <=
-      widest) {
+  int widest = (int)(m->panels * m->panel_cols);
+  if (m->pairs || lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_COLS,
+                               INT_MAX) <= widest) {
     bool divides = lb_facts_divides(e->facts, LB_DIM_COLS, widest);
     emit_columns(m, m->panels, !divides, col);
     return;
   }
   for (uint32_t n = m->panels; n; n = narrower(m, n)) {
-    int width = (int)(n * LB_PACK_COLS);
+    int width = (int)(n * m->panel_cols);
     bool divides = lb_facts_divides(e->facts, LB_DIM_COLS, width);
     bool last = n == 1 && n < m->panels && !divides;
     col = emit_columns(m, n, last, col);
@@ -677,9 +757,9 @@ static lb_kval pace_of(const matmul *m) {
 static lb_kval a_pace_of(const matmul *m) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
-  lb_kval k = lb_k_max(b, e->dims[LB_DIM_K], lb_k_i64(b, 1));
+  lb_kval steps = lb_k_max(b, steps_of(m), lb_k_i64(b, 1));
   lb_kval all = lb_emit_mul(e, e->in_stride[0].row, m->rows);
-  lb_kval pace = lb_k_div(b, all, k);
+  lb_kval pace = lb_k_div(b, all, steps);
   return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
 }
 
@@ -694,6 +774,7 @@ static lb_kval part_of(const matmul *m) {
   lb_kval k = lb_k_max(b, e->dims[LB_DIM_K], lb_k_i64(b, 1));
   int64_t parts = (m->rows + ROWS_A_POINTER - 1) / ROWS_A_POINTER;
   lb_kval n = lb_k_div(b, lb_emit_add(e, k, parts - 1), lb_k_i64(b, parts));
+  if (m->pairs) n = lb_emit_down(e, lb_emit_add(e, n, 1), 2);
   return lb_k_select(b, lb_k_lt(b, k, lb_k_i64(b, LONG_SUM)), k, n);
 }
 
@@ -721,19 +802,20 @@ static bool choose_tile(matmul *m) {
   bool wide = lb_dtype_size(m->acc_dtype) > 4 && e->target->tile_cols > 16;
   uint32_t cols = e->target->tile_cols / (wide ? 2 : 1);
   int rows = (int)e->target->tile_rows;
+  if (m->pairs) cols /= 2;
   rows = lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
   cols =
       (uint32_t)lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_COLS, (int)cols);
   m->rows = (uint32_t)rows;
-  m->panels = cols / LB_PACK_COLS;
-  if (rows >= 1 && rows <= MAX_ROWS && cols % LB_PACK_COLS == 0 &&
+  m->panels = cols / m->panel_cols;
+  if (rows >= 1 && rows <= MAX_ROWS && cols % m->panel_cols == 0 &&
       m->panels >= 1 && m->panels <= MAX_PANELS)
     return true;
-  lb_kbuild_fail(&e->b,
-                 lb_error(LB_UNSUPPORTED,
-                          "lower: a tile of %dx%u; rows go from 1 to "
-                          "%d, columns by 16 to %d",
-                          rows, cols, MAX_ROWS, MAX_PANELS * LB_PACK_COLS));
+  lb_kbuild_fail(&e->b, lb_error(LB_UNSUPPORTED,
+                                 "lower: a tile of %dx%u; rows go from 1 to "
+                                 "%d, columns by %u to %u",
+                                 rows, cols, MAX_ROWS, m->panel_cols,
+                                 MAX_PANELS * m->panel_cols));
   return false;
 }
 
@@ -773,6 +855,8 @@ void lb_emit_matmul(lb_emit *e) {
   matmul m = {.e = e, .scratch = LB_K_NONE};
   while (e->spec->nodes[m.acc_node].op != LB_S_ACC) m.acc_node++;
   m.acc_dtype = e->spec->nodes[m.acc_node].dtype;
+  m.pairs = e->spec->in[1].layout == LB_LAYOUT_PAIRED;
+  m.panel_cols = m.pairs ? LB_PAIR_COLS : LB_PACK_COLS;
   if (!choose_tile(&m)) return;
   m.some = something_to_sum(e);
   m.in_place = lb_emit_in_place(e);

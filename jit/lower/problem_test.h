@@ -129,7 +129,8 @@ static inline void add_output(lb_spec_builder *b, uint8_t node) {
 static inline void add_factors(lb_spec_builder *b) {
   static const lb_dtype accs[] = {LB_F32, LB_F32, LB_F32, LB_F64, LB_I32};
   static const lb_layout rights[] = {LB_LAYOUT_PACKED, LB_LAYOUT_PACKED,
-                                     LB_LAYOUT_FULL, LB_LAYOUT_STRIDED};
+                                     LB_LAYOUT_PAIRED, LB_LAYOUT_PAIRED,
+                                     LB_LAYOUT_FULL,   LB_LAYOUT_STRIDED};
   lb_dtype acc = PICK(accs);
   lb_dtype narrow = acc == LB_I32 ? LB_I8 : acc == LB_F32 ? LB_F16 : LB_F32;
   lb_spec_input(b, draw(4) ? acc : narrow,
@@ -187,7 +188,9 @@ static inline lb_dtype add_window(lb_spec_builder *b, lb_acc kind) {
   lb_spec_input(b, draw(6) ? acc : LB_F16, LB_LAYOUT_FULL);
   if (kind == LB_ACC_DOT)
     lb_spec_input(b, draw(6) ? acc : LB_F16,
-                  conv ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL);
+                  !conv     ? LB_LAYOUT_FULL
+                  : draw(2) ? LB_LAYOUT_PACKED
+                            : LB_LAYOUT_PAIRED);
   return acc;
 }
 
@@ -271,10 +274,11 @@ static inline void pack(problem *p, operand *o) {
   int64_t k = p->dims[LB_DIM_K], n = p->dims[LB_DIM_COLS];
   operand plain = {0};
   fill(&plain, t, k * n);
-  lb_matrix m = {plain.data, k, n, n, 1, lb_dtype_size(t), false};
+  lb_matrix m = {plain.data, k, n, n, 1, lb_dtype_size(t), false, is_paired(p)};
   size_t bytes = 0;
   assert_true(lb_pack_size(&m, &bytes));
-  *o = (operand){malloc(bytes + 1), bytes, k * LB_PACK_COLS, 0};
+  int64_t panel = k * lb_panel_cols(p->spec.in[1].layout);
+  *o = (operand){malloc(bytes + 1), bytes, panel, 0};
   lb_pack_b(&m, o->data);
   free(plain.data);
 }
@@ -299,14 +303,15 @@ static inline void make_taps(problem *p, int i) {
   const int64_t *d = p->dims;
   bool conv = p->spec.form == LB_FORM_CONV, packed = conv && i == 1;
   int64_t piece = conv ? d[LB_DIM_K] : d[LB_DIM_COLS], panels = 1;
-  int64_t unit = packed ? LB_PACK_COLS : 1, n = packed ? piece * unit : piece;
-  int64_t step = (piece + draw(3)) * unit;
-  int64_t run = d[LB_DIM_STEPS] * step + draw(3) * unit;
+  int64_t unit = packed ? lb_panel_cols(p->spec.in[i].layout) : 1;
+  int64_t n = piece * unit, gap = is_paired(p) && packed ? 2 * unit : unit;
+  int64_t step = piece * unit + draw(3) * gap;
+  int64_t run = d[LB_DIM_STEPS] * step + draw(3) * gap;
   int64_t row = i == 0 ? draw(2) ? step : 1 + draw(40) : 0;
   if (i == 0 && d[LB_DIM_STEPS] > 60 && draw(4)) row = run;  // windows apart
   int64_t last = (d[LB_DIM_LEN] - 1) * run + (d[LB_DIM_STEPS] - 1) * step;
   if (packed) {
-    panels = (d[LB_DIM_COLS] + LB_PACK_COLS - 1) / LB_PACK_COLS;
+    panels = (d[LB_DIM_COLS] + unit - 1) / unit;
     row = last + n + LB_PACK_COLS * draw(2);
     last += (panels - 1) * row;
   } else if (i == 0) {
@@ -330,7 +335,7 @@ static inline void make_operands(problem *p) {
       continue;
     }
     size_of_input(p, i, &r, &c);
-    if (s->in[i].layout == LB_LAYOUT_PACKED) {
+    if (lb_panel_cols(s->in[i].layout)) {
       pack(p, &p->in[i]);
       continue;
     }
@@ -390,6 +395,7 @@ static inline void draw_facts(problem *p) {
   }
   if (draw(2)) return;
   uint16_t rows = (uint16_t)(1 + draw(8)), cols = PICK(tiles);
+  if (is_paired(p)) cols /= 2;
   lb_facts_add(&p->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
   lb_facts_add(&p->facts, LB_CHOOSE_TILE, LB_DIM_COLS, cols);
   if (p->dims[LB_DIM_COLS] <= cols && draw(2))
@@ -507,6 +513,8 @@ static inline bool case_make(problem_case *c, lb_form form, uint64_t number) {
   if (form == LB_FORM_MATMUL && draw(2)) p->dims[2] = PICK(few);
   if (form == LB_FORM_ATTENTION) draw_attention_dims(p);
   if (lb_spec_has_taps(&p->spec)) draw_window_dims(p);
+  if (is_paired(p)) p->dims[LB_DIM_K] &= ~INT64_C(1);
+  if (is_paired(p) && draw(2)) p->dims[LB_DIM_COLS] = 1 + draw(24);
   make_operands(p);
   draw_facts(p);
   c->alias = draw_alias(p);

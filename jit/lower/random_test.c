@@ -46,7 +46,7 @@ static void rows_equal_the_reference(void **state) {
 
 static void products_equal_the_reference(void **state) {
   (void)state;
-  run_cases(LB_FORM_MATMUL, 80);
+  run_cases(LB_FORM_MATMUL, 120);
 }
 
 static void attention_equals_the_reference(void **state) {
@@ -56,7 +56,7 @@ static void attention_equals_the_reference(void **state) {
 
 static void convolutions_equal_the_reference(void **state) {
   (void)state;
-  run_cases(LB_FORM_CONV, 80);
+  run_cases(LB_FORM_CONV, 120);
 }
 
 static void windows_equal_the_reference(void **state) {

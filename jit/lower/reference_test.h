@@ -223,6 +223,19 @@ static inline num element(const operand *o, lb_dtype t, int64_t row,
   return num_read(t, o->data + at * (int64_t)lb_dtype_size(t));
 }
 
+static inline bool is_paired(const problem *p) {
+  return lb_spec_factors(&p->spec) == 2 &&
+         p->spec.in[1].layout == LB_LAYOUT_PAIRED;
+}
+
+// Where element (k, c) of b's panels lies.
+static inline int64_t panel_at(const problem *p, uint8_t i, int64_t k,
+                               int64_t c) {
+  if (p->spec.in[i].layout == LB_LAYOUT_PACKED)
+    return c / 16 * p->in[i].row + k * 16 + c % 16;
+  return c / 8 * p->in[i].row + k / 2 * 16 + c % 8 * 2 + k % 2;
+}
+
 static inline num input_at(const problem *p, uint8_t i, int64_t r, int64_t c) {
   lb_dtype t = p->spec.in[i].dtype;
   operand o = p->in[i];
@@ -232,22 +245,24 @@ static inline num input_at(const problem *p, uint8_t i, int64_t r, int64_t c) {
     case LB_LAYOUT_ROWS: o.col = 0; break;
     case LB_LAYOUT_ONE: o.row = o.col = 0; break;
     case LB_LAYOUT_PACKED:
-      return num_read(t, o.data + (c / 16 * o.row + r * 16 + c % 16) *
-                                      (int64_t)lb_dtype_size(t));
+    case LB_LAYOUT_PAIRED:
+      return num_read(
+          t, o.data + panel_at(p, i, r, c) * (int64_t)lb_dtype_size(t));
     default: break;
   }
   return element(&o, t, r, c);
 }
 
-static inline num product_at(const problem *p, lb_dtype t, int64_t r,
-                             int64_t c) {
+// The sum over k = first, first + by, ...
+static inline num sum_at(const problem *p, lb_dtype t, int64_t r, int64_t c,
+                         int64_t first, int64_t by) {
   num sum = {.t = t};
-  for (int64_t k = 0; k < p->dims[LB_DIM_K]; k++) {
+  for (int64_t k = first; k < p->dims[LB_DIM_K]; k += by) {
     bool turned = p->spec.form == LB_FORM_ATTENTION;
     num b = turned ? input_at(p, 1, c, k) : input_at(p, 1, k, c);
     num s[3] = {cast_num(t, input_at(p, 0, r, k)), cast_num(t, b), sum};
     num product = apply(LB_S_MUL, t, s);
-    if (k == 0)
+    if (k == first)
       sum = product;
     else if (lb_dtype_is_float(t))
       sum = apply(LB_S_FMA, t, s);
@@ -255,6 +270,13 @@ static inline num product_at(const problem *p, lb_dtype t, int64_t r,
       sum = apply(LB_S_ADD, t, (num[3]){sum, product});
   }
   return sum;
+}
+
+static inline num product_at(const problem *p, lb_dtype t, int64_t r,
+                             int64_t c) {
+  if (!is_paired(p)) return sum_at(p, t, r, c, 0, 1);
+  num odd = sum_at(p, t, r, c, 1, 2), even = sum_at(p, t, r, c, 0, 2);
+  return apply(LB_S_ADD, t, (num[3]){even, odd});
 }
 
 // -- windows -----------------------------------------------------------------
@@ -273,21 +295,22 @@ static inline num combine_tap(lb_acc kind, lb_dtype t, bool first, num acc,
   return apply(LB_S_FMA, t, (num[3]){x, y, acc});
 }
 
-// Every product or element of place (r, c), in the order of runs, steps, k.
-static inline num taps_at(const problem *p, lb_acc kind, lb_dtype t, int64_t r,
-                          int64_t c) {
+// Every product or element of place (r, c), in the order of runs, steps, k, of
+// which `start` is the first and the next is `by` further.
+static inline num taps_from(const problem *p, lb_acc kind, lb_dtype t,
+                            int64_t r, int64_t c, int64_t start, int64_t by) {
   static const double empty[] = {0, 0, -INFINITY, INFINITY};
   bool conv = p->spec.form == LB_FORM_CONV, first = true;
   num acc = num_float(t, empty[kind]), y = acc;
   if (!lb_dtype_is_float(t)) acc = num_int(t, 0);
   for (int64_t i = 0; i < p->dims[LB_DIM_LEN]; i++)
     for (int64_t s = 0; s < p->dims[LB_DIM_STEPS]; s++)
-      for (int64_t k = 0; k < (conv ? p->dims[LB_DIM_K] : 1); k++) {
+      for (int64_t k = start; k < (conv ? p->dims[LB_DIM_K] : 1); k += by) {
         int64_t a = i * p->taps[0].run + s * p->taps[0].step;
         int64_t b = i * p->taps[1].run + s * p->taps[1].step;
         num x = tap_at(p, 0, r * p->in[0].row + a + (conv ? k : c));
         if (conv)
-          y = tap_at(p, 1, c / 16 * p->in[1].row + b + k * 16 + c % 16);
+          y = tap_at(p, 1, b + panel_at(p, 1, k, c));
         else if (kind == LB_ACC_DOT)
           y = tap_at(p, 1, b + c);
         x = cast_num(t, x), y = cast_num(t, y);
@@ -300,6 +323,13 @@ static inline num taps_at(const problem *p, lb_acc kind, lb_dtype t, int64_t r,
         first = false;
       }
   return acc;
+}
+
+static inline num taps_at(const problem *p, lb_acc kind, lb_dtype t, int64_t r,
+                          int64_t c) {
+  if (!is_paired(p)) return taps_from(p, kind, t, r, c, 0, 1);
+  num odd = taps_from(p, kind, t, r, c, 1, 2);
+  return apply(LB_S_ADD, t, (num[3]){taps_from(p, kind, t, r, c, 0, 2), odd});
 }
 
 // The value of a node at (ref->row, col); ref->known starts all false.

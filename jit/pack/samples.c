@@ -8,7 +8,10 @@
 #include "pack/list.h"
 #include "partition/recurrent.h"
 
-enum { ROWS = 5, COLS = 21, MAX_TEXT = 256, MAX_STEPS = 9, MAX_LIST = 4 };
+enum { ROWS = 5, COLS = 0, MAX_TEXT = 256, MAX_STEPS = 9, MAX_LIST = 4 };
+
+// What COLS stands for, by turns: weights of few and even ones are in pairs.
+static const int64_t widths[] = {21, 24};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -50,18 +53,23 @@ static const struct {
 typedef struct sample {
   lb_graph *g;
   lb_dtype dtype;
+  int64_t cols;
   lb_value *same[COUNT(values)][10];  // by letter and digit; NULL: not met yet
   lb_value *made[MAX_STEPS];          // by the operators, in order
   int n_made;
   lb_partitioning parts;
 } sample;
 
+static int64_t dim_of(const sample *s, size_t kind, int i) {
+  return values[kind].dims[i] == COLS ? s->cols : values[kind].dims[i];
+}
+
 static lb_status new_param(sample *s, size_t kind, lb_dtype t, lb_value **out) {
   LB_TRY(lb_value_new(s->g, values[kind].name, out));
   (*out)->info.dtype = t;
   (*out)->info.rank = values[kind].rank;
   for (int i = 0; i < values[kind].rank; i++)
-    (*out)->info.dims[i] = lb_dim_const(values[kind].dims[i]);
+    (*out)->info.dims[i] = lb_dim_const(dim_of(s, kind, i));
   return lb_region_add_param(s->g->main, *out);
 }
 
@@ -94,10 +102,12 @@ static lb_status named(sample *s, size_t kind, const char *digit, lb_dtype t,
   bool again = isdigit(*digit) || values[kind].letter == 'x';
   lb_value **same = &s->same[kind][isdigit(*digit) ? *digit - '0' : 0];
   lb_tensor *c;
+  int64_t dims[4];
   *out = again ? *same : NULL;
   if (*out) return LB_OK;
+  for (int i = 0; i < 4; i++) dims[i] = dim_of(s, kind, i);
   if (values[kind].is_const)
-    LB_TRY(new_const(s, t, values[kind].rank, values[kind].dims, &c, out));
+    LB_TRY(new_const(s, t, values[kind].rank, dims, &c, out));
   else
     LB_TRY(new_param(s, kind, t, out));
   *same = *out;
@@ -232,15 +242,22 @@ static lb_status add_specs(sample *s, lb_pack_list *l, uint32_t lanes) {
   return LB_OK;
 }
 
-lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
-                         uint32_t lanes) {
-  sample s = {.dtype = t};
+static lb_status add_sample(lb_pack_list *l, const char *text, lb_dtype t,
+                            int64_t cols, uint32_t lanes) {
+  sample s = {.dtype = t, .cols = cols};
   lb_status st = lb_graph_new(&s.g);
   if (!lb_failed(st)) st = build(&s, text);
   if (!lb_failed(st)) st = add_specs(&s, l, lanes);
   if (s.parts.parts) lb_partitioning_fini(&s.parts);
   lb_graph_free(s.g);
   return st;
+}
+
+lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
+                         uint32_t lanes) {
+  for (size_t i = 0; i < COUNT(widths); i++)
+    LB_TRY(add_sample(l, text, t, widths[i], lanes));
+  return LB_OK;
 }
 
 // -- all samples -------------------------------------------------------------

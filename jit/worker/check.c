@@ -124,6 +124,11 @@ static exactness exactness_of(const lb_spec *s, const exactness *nodes,
 
 // -- shapes and arguments ----------------------------------------------------
 
+// Sums are of pairs of k then.
+static bool is_paired(const lb_spec *s) {
+  return s->n_in > 1 && s->in[1].layout == LB_LAYOUT_PAIRED;
+}
+
 // The dims nearest to those of shape i for which the facts hold, if any.
 static bool choose_dims(trial *t, int i) {
   for (lb_sdim d = 0; d < LB_SDIMS; d++) {
@@ -134,9 +139,11 @@ static bool choose_dims(trial *t, int i) {
     if (d == LB_DIM_LEN && lb_spec_has_taps(t->spec)) x %= 5;
     if (x > most) x = most;
     if (i == WITH_TILES && x <= 2 * tile) x = 2 * tile + 1;
+    if (d == LB_DIM_K && is_paired(t->spec)) m *= 1 + m % 2;
     t->dims[d] =
         lb_facts_get(t->facts, LB_ASSUME_EQUAL, d, (int)((x + m - 1) / m * m));
   }
+  if (is_paired(t->spec) && t->dims[LB_DIM_K] % 2) return false;
   for (int d = lb_spec_dims(t->spec); d < LB_SDIMS; d++) t->dims[d] = 0;
   int64_t work = t->dims[0] * t->dims[1];
   int64_t k = t->dims[LB_DIM_K] + t->dims[LB_DIM_LEN];
@@ -156,11 +163,12 @@ static bool shape_taps(trial *t, int i) {
   const int64_t *d = t->dims;
   bool conv = t->spec->form == LB_FORM_CONV, packed = conv && i == 1;
   int64_t piece = conv ? d[LB_DIM_K] : d[LB_DIM_COLS];
-  int64_t unit = packed ? LB_PACK_COLS : 1, step = (piece + 1) * unit;
+  int64_t unit = packed ? lb_panel_cols(t->spec->in[i].layout) : 1;
+  int64_t step = (piece + (unit == LB_PAIR_COLS ? 2 : 1)) * unit;
   int64_t run = d[LB_DIM_STEPS] * step + unit;
   int64_t runs = d[LB_DIM_LEN] * run;  // no row is as long
   int64_t rows = i == 0 ? d[LB_DIM_ROWS] : 1;
-  if (packed) rows = (d[LB_DIM_COLS] + LB_PACK_COLS - 1) / LB_PACK_COLS;
+  if (packed) rows = (d[LB_DIM_COLS] + unit - 1) / unit;
   lb_operand *o = &t->in[i];
   t->taps[i].run = run;
   t->taps[i].step = step;
@@ -184,8 +192,8 @@ static bool shape_input(trial *t, int i) {
     return lb_operand_shape(&t->in[i], s, rows, cols);
   if (lb_spec_has_taps(t->spec)) return shape_taps(t, i);
   if (i == 0) return lb_operand_shape(&t->in[i], s, rows, k);
-  return s.layout == LB_LAYOUT_PACKED ? lb_operand_pack(&t->in[i], s, k, cols)
-                                      : lb_operand_shape(&t->in[i], s, k, cols);
+  return lb_panel_cols(s.layout) ? lb_operand_pack(&t->in[i], s, k, cols)
+                                 : lb_operand_shape(&t->in[i], s, k, cols);
 }
 
 static bool shape_operands(trial *t) {
@@ -215,8 +223,9 @@ static lb_status map_operands(trial *t, bool low, bool wild) {
     LB_TRY(lb_operand_map(&t->in[i], low));
     lb_operand_fill(&t->in[i], &t->random, wild);
     if (lb_spec_is_place(s, (uint8_t)i)) fill_places(t, i);
-    if (s->in[i].layout == LB_LAYOUT_PACKED && !lb_spec_has_taps(s))
-      lb_operand_pad(&t->in[i], t->dims[LB_DIM_K], t->dims[LB_DIM_COLS]);
+    if (lb_panel_cols(s->in[i].layout) && !lb_spec_has_taps(s))
+      lb_operand_pad(&t->in[i], s->in[i], t->dims[LB_DIM_K],
+                     t->dims[LB_DIM_COLS]);
   }
   for (int i = 0; i < s->n_out; i++) {
     LB_TRY(lb_operand_map(&t->out[i], low));

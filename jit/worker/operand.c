@@ -54,10 +54,11 @@ bool lb_operand_shape(lb_operand *o, lb_soperand s, int64_t rows,
 
 bool lb_operand_pack(lb_operand *o, lb_soperand s, int64_t k, int64_t cols) {
   o->dtype = s.dtype;
-  o->row_stride = k * LB_PACK_COLS;
+  int64_t width = lb_panel_cols(s.layout);
+  o->row_stride = k * width;
   o->col_stride = INT64_MIN / 3;
   if (k > MAX_COUNT || cols > MAX_COUNT) return false;
-  int64_t panels = (cols + LB_PACK_COLS - 1) / LB_PACK_COLS, count;
+  int64_t panels = (cols + width - 1) / width, count;
   if (__builtin_mul_overflow(panels, o->row_stride, &count)) return false;
   o->count = (size_t)count;
   return count <= MAX_COUNT;
@@ -132,13 +133,15 @@ void lb_operand_fill(lb_operand *o, lb_random *r, bool wild) {
   }
 }
 
-void lb_operand_pad(lb_operand *o, int64_t k, int64_t cols) {
+// A line of a panel has one k, or two.
+void lb_operand_pad(lb_operand *o, lb_soperand s, int64_t k, int64_t cols) {
   size_t size = lb_dtype_size(o->dtype);
-  size_t used = (size_t)(cols % LB_PACK_COLS);
+  int64_t width = lb_panel_cols(s.layout), used = cols % width;
   if (used == 0 || o->count == 0) return;
-  uint8_t *panel =
-      o->data + (size_t)(cols / LB_PACK_COLS * o->row_stride) * size;
-  for (int64_t i = 0; i < k; i++)
-    memset(panel + ((size_t)i * LB_PACK_COLS + used) * size, 0,
-           (LB_PACK_COLS - used) * size);
+  uint8_t *panel = o->data + (size_t)(cols / width * o->row_stride) * size;
+  size_t lines = (size_t)(k * width / LB_PACK_COLS);
+  size_t from = (size_t)(used * LB_PACK_COLS / width);
+  for (size_t i = 0; i < lines; i++)
+    memset(panel + (i * LB_PACK_COLS + from) * size, 0,
+           (LB_PACK_COLS - from) * size);
 }

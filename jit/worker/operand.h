@@ -23,7 +23,7 @@ uint64_t lb_random_next(lb_random *r);
 // Where o lies over rows x cols, with gaps where the layout allows them; but
 // for `data`. False if it is too large to try.
 bool lb_operand_shape(lb_operand *o, lb_soperand s, int64_t rows, int64_t cols);
-// The panels of a PACKED matrix of k x cols, likewise.
+// The panels of a PACKED or PAIRED matrix of k x cols, likewise.
 bool lb_operand_pack(lb_operand *o, lb_soperand s, int64_t k, int64_t cols);
 
 // Gives it memory. What comes right behind, or right before if `low`, may not
@@ -34,8 +34,8 @@ void lb_operand_fini(lb_operand *o);  // {0} is fine
 // Any numbers of the dtype; `wild`: infinities, NaN, denormals, extremes too.
 void lb_operand_fill(lb_operand *o, lb_random *r, bool wild);
 uint64_t lb_random_bits(lb_random *r, lb_dtype t, bool wild);  // of an element
-// Columns past `cols` of a PACKED matrix are zero.
-void lb_operand_pad(lb_operand *o, int64_t k, int64_t cols);
+// Columns past `cols` of such a matrix are zero.
+void lb_operand_pad(lb_operand *o, lb_soperand s, int64_t k, int64_t cols);
 
 static inline size_t lb_operand_bytes(const lb_operand *o) {
   return o->count * lb_dtype_size(o->dtype);

@@ -511,7 +511,8 @@ static lb_layout input_layout(const walker *w, uint32_t i) {
 
 static lb_layout factor_layout(const walker *w, uint32_t i) {
   const lb_bind_operand *o = &w->out->operands[i];
-  if (i == B && !o->value) return LB_LAYOUT_PACKED;
+  if (i == B && !o->value)
+    return w->part->paired ? LB_LAYOUT_PAIRED : LB_LAYOUT_PACKED;
   if (w->form == LB_FORM_WINDOW) return LB_LAYOUT_FULL;
   if (i == B && w->out->dims[LB_DIM_COLS] == 1) return LB_LAYOUT_FULL;
   return o->col == 1 ? LB_LAYOUT_FULL : LB_LAYOUT_STRIDED;

@@ -47,8 +47,9 @@ typedef struct lb_partition {
   const lb_node **nodes;  // in order; the last one's output 0 is the result
   uint32_t n_nodes;
   uint32_t anchor;     // its number; MAP: 0
-  const void *packed;  // constant weights as kernels read them: of MATMUL as
-                       // [N/16][K][16]; NULL: it has none
+  const void *packed;  // constant weights as kernels read them, of MATMUL and
+                       // CONV in panels; NULL: it has none
+  bool paired;         // those are PAIRED, not PACKED
   const struct lb_window *window;  // CONV, WINDOW: see partition/window.h
   lb_memo *memo;                   // of its specs
   const lb_part_input *inputs;     // each value once for a manner; NULL: see

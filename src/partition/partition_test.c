@@ -512,6 +512,51 @@ static void a_gemm_packs_what_is_constant(void **state) {
   end(&f);
 }
 
+// x * w with a constant w of k x n; the text of its spec in `text`.
+static const float *pack_product(fixture *f, lb_dtype t, int64_t k, int64_t n,
+                                 char *text, size_t cap) {
+  static float w[2 * 32 * 32];  // of float64 as well
+  for (int64_t i = 0; i < k * n; i++) w[i] = (float)(i + 1);
+  *f = (fixture){0};
+  ok(lb_graph_new(&f->g));
+  lb_region *r = f->g->main;
+  lb_value *x = param(r, "x", t, DIMS(-1, k)), *cw;
+  lb_tensor wt = tensor(t, w, DIMS(k, n));
+  ok(lb_const_new(f->g, "w", &wt, &cw));
+  lb_value *y = NODE1(r, MatMul, "mm", x, cw);
+  RESULTS(r, y);
+  partition(f);
+  set(f, x, DIMS(5, k));
+  set(f, y, DIMS(5, n));
+  lb_binding b;
+  bind_text(f, 0, &b, text, cap);
+  return f->p.parts[0]->packed;
+}
+
+// Of float32, with few columns and an even k.
+static void few_columns_are_packed_in_pairs(void **state) {
+  (void)state;
+  fixture f;
+  char text[512];
+  const float *packed = pack_product(&f, LB_F32, 16, 18, text, sizeof text);
+  assert_non_null(strstr(text, "%1=input.float32.paired"));
+  assert_int_equal((int)packed[1], 1 + 18);                 // the next k
+  assert_int_equal((int)packed[2], 2);                      // the next column
+  assert_int_equal((int)packed[16], 1 + 2 * 18);            // the next two k
+  assert_int_equal((int)packed[2 * 128 + 3], 2 + 18 + 16);  // the third panel
+  assert_int_equal((int)packed[2 * 128 + 4], 0);            // past the last
+  end(&f);
+  pack_product(&f, LB_F32, 16, 9, text, sizeof text);
+  assert_non_null(strstr(text, "%1=input.float32.packed"));
+  end(&f);
+  pack_product(&f, LB_F32, 17, 18, text, sizeof text);
+  assert_non_null(strstr(text, "%1=input.float32.packed"));
+  end(&f);
+  pack_product(&f, LB_F64, 16, 18, text, sizeof text);
+  assert_non_null(strstr(text, "%1=input.float64.packed"));
+  end(&f);
+}
+
 // -- dtypes ------------------------------------------------------------------
 
 // Each operator rounds: a chain has the bits of its nodes one by one.
@@ -593,6 +638,7 @@ int main(void) {
       cmocka_unit_test(columns_of_a_reduction_may_have_ones_behind_them),
       cmocka_unit_test(a_product_of_batches_loops_over_what_b_follows),
       cmocka_unit_test(a_gemm_packs_what_is_constant),
+      cmocka_unit_test(few_columns_are_packed_in_pairs),
       cmocka_unit_test(halves_are_computed_in_float32),
       cmocka_unit_test(sizes_of_one_have_the_spec_of_many),
   };

@@ -103,13 +103,13 @@ static lb_matrix weights_of(const lb_node *n, int direction, int i) {
   product_gates(n, i, &first, &count);
   int64_t h = r->dims[2], skip = direction * r->dims[1] + first * h;
   size_t size = lb_dtype_size(r->dtype);
-  return (lb_matrix){(const char *)r->data + (size_t)(skip * h) * size,
-                     h,
-                     count * h,
-                     1,
-                     h,
-                     size,
-                     r->dtype == LB_F32};
+  return (lb_matrix){.data = (const char *)r->data + (size_t)(skip * h) * size,
+                     .rows = h,
+                     .cols = count * h,
+                     .row_stride = 1,
+                     .col_stride = h,
+                     .elem = size,
+                     .flush = r->dtype == LB_F32};
 }
 
 static int products_of(const lb_node *n) { return resets_first(n) ? 2 : 1; }

@@ -140,8 +140,17 @@ static lb_tensor in_order(const lb_node *n, int64_t g, channels c) {
 static lb_matrix group_matrix(const lb_node *n) {
   channels c = channels_of(n);
   int64_t k = lb_tensor_count(weights_of(n)) / groups_of(n) / c.out;
-  return (lb_matrix){NULL, k, c.out, c.out, 1, sizeof(float), true};
+  return (lb_matrix){.rows = k,
+                     .cols = c.out,
+                     .row_stride = c.out,
+                     .col_stride = 1,
+                     .elem = sizeof(float),
+                     .flush = true,
+                     .paired = c.in % 2 == 0 && !is_planar(n) &&
+                               lb_pack_pays_in_pairs(k, c.out)};
 }
+
+bool lb_window_is_paired(const lb_node *n) { return group_matrix(n).paired; }
 
 bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes) {
   *bytes = 0;
@@ -343,6 +352,15 @@ static int64_t weight_stride(const binder *r, int i) {
   return stride;
 }
 
+static lb_layout weights_layout(const binder *r) {
+  if (r->part->form != LB_FORM_CONV) return LB_LAYOUT_FULL;
+  return r->part->paired ? LB_LAYOUT_PAIRED : LB_LAYOUT_PACKED;
+}
+
+static int64_t panel_cols(const binder *r) {
+  return lb_panel_cols((uint8_t)weights_layout(r));
+}
+
 // Taps along the last two axes that have some. Steps of a tap, and whether they
 // are one piece, are the same in all zones.
 static void choose_axes(binder *r) {
@@ -352,7 +370,7 @@ static void choose_axes(binder *r) {
   b->run = b->step = -1;
   for (int i = 0; i < w->space; i++) {
     b->weight_steps[i] =
-        weight_stride(r, i) * (conv ? LB_PACK_COLS : b->group_out);
+        weight_stride(r, i) * (conv ? panel_cols(r) : b->group_out);
     if (w->axes[i].kernel == 1 && !(w->planar && i == w->space - 1)) continue;
     b->run = b->step;
     b->step = i;
@@ -424,8 +442,8 @@ static void put_weights(binder *r) {
   const lb_walk *b = r->walk;
   lb_bind_operand *o = &r->out->operands[W];
   bool conv = r->part->form == LB_FORM_CONV;
-  int64_t unit = conv ? LB_PACK_COLS : b->group_out, all = b->group_in;
-  int64_t panels = (b->group_out + LB_PACK_COLS - 1) / LB_PACK_COLS;
+  int64_t unit = conv ? panel_cols(r) : b->group_out, all = b->group_in;
+  int64_t panels = (b->group_out + unit - 1) / unit;
   *o = (lb_bind_operand){.col = 1};
   for (int i = 0; i < w->space; i++) all *= w->axes[i].kernel;
   if (b->step >= 0)
@@ -560,9 +578,7 @@ static lb_memo_key key_of(const binder *r) {
                      .form = (uint8_t)p->form,
                      .n_operands = (uint8_t)r->out->n_operands};
   key.layouts[0] = key.layouts[X] = LB_LAYOUT_FULL;
-  if (r->window->weighted)
-    key.layouts[W] =
-        p->form == LB_FORM_CONV ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL;
+  if (r->window->weighted) key.layouts[W] = (uint8_t)weights_layout(r);
   for (uint32_t i = r->window->weighted ? W + 1 : X + 1; i < key.n_operands;
        i++)
     key.layouts[i] = (uint8_t)layout_of(r, r->walk->strides[i]);

@@ -232,6 +232,15 @@ typedef struct place {
   int64_t row, col;
 } place;
 
+// The weight of column p->col at k of a piece.
+static double weight_at(const place *p, int64_t piece, int64_t k) {
+  const lb_bind_operand *w = &p->b->operands[2];
+  if (p->b->spec.in[1].layout == LB_LAYOUT_PAIRED)
+    return (double)
+        p->w[piece + p->col / 8 * w->row + k / 2 * 16 + p->col % 8 * 2 + k % 2];
+  return (double)p->w[piece + p->col / 16 * w->row + k * 16 + p->col % 16];
+}
+
 static double element(const place *p) {
   const lb_binding *b = p->b;
   lb_acc kind = LB_ACC_DOT;
@@ -239,7 +248,7 @@ static double element(const place *p) {
     if (b->spec.nodes[i].op == LB_S_ACC) kind = b->spec.nodes[i].arg;
   bool conv = b->spec.form == LB_FORM_CONV;
   double acc = kind == LB_ACC_MAX ? -INFINITY : 0;
-  const lb_bind_operand *x = &b->operands[1], *w = &b->operands[2];
+  const lb_bind_operand *x = &b->operands[1];
   for (int64_t r = 0; r < b->dims[LB_DIM_LEN]; r++)
     for (int64_t s = 0; s < b->dims[LB_DIM_STEPS]; s++)
       for (int64_t k = 0; k < (conv ? b->dims[LB_DIM_K] : 1); k++) {
@@ -247,7 +256,7 @@ static double element(const place *p) {
         int64_t j = r * b->taps[2] + s * b->taps[3];
         double v = (double)p->x[i + (conv ? k : p->col)];
         if (conv)
-          v *= (double)p->w[j + p->col / 16 * w->row + k * 16 + p->col % 16];
+          v *= weight_at(p, j, k);
         else if (kind == LB_ACC_DOT)
           v *= (double)p->w[j + p->col];
         acc = kind == LB_ACC_MAX ? (v > acc ? v : acc) : acc + v;

@@ -120,7 +120,7 @@ lb_status lb_planner_partition(lb_planner *p, const lb_partition *part);
 // All of a launch that spec and facts decide.
 typedef struct lb_recipe_operand {
   uint8_t size;     // bytes of an element
-  bool panels;      // that the kernel walks by itself
+  uint8_t panels;   // columns of one, which the kernel walks by itself; or 0
   bool rows, cols;  // it is walked along
 } lb_recipe_operand;
 

@@ -16,7 +16,7 @@ static lb_recipe_operand describe(const lb_spec *s, uint32_t i) {
   bool factor = input && k < (uint32_t)lb_spec_factors(s);
   return (lb_recipe_operand){
       .size = (uint8_t)lb_dtype_size((lb_dtype)o->dtype),
-      .panels = o->layout == LB_LAYOUT_PACKED && !lb_spec_has_taps(s),
+      .panels = (uint8_t)(lb_spec_has_taps(s) ? 0 : lb_panel_cols(o->layout)),
       .rows =
           !(factor && k > 0) && !(input && lb_spec_is_picked(s, (uint8_t)k)),
       .cols = !(factor && k == 0 && s->form != LB_FORM_WINDOW)};
@@ -97,15 +97,15 @@ static void fill_args(uint64_t *args, const lb_recipe *r, const lb_binding *b) {
   fill_dims(args, r, b);
   for (uint32_t i = 0; i < r->n_operands; i++) {
     uint64_t *cell = &args[r->cells.out_strides + 2 * i];
-    int64_t panel = b->dims[LB_DIM_K] * LB_PACK_COLS;
-    cell[0] = (uint64_t)(r->operands[i].panels ? panel : b->operands[i].row);
+    int64_t panels = r->operands[i].panels, row = b->operands[i].row;
+    cell[0] = (uint64_t)(panels ? b->dims[LB_DIM_K] * panels : row);
     cell[1] = (uint64_t)b->operands[i].col;
   }
   for (int i = 0; r->taps && i < 4; i++)
     args[r->cells.taps + i] = (uint64_t)b->taps[i];
 }
 
-// Panels are 16 columns wide: a step over one column counts on average.
+// Panels are some columns wide: a step over one column counts on average.
 static void fill_strides(int64_t *to, const lb_recipe_operand *r,
                          const lb_bind_operand *o, const lb_binding *b) {
   int64_t col = r->panels ? b->dims[LB_DIM_K] : o->col, size = r->size;

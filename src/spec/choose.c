@@ -16,21 +16,21 @@ typedef struct tiling {
   shape tiles[9];
   shape rest[6];       // some of these: where none divides the columns
   shape narrow[5][4];  // of as many columns, or less: narrowest first
+  shape pairs[4][4];   // likewise, of lanes: a column in pairs has two
 } tiling;
 
 static const tiling tilings[] = {
     {16,
      {{1, 128}, {2, 64}, {4, 64}, {5, 64}, {6, 64}, {7, 48}, {8, 48}, {9, 48}},
      {{1, 128}, {2, 64}, {4, 64}, {6, 64}, {9, 48}},
-     {{{8, 16}, {16, 16}},
-      {{8, 32}, {10, 32}, {13, 32}},
-      {{9, 48}},
-      {{6, 64}}}},
+     {{{8, 16}, {16, 16}}, {{8, 32}, {10, 32}, {13, 32}}, {{9, 48}}, {{6, 64}}},
+     {{{16, 16}}, {{13, 32}}, {{9, 48}}}},
     {8,
      {{1, 64}, {2, 32}, {4, 16}, {5, 16}, {6, 16}},
      {{1, 64}, {2, 32}, {4, 16}, {6, 16}},
-     {{{0}}}},
-    {4, {{1, 32}, {2, 16}}, {{1, 32}, {2, 16}}, {{{0}}}},
+     {{{0}}},
+     {{{1, 48}, {5, 16}, {6, 16}}}},
+    {4, {{1, 32}, {2, 16}}, {{1, 32}, {2, 16}}, {{{0}}}, {{{1, 32}, {2, 16}}}},
 };
 
 static const tiling *tiling_of(uint32_t lanes) {
@@ -64,13 +64,13 @@ static bool any_divides(const shape *list, int64_t cols) {
 
 // The fewest tiles: each reads all of b's columns again. Columns without a rest
 // come first.
-static shape best_shape(const shape *list, const int64_t *dims) {
-  bool divides = any_divides(list, dims[LB_DIM_COLS]);
+static shape best_shape(const shape *list, int64_t rows, int64_t cols) {
+  bool divides = any_divides(list, cols);
   shape best = {0};
   int64_t least = INT64_MAX;
   for (; list->rows; list++) {
-    int64_t n = count_tiles(dims[LB_DIM_ROWS], list->rows);
-    if ((divides && dims[LB_DIM_COLS] % list->cols) || n >= least) continue;
+    int64_t n = count_tiles(rows, list->rows);
+    if ((divides && cols % list->cols) || n >= least) continue;
     best = *list;
     least = n;
   }
@@ -86,19 +86,30 @@ static const shape *shapes_for(const tiling *t, int64_t cols, bool reusable) {
   return t->rest;
 }
 
+// Code for pairs takes any columns in tiles of one width.
+static const shape *shapes_for_pairs(const tiling *t, int64_t lanes) {
+  int i = 0;
+  while (t->pairs[i + 1][0].rows && lanes > t->pairs[i][0].cols) i++;
+  return t->pairs[i];
+}
+
 // Few columns of a product are as fast under a mask: whether they divide makes
 // no other kernel.
 static void choose_tile(const lb_spec *spec, const tiling *t,
                         const int64_t *dims, bool reusable, lb_facts *out) {
-  int64_t cols = dims[LB_DIM_COLS];
-  const shape *list = shapes_for(t, cols, reusable);
-  shape s = best_shape(list, dims);
+  bool pairs = spec->in[1].layout == LB_LAYOUT_PAIRED;
+  int64_t cols = dims[LB_DIM_COLS], lanes = pairs ? 2 * cols : cols;
+  const shape *list =
+      pairs ? shapes_for_pairs(t, lanes) : shapes_for(t, cols, reusable);
+  shape s = best_shape(list, dims[LB_DIM_ROWS], lanes);
   bool narrow = list != t->tiles && list != t->rest;
+  if (pairs) s.cols /= 2;
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, s.rows);
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_COLS, s.cols);
   if (cols % s.cols == 0 && !(narrow && spec->form == LB_FORM_MATMUL))
     lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, s.cols);
-  if (narrow) lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_COLS, s.cols);
+  if (narrow && !pairs)
+    lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_COLS, s.cols);
 }
 
 // Tiles of attention: rows, smallest first. The largest, unless it leaves over

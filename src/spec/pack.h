@@ -1,8 +1,11 @@
 // spec/pack.h -- the right side of a matrix product as kernels like to read it.
 //
 // b of K x N becomes panels of 16 columns, [N/16][K][16]; columns past N are
-// zero. Elements of any size: pure movement, but for subnormal weights, which
-// can become zeros: a product with one takes a hundred times as long.
+// zero. Or it becomes panels of 8 columns in pairs of k, [N/8][K/2][8][2]: a
+// vector of 16 lanes then does two steps of 8 columns, so that few columns fill
+// it, and with one load of two neighbours of a there is more to multiply.
+// Elements of any size: pure movement, but for subnormal weights, which can
+// become zeros: a product with one takes a hundred times as long.
 #ifndef LB_SPEC_PACK_H
 #define LB_SPEC_PACK_H
 
@@ -16,8 +19,11 @@ typedef struct lb_matrix {
   int64_t row_stride, col_stride;  // in elements, any sign
   size_t elem;                     // bytes of an element
   bool flush;                      // float32, whose subnormals become zeros
+  bool paired;                     // in pairs: K is even
 } lb_matrix;
 
+// Whether a float32 product of sums of k terms is faster in pairs.
+bool lb_pack_pays_in_pairs(int64_t k, int64_t cols);
 // Bytes of the packed matrix; false if they do not fit a size_t.
 bool lb_pack_size(const lb_matrix *b, size_t *out);
 // `to` has lb_pack_size bytes, and does not overlap b.

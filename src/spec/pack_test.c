@@ -11,22 +11,24 @@
 
 #include "spec/pack.h"
 
-// Element (k, n) has the value k * 64 + n + 1.
-static void check(int64_t rows, int64_t cols, bool transposed) {
+// Element (k, n) has the value k * 64 + n + 1. In pairs, rows are even.
+static void check(int64_t rows, int64_t cols, bool transposed, bool paired) {
   int64_t rs = transposed ? 1 : cols + 3, cs = transposed ? rows + 2 : 1;
   size_t cells = (size_t)((rows + 2) * (cols + 3)), bytes;
   uint16_t *b = calloc(cells, sizeof *b);
   for (int64_t k = 0; k < rows; k++)
     for (int64_t n = 0; n < cols; n++)
       b[k * rs + n * cs] = (uint16_t)(k * 64 + n + 1);
-  lb_matrix m = {b, rows, cols, rs, cs, sizeof *b, false};
+  lb_matrix m = {b, rows, cols, rs, cs, sizeof *b, false, paired};
   assert_true(lb_pack_size(&m, &bytes));
-  int64_t panels = (cols + 15) / 16;
-  assert_int_equal(bytes, panels * rows * 32);
+  int64_t width = paired ? 8 : 16, panels = (cols + width - 1) / width;
+  assert_int_equal(bytes, panels * rows * width * 2);
   uint16_t *to = malloc(bytes + 1);
   lb_pack_b(&m, to);
-  for (int64_t i = 0; i < panels * rows * 16; i++) {
-    int64_t n = i / (rows * 16) * 16 + i % 16, k = i / 16 % rows;
+  for (int64_t i = 0; i < panels * rows * width; i++) {
+    int64_t n = i / (rows * width) * width, in = i % (rows * width);
+    n += paired ? in % 16 / 2 : in % 16;
+    int64_t k = paired ? in / 16 * 2 + in % 2 : in / 16;
     assert_int_equal(to[i], n < cols ? k * 64 + n + 1 : 0);
   }
   free(b), free(to);
@@ -37,9 +39,24 @@ static void panels_hold_their_columns_and_zeros(void **state) {
   static const int64_t sizes[] = {0, 1, 2, 15, 16, 17, 33};
   for (int i = 0; i < 7; i++)
     for (int j = 0; j < 7; j++) {
-      check(sizes[i], sizes[j], false);
-      check(sizes[i], sizes[j], true);
+      check(sizes[i], sizes[j], false, false);
+      check(sizes[i], sizes[j], true, false);
+      check(sizes[i] / 2 * 2, sizes[j], false, true);
+      check(sizes[i] / 2 * 2, sizes[j], true, true);
     }
+}
+
+static void few_columns_and_even_sums_are_paired(void **state) {
+  (void)state;
+  assert_true(lb_pack_pays_in_pairs(288, 24));
+  assert_true(lb_pack_pays_in_pairs(16, 18));
+  assert_true(lb_pack_pays_in_pairs(8, 8));
+  assert_true(lb_pack_pays_in_pairs(32, 16));
+  assert_false(lb_pack_pays_in_pairs(30, 16));  // too short for what it gains
+  assert_false(lb_pack_pays_in_pairs(6, 1));
+  assert_false(lb_pack_pays_in_pairs(14, 24));
+  assert_false(lb_pack_pays_in_pairs(289, 24));
+  assert_false(lb_pack_pays_in_pairs(288, 25));
 }
 
 static void subnormals_become_zeros_where_asked(void **state) {
@@ -47,25 +64,30 @@ static void subnormals_become_zeros_where_asked(void **state) {
   const float in[] = {1e-40f, -1e-40f, FLT_MIN, -FLT_MIN, INFINITY, NAN, 0, 2};
   const float out[] = {0, -0.0f, FLT_MIN, -FLT_MIN, INFINITY, NAN, 0, 2};
   float to[16];
-  lb_matrix m = {in, 1, 8, 8, 1, sizeof(float), false};
+  lb_matrix m = {in, 1, 8, 8, 1, sizeof(float), false, false};
   lb_pack_b(&m, to);
   assert_memory_equal(to, in, sizeof in);
   m.flush = true;
   lb_pack_b(&m, to);
   assert_memory_equal(to, out, sizeof out);
+  m = (lb_matrix){in, 2, 4, 4, 1, sizeof(float), true, true};
+  lb_pack_b(&m, to);
+  for (int i = 0; i < 8; i++)
+    assert_memory_equal(&to[i % 4 * 2 + i / 4], &out[i], sizeof *out);
 }
 
 static void sizes_that_overflow_are_refused(void **state) {
   (void)state;
   size_t bytes;
   assert_false(lb_pack_size(
-      &(lb_matrix){NULL, INT64_MAX / 2, INT64_MAX / 2, 1, 1, 4, false},
+      &(lb_matrix){NULL, INT64_MAX / 2, INT64_MAX / 2, 1, 1, 4, false, false},
       &bytes));
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(panels_hold_their_columns_and_zeros),
+      cmocka_unit_test(few_columns_and_even_sums_are_paired),
       cmocka_unit_test(subnormals_become_zeros_where_asked),
       cmocka_unit_test(sizes_that_overflow_are_refused),
   };

@@ -15,9 +15,9 @@
 //           no node reads them but ACC, in whose dtype they are multiplied.
 //   CONV    as MATMUL, but a row of a, and a column of b, come in pieces: len
 //           runs of `steps` pieces of k elements. ACC is the sum over r, s, k
-//           of a[m,r,s,k] * b[r,s,k,n]. a is FULL, b is PACKED; piece (r, s)
-//           lies r * run + s * step elements behind the first, at tap strides
-//           of each of them.
+//           of a[m,r,s,k] * b[r,s,k,n]. a is FULL, b is PACKED or PAIRED;
+//           piece (r, s) lies r * run + s * step elements behind the first, at
+//           tap strides of each of them.
 //   WINDOW  ACC is made of elements of input 0 in a window of len runs of
 //           `steps`: x[m,r,s,n], likewise at tap strides. Its kind (lb_acc)
 //           says how: DOT multiplies them with those of input 1, w[r,s,n], and
@@ -52,8 +52,10 @@
 //     the least integer), inf (or the greatest).
 // (5) A sum of products begins with a[m,0] * b[0,n]; each further product is
 //     added in the order of k (of r, s, k), in floats by one fused operation.
-//     Without products it is 0. A WINDOW combines likewise: x0, then
-//     op(that, x1), ...; without elements it gives what (4) says.
+//     Without products it is 0. Where b is PAIRED there are two such sums, of
+//     the even and of the odd k, and in the end they are added. A WINDOW
+//     combines likewise: x0, then op(that, x1), ...; without elements it gives
+//     what (4) says.
 // (6) ATTENTION takes keys in blocks of 256. Each row has a maximum, a sum and
 //     N totals, at first -inf, 0 and 0. A block makes of them
 //       max' = the greatest of max and the scores, NaN left out;
@@ -83,6 +85,7 @@
 #define LB_SPEC_MAX_SCALARS 8
 #define LB_SPEC_LANES 64  // of a reduction
 #define LB_PACK_COLS 16   // of a panel of PACKED
+#define LB_PAIR_COLS 8    // of a panel of PAIRED
 #define LB_SPEC_KEYS 256  // of a block of ATTENTION
 
 typedef enum lb_form {
@@ -112,8 +115,16 @@ typedef enum lb_layout {
   LB_LAYOUT_ONE,      // one element. Inputs alone
   LB_LAYOUT_STRIDED,  // rows and columns at any stride
   LB_LAYOUT_PACKED,   // MATMUL's b: [N/16][K][16], zero-padded: spec/pack.h
+  LB_LAYOUT_PAIRED,   // the same in pairs of k, which is even: [N/8][K/2][8][2]
   LB_LAYOUT_COUNT,
 } lb_layout;
+
+// Columns of a panel of b: so many elements of it belong to one k. 0: it has
+// none.
+static inline int lb_panel_cols(uint8_t layout) {
+  if (layout == LB_LAYOUT_PAIRED) return LB_PAIR_COLS;
+  return layout == LB_LAYOUT_PACKED ? LB_PACK_COLS : 0;
+}
 
 typedef enum lb_sop {
 #define LB_SOP(ID, ...) LB_S_##ID,
@@ -283,8 +294,8 @@ void lb_facts_print(const lb_facts *f, lb_strbuf *out);  // "cols%64 rows:6"
 //   row stride and column stride in elements, of outputs, then of inputs,
 //   strides of a run and of a step, of input 0, then of input 1 (CONV, WINDOW),
 //   scalars (bits, in the low bytes).
-// PACKED has its panel stride in elements (K * 16) as row stride. Strides that
-// a layout does not have are not read.
+// PACKED and PAIRED have their panel stride in elements (K * 16, K * 8) as row
+// stride. Strides that a layout does not have are not read.
 
 #define LB_SPEC_MAX_ARGS \
   (3 * (LB_SPEC_MAX_IN + LB_SPEC_MAX_OUT) + LB_SDIMS + 4 + LB_SPEC_MAX_SCALARS)

@@ -287,17 +287,19 @@ static void facts_are_sorted_and_checked(void **state) {
   assert_error(lb_facts_verify(&f), LB_INVALID, "entry 0");
 }
 
-static lb_spec product(void) {
+static lb_spec product_of(lb_layout right) {
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_input(&b, LB_F32, right);
   lb_spec_output(&b, lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0),
                  LB_LAYOUT_FULL);
   assert_ok(lb_spec_finish(&b, &s));
   return s;
 }
+
+static lb_spec product(void) { return product_of(LB_LAYOUT_PACKED); }
 
 // softmax(q k^T + mask) v, v of dtype t
 static lb_spec attention(lb_dtype t) {
@@ -350,10 +352,41 @@ static void what_is_no_attention_is_refused(void **state) {
   assert_error(lb_spec_verify(&s), LB_INVALID, "one sum");
 }
 
+// Nobody has panels but the right side of a product.
+static void pairs_are_of_the_right_side(void **state) {
+  (void)state;
+  lb_spec s = product_of(LB_LAYOUT_PAIRED);
+  lb_strbuf text = {0};
+  lb_spec_print(&s, &text);
+  assert_string_equal(lb_strbuf_str(&text),
+                      "matmul %0=input.float32.full %1=input.float32.paired "
+                      "%2=acc.float32 -> %2.full");
+  lb_strbuf_fini(&text);
+  s.in[0].layout = LB_LAYOUT_PAIRED;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "input 0 cannot lie");
+  s = attention(LB_F32);
+  s.in[1].layout = LB_LAYOUT_PAIRED;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "input 1 cannot lie");
+}
+
+// A tile of them is as wide as few columns need.
+static void tiles_of_pairs_fit_the_columns(void **state) {
+  (void)state;
+  lb_spec s = product_of(LB_LAYOUT_PAIRED);
+  for (int64_t cols = 1; cols <= 24; cols++) {
+    int64_t dims[LB_SDIMS] = {100, cols, 64};
+    lb_facts f = lb_facts_of(&s, 16, dims);
+    int width = lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_COLS, 0);
+    assert_int_equal(width, (cols + 7) / 8 * 8);
+    assert_true(lb_facts_reusable(&f));
+  }
+}
+
 static void facts_of_all_sizes_are_few(void **state) {
   (void)state;
-  const lb_spec specs[] = {product(), softmax(), attention(LB_F32)};
-  for (int i = 0; i < 3; i++)
+  const lb_spec specs[] = {product(), product_of(LB_LAYOUT_PAIRED), softmax(),
+                           attention(LB_F32)};
+  for (int i = 0; i < 4; i++)
     for (uint32_t lanes = 4; lanes <= 16; lanes *= 2) {
       lb_facts seen[LB_MAX_FACTS_OF + 1];
       int n = 0;
@@ -372,8 +405,8 @@ static void facts_of_all_sizes_are_few(void **state) {
 
 static void reusable_facts_hold_nothing_but_divisibility(void **state) {
   (void)state;
-  const lb_spec specs[] = {product(), softmax()};
-  for (int i = 0; i < 2; i++)
+  const lb_spec specs[] = {product(), product_of(LB_LAYOUT_PAIRED), softmax()};
+  for (int i = 0; i < 3; i++)
     for (uint32_t lanes = 4; lanes <= 16; lanes *= 2)
       for (int64_t at = 0; at < 200 * 200; at++) {
         int64_t dims[LB_SDIMS] = {at % 200, at / 200, 64};
@@ -433,6 +466,8 @@ int main(void) {
       cmocka_unit_test(facts_are_sorted_and_checked),
       cmocka_unit_test(attention_has_four_dims),
       cmocka_unit_test(what_is_no_attention_is_refused),
+      cmocka_unit_test(pairs_are_of_the_right_side),
+      cmocka_unit_test(tiles_of_pairs_fit_the_columns),
       cmocka_unit_test(facts_of_all_sizes_are_few),
       cmocka_unit_test(reusable_facts_hold_nothing_but_divisibility),
       cmocka_unit_test(tiles_fit_the_rows),

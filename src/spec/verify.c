@@ -99,16 +99,17 @@ static bool has_layout(uint8_t layout, unsigned allowed) {
 
 #define ALLOW(layout) (1u << LB_LAYOUT_##layout)
 #define ALLOW_ANY (ALLOW(FULL) | ALLOW(STRIDED))
+#define ALLOW_PANELS (ALLOW(PACKED) | ALLOW(PAIRED))
 #define ALLOW_INPUT (ALLOW_ANY | ALLOW(COLS) | ALLOW(ROWS) | ALLOW(ONE))
 
 static lb_status check_inputs(const lb_spec *s) {
   for (int i = 0; i < s->n_in; i++) {
     unsigned allowed = ALLOW_INPUT;
     if (s->form == LB_FORM_MATMUL && i < 2)
-      allowed = i == 0 ? ALLOW_ANY : ALLOW_ANY | ALLOW(PACKED);
+      allowed = i == 0 ? ALLOW_ANY : ALLOW_ANY | ALLOW_PANELS;
     if (s->form == LB_FORM_ATTENTION && i < 3) allowed = ALLOW(FULL);
     if (lb_spec_has_taps(s) && i < lb_spec_factors(s))
-      allowed = s->form == LB_FORM_CONV && i == 1 ? ALLOW(PACKED) : ALLOW(FULL);
+      allowed = s->form == LB_FORM_CONV && i == 1 ? ALLOW_PANELS : ALLOW(FULL);
     if (!has_layout(s->in[i].layout, allowed))
       return lb_error(LB_INVALID, "spec: input %d cannot lie like that", i);
   }
