@@ -138,7 +138,9 @@ def settings_of(options):
 
 def environment(build, suite):
     """Of a Limber process; of a peer where build is None."""
-    found = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
+    # NumPy's threads spin for 30 ms after they are made.
+    found = dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
+                 OPENBLAS_NUM_THREADS="1")
     if build:
         found["PYTHONPATH"] = str(package.prepare(build))
         off = suite in ("pack", "smooth")

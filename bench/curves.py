@@ -15,6 +15,7 @@ import report
 import suite
 
 AT = (1, 10, 50, 200)  # requests
+FRESH = 5  # processes, each of which has a first request
 SECONDS = 10
 TURN = 20, 0.5  # requests, and seconds, at least
 AROUND = 10   # as many neighbours on each side smooth the share of a request
@@ -26,13 +27,17 @@ POINTS = 60   # of a curve
 class Curve:
     """What runs took, beside what the same runs took at the final speed."""
 
-    def __init__(self, times, final):
+    def __init__(self, times, final, firsts=()):
+        """firsts: shares of the first request, of several processes."""
         self.times, self.final = np.array(times), np.array(final)
+        self.firsts = firsts
         self.began = np.cumsum(self.times) - self.times
 
     def share(self, i):
-        """Of the final speed, around request i (from 0); the first request is
-        itself alone."""
+        """Of the final speed, around request i (from 0); of the first request
+        the median of all processes."""
+        if i == 0 and len(self.firsts):
+            return float(np.median(self.firsts))
         width = min(AROUND, i)
         part = slice(i - width, i + width + 1)
         return float(self.final[part].sum() / self.times[part].sum())
@@ -60,17 +65,18 @@ class Curves(suite.ByModel):
              ("kernels", 7), ("lacking", 7), ("goal", 6)], numbers=2)
 
     def run_model(self, model, threads):
-        fresh, final = [
-            fleets.Worker("limber", model.name, threads,
-                          self.context.environments["limber"])
-            for _ in range(2)]
+        fresh, final = [self.worker(model, threads) for _ in range(2)]
         shapes = model.stream_draws(max(AT), seed=1)
         try:
             for worker in (final, fresh):
                 worker("open")
                 worker("shapes", shapes=shapes, seed=1)
             final("become_final", timeout=3600)
-            self.print_row(model, threads, *self.turns(fresh, final),
+            firsts = [self.first_share(model, threads, shapes, final)
+                      for _ in range(FRESH - 1)]
+            times, at_last = self.turns(fresh, final)
+            firsts.append(at_last[0] / times[0])
+            self.print_row(model, threads, Curve(times, at_last, firsts),
                            fresh("stats")["stats"])
         except fleets.Failed as failure:
             self.failed.append({"model": model.name, "threads": threads,
@@ -79,6 +85,22 @@ class Curves(suite.ByModel):
         finally:
             fresh.close()
             final.close()
+
+    def worker(self, model, threads):
+        return fleets.Worker("limber", model.name, threads,
+                             self.context.environments["limber"])
+
+    def first_share(self, model, threads, shapes, final):
+        """Of the final speed, in the first request of one more process."""
+        fresh = self.worker(model, threads)
+        try:
+            fresh("open")
+            fresh("shapes", shapes=shapes[:1], seed=1)
+            [first] = fresh("round", first=0, count=1, seconds=0)["times"]
+        finally:
+            fresh.close()
+        at_last = final("round", first=-1, count=2, seconds=0)["times"][1]
+        return at_last / first
 
     def turns(self, fresh, final):
         """What requests took, of each."""
@@ -95,15 +117,15 @@ class Curves(suite.ByModel):
             fresh.thaw()
         return times, at_last
 
-    def print_row(self, model, threads, times, final, stats):
-        curve = Curve(times, final)
+    def print_row(self, model, threads, curve, stats):
         shares = [curve.share(n - 1) for n in AT]
         late = curve.share_at(SECONDS)
         good = shares[0] >= 0.7 and max(shares[-1], late) >= WANTED
         self.rows.append({"model": model.name, "threads": threads,
                           "share": dict(zip(AT, shares)), "late": late,
-                          "good": good, "times": times, "final": final,
-                          "stats": stats})
+                          "good": good, "times": curve.times.tolist(),
+                          "final": curve.final.tolist(),
+                          "firsts": list(curve.firsts), "stats": stats})
         self.curves[f"{model.name}, {threads}"] = curve.points()
         self.table.row(model.name, str(threads), str(len(curve.times)),
                        *[f"{s:.2f}" for s in shares], f"{late:.2f}",

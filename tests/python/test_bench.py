@@ -91,6 +91,10 @@ def test_a_share_compares_runs_with_what_the_same_shapes_take_at_last():
     assert curve.share(0) == 0.5
     assert curve.share(1) == pytest.approx(5 / 8)
     assert curve.share_at(8.1) == 1
+    several = curves.Curve([4.0, 2.0], [2.0, 1.0], [0.5, 0.7, 0.6])
+    assert several.share(0) == 0.6
+    assert several.points()[0] == (1, 0.6)
+    assert several.share(1) == 0.5
 
 
 def test_shapes_of_a_stream_are_all_different():
