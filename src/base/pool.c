@@ -44,6 +44,8 @@
 #define IDLE_SPIN_US 1000     // a worker without work, while a run is inside
 #define LINGER_US 50          // the same, after the last run has left
 #define JOIN_SPIN_US 50       // a caller, for helpers in their last chunk
+#define STACK_PAGES 8         // that tasks may need
+#define PAGE 4096
 
 typedef struct work {
   lb_pool_fn *fn;
@@ -308,6 +310,15 @@ static void idle(lb_pool *p, unsigned seen) {
   atomic_fetch_sub(&p->parked, 1);
 }
 
+// The first malloc of a thread makes a heap of its own, and its first deep call
+// the pages of its stack: neither is to happen in a request.
+static void settle_in(void) {
+  volatile char stack[STACK_PAGES * PAGE];
+  for (size_t i = 0; i < sizeof stack; i += PAGE) stack[i] = 0;
+  void *volatile p = malloc(1);
+  free(p);
+}
+
 // A worker whose task forked leaves the child's pool to the new workers.
 static void *worker_main(void *arg) {
   worker *w = arg;
@@ -315,6 +326,7 @@ static void *worker_main(void *arg) {
   char name[16];
   snprintf(name, sizeof name, "limber-%d", w->id);
   lb_thread_name(name);
+  settle_in();
   unsigned forks = atomic_load(&p->forks);
   while (!atomic_load(&p->stop) && atomic_load(&p->forks) == forks) {
     unsigned seen = atomic_load(&p->epoch);
