@@ -350,9 +350,13 @@ typedef struct limber_session_options {
   int compile;      // limber_compile; 0: as the runtime's. A runtime that
                     // leaves it to settle does so for all its sessions
   int compile_ops;  // limber_compile_ops; 0: as the runtime's
+  // -1: loading plans and runs nothing; 0: it does so once, at small sizes and
+  // on zeros, for a quarter of its time and 10 ms at most, so that the first
+  // request is a fast one. Nothing else is seen of it.
+  int rehearse;
 } limber_session_options;
 #define LIMBER_SESSION_OPTIONS_INIT \
-  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0 }
+  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0 }
 
 // Loads a model. `options` may be NULL. The file stays mapped; it must not be
 // truncated meanwhile (copy_weights avoids that).

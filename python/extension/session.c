@@ -106,11 +106,12 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
                           "compile",
                           "compile_ops",
                           "event",
+                          "rehearse",
                           NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
   PyObject *source, *listener = NULL;
-  int in_memory, threads = 0, log_level = 0, optimize = 1;
+  int in_memory, threads = 0, log_level = 0, optimize = 1, rehearse = 1;
   long long turns = 0;
   const char *compile = NULL, *ops = NULL;
   if (s->limber) {
@@ -118,13 +119,14 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
     return -1;
   }
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "Sp|iippO&LzpizzO", names, &source, &in_memory,
+          args, keywords, "Sp|iippO&LzpizzOp", names, &source, &in_memory,
           &threads, &log_level, &optimize, &o.copy_weights, read_limit,
           &o.memory_limit, &turns, &o.folder, &o.deterministic,
-          &o.prefer_reusable_kernels, &compile, &ops, &listener))
+          &o.prefer_reusable_kernels, &compile, &ops, &listener, &rehearse))
     return -1;
   if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;
+  o.rehearse = rehearse ? 0 : -1;
   o.loop_limit = turns;
   Py_CLEAR(s->runtime);  // of an __init__ that failed
   if (!lb_runtime_new(threads, log_level, listener, &s->runtime)) return -1;

@@ -99,7 +99,7 @@ class Model(_limber.Session):
     def __init__(self, path_or_bytes, *, threads=0, optimize=True,
                  copy_weights=False, memory_limit=0, loop_limit=0, folder=None,
                  deterministic=False, prefer_reusable_kernels=None,
-                 compile=None, compile_ops=None, event=None):
+                 compile=None, compile_ops=None, event=None, rehearse=True):
         source, in_memory = source_of(path_or_bytes)
         if folder is not None:
             folder = os.fsdecode(folder)
@@ -110,7 +110,7 @@ class Model(_limber.Session):
                          prefer_reusable_kernels=preference(
                              prefer_reusable_kernels),
                          compile=compile, compile_ops=compile_ops,
-                         event=event)
+                         event=event, rehearse=rehearse)
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
 
@@ -151,6 +151,8 @@ def load(path_or_bytes, **options):
     softmax).
     event: is called with a limber.Event for every decision, by a thread of its
     own: no run waits for it. It must not use the model.
+    rehearse=False: loading plans and runs nothing. Otherwise it does so once,
+    at small sizes and on zeros, so that the first request is a fast one.
 
     A model is called with its inputs, by position or by name, and returns an
     array, or a list of arrays if it has several outputs. model.run(names,

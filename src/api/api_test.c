@@ -407,6 +407,10 @@ static void bad_options_are_refused(void **state) {
   how.deterministic = 2;
   refused(limber_session_open_memory(NULL, "", 0, &how, &s), LIMBER_INVALID,
           "deterministic: 2 is neither 0 nor 1");
+  how = (limber_session_options)LIMBER_SESSION_OPTIONS_INIT;
+  how.rehearse = 1;
+  refused(limber_session_open_memory(NULL, "", 0, &how, &s), LIMBER_INVALID,
+          "rehearse: 1 is neither 0 nor -1");
 }
 
 static void what_is_no_model_is_refused(void **state) {

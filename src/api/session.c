@@ -8,6 +8,7 @@
 #include "api/error.h"
 #include "api/options.h"
 #include "base/caller.h"
+#include "base/clock.h"
 #include "compile/queue.h"
 #include "device/cpu/isa.h"
 #include "graph/pass.h"
@@ -73,6 +74,9 @@ static lb_status check_options(const limber_session_options *o) {
   if (o->optimize < -1 || o->optimize > 0)
     return lb_error(LB_INVALID, "optimize: %d is neither 0 nor -1",
                     o->optimize);
+  if (o->rehearse < -1 || o->rehearse > 0)
+    return lb_error(LB_INVALID, "rehearse: %d is neither 0 nor -1",
+                    o->rehearse);
   if (o->deterministic < 0 || o->deterministic > 1)
     return lb_error(LB_INVALID, "deterministic: %d is neither 0 nor 1",
                     o->deterministic);
@@ -93,6 +97,7 @@ static size_t near_bytes(void) {
 static lb_status load(limber_session *s, const source *from,
                       const limber_session_options *o) {
   lb_onnx_options how = {&s->runtime->log, o->copy_weights != 0};
+  int64_t start = lb_clock_ns();
   LB_TRY(check_options(o));
   s->prefer =
       lb_prefer_of(o->prefer_reusable_kernels, "session", s->runtime->prefer);
@@ -122,7 +127,9 @@ static lb_status load(limber_session *s, const source *from,
     lb_file_rest(&s->model.files[i]);
   LB_TRY(add_ports(s));
   LB_TRY(add_properties(s));
-  return lb_declared_before(s);
+  LB_TRY(lb_declared_before(s));
+  if (!o->rehearse) lb_session_rehearse(s->session, lb_clock_ns() - start);
+  return LB_OK;
 }
 
 static lb_status session_new(limber_runtime *runtime, const source *from,

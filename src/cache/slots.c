@@ -87,11 +87,16 @@ static void want(lb_slots *s, lb_slot *slot) {
           lb_slot_text(slot, text, sizeof text));
 }
 
-void lb_slots_count_use(lb_slots *s, lb_slot *slot) {
+bool lb_slots_use(lb_slots *s, lb_slot *slot) {
+  bool first =
+      !atomic_load_explicit(&slot->planned, memory_order_relaxed) &&
+      !atomic_exchange_explicit(&slot->planned, true, memory_order_relaxed);
+  if (first) want(s, slot);
   bool hit = lb_slot_tier(slot) > LB_TIER_PACK;
   atomic_fetch_add_explicit(hit ? &s->hits : &s->misses, 1,
                             memory_order_relaxed);
   if (!hit) atomic_store_explicit(&s->missed, slot, memory_order_relaxed);
+  return first;
 }
 
 // Whoever finds the slot in the table sees whether it is kin.
@@ -109,8 +114,7 @@ static lb_status find_wanted(lb_slots *s, const lb_spec *spec,
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out) {
   LB_TRY(find_wanted(s, spec, facts, false, out));
-  atomic_store_explicit(&(*out)->planned, true, memory_order_relaxed);
-  lb_slots_count_use(s, *out);
+  lb_slots_use(s, *out);
   return LB_OK;
 }
 

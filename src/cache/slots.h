@@ -128,8 +128,9 @@ lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
 lb_status lb_slots_want(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
                         lb_slot **out);
 
-// Counts one more use of a slot that was interned before.
-void lb_slots_count_use(lb_slots *s, lb_slot *slot);
+// Counts one more use of a slot by a plan. True if it is the first: from now on
+// it is wanted.
+bool lb_slots_use(lb_slots *s, lb_slot *slot);
 
 // The same, made if new, with or without a kernel of the pack; not wanted for
 // that, nor counted.

@@ -63,6 +63,21 @@ static lb_status want_kin(lb_planner *p, const lb_binding *b, lb_slot *slot) {
   return LB_OK;
 }
 
+static lb_status find_slot(lb_planner *p, const lb_binding *b,
+                           const lb_facts *facts, lb_slot **out) {
+  lb_slots *slots = p->prog->slots;
+  if (p->prog->rehearses) return lb_slots_add(slots, &b->spec, facts, out);
+  LB_TRY(lb_slots_intern(slots, &b->spec, facts, out));
+  return want_kin(p, b, *out);
+}
+
+// A slot that was found before, by a rehearsal perhaps.
+static lb_status use_slot(lb_planner *p, const lb_binding *b, lb_slot *slot) {
+  if (p->prog->rehearses) return LB_OK;
+  if (!lb_slots_use(p->prog->slots, slot)) return LB_OK;
+  return want_kin(p, b, slot);
+}
+
 lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
                             const lb_recipe **known, lb_recipe *made) {
   lb_slots *slots = p->prog->slots;
@@ -70,12 +85,8 @@ lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
       lb_facts_prefer(&b->spec, slots->lanes, b->dims, p->prog->reusable);
   lb_slot *slot;
   *known = lb_memo_note(b->made, &facts);
-  if (*known) {
-    lb_slots_count_use(slots, (*known)->slot);
-    return LB_OK;
-  }
-  LB_TRY(lb_slots_intern(slots, &b->spec, &facts, &slot));
-  LB_TRY(want_kin(p, b, slot));
+  if (*known) return use_slot(p, b, (*known)->slot);
+  LB_TRY(find_slot(p, b, &facts, &slot));
   lb_recipe_init(made, &b->spec, slot);
   lb_memo_add_note(b->made, &facts, made, sizeof *made);
   *known = made;

@@ -49,6 +49,9 @@ typedef struct lb_program {
   // Launches only where what covers them gives the same bits.
   bool deterministic;
   bool reusable;  // no kernels with bounds where others serve
+  // Plans are made to get ready, not to be run for somebody: their slots are
+  // not wanted, and not counted as used.
+  bool rehearses;
 } lb_program;
 
 lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PAGE 4096                // bytes, the least of any processor
 #define SMALL ((size_t)1 << 20)  // bytes that need not be given back
 
 lb_status lb_context_new(const lb_alloc *alloc, lb_context **out) {
@@ -141,6 +142,13 @@ lb_status lb_context_arena(lb_context *c, size_t bytes) {
   return LB_OK;
 }
 
+void lb_context_touch(lb_context *c, size_t bytes) {
+  lb_status st = lb_context_arena(c, bytes);
+  volatile char *to = c->arena;
+  for (size_t at = 0; !lb_failed(st) && at < bytes; at += PAGE) to[at] = 0;
+  lb_status_drop(st);
+}
+
 lb_status lb_context_owns(lb_context *c, uint32_t n) {
   if (n <= c->n_own) return LB_OK;
   lb_own *own = realloc(c->own, n * sizeof *own);
@@ -164,6 +172,13 @@ void lb_context_remember(lb_context *c, const void *key, size_t size,
   memcpy(c->last_key, key, size);
   c->last_size = size;
   c->last = lb_plan_retain(plan);
+}
+
+void lb_context_forget(lb_context *c) {
+  for (; c; c = c->inner) {
+    lb_plan_release(c->last);
+    c->last = NULL;
+  }
 }
 
 lb_status lb_context_room(lb_context *c, size_t operands, size_t bases) {

@@ -85,6 +85,9 @@ lb_status lb_budget_check(const lb_budget *b, size_t bytes);
 // At least `bytes` of arena; what is there moves along. LB_INVALID if the
 // caller lends less.
 lb_status lb_context_arena(lb_context *c, size_t bytes);
+// The same for runs to come, and writes to each page, so that they meet none
+// for the first time; nothing where there is no memory.
+void lb_context_touch(lb_context *c, size_t bytes);
 static inline void *lb_context_base(const lb_context *c) {
   return c->lends ? c->lent : c->arena;
 }
@@ -93,6 +96,8 @@ lb_status lb_context_owns(lb_context *c, uint32_t n);
 // Remembers the plan as the last one; without memory for it, forgets.
 void lb_context_remember(lb_context *c, const void *key, size_t size,
                          lb_plan *plan);
+// Forgets it, in inner ones too; NULL is fine.
+void lb_context_forget(lb_context *c);
 
 // At least that many operands and bases; what they hold is lost.
 lb_status lb_context_room(lb_context *c, size_t operands, size_t bases);

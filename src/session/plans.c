@@ -38,8 +38,13 @@ static void drop(lb_plans *p, entry *e) {
   free(e);
 }
 
-void lb_plans_fini(lb_plans *p) {
+void lb_plans_clear(lb_plans *p) {
   while (p->first) drop(p, p->first);
+  p->built = p->evicted = p->serial = 0;
+}
+
+void lb_plans_fini(lb_plans *p) {
+  lb_plans_clear(p);
   lb_map_fini(&p->map);
   lb_lock_fini(&p->lock);
 }

@@ -29,6 +29,8 @@ lb_plan *lb_plans_get(lb_plans *p, const void *key, size_t size);
 // thread was faster, *plan is released and replaced by the one in the cache.
 lb_status lb_plans_put(lb_plans *p, const void *key, size_t size,
                        lb_plan **plan);
+// Forgets all plans, and that there were any: for who has it alone.
+void lb_plans_clear(lb_plans *p);
 // Calls `fn` on each plan, with the lock held.
 void lb_plans_each(lb_plans *p, void (*fn)(void *user, const lb_plan *plan),
                    void *user);
