@@ -307,7 +307,7 @@ static inline void make_taps(problem *p, int i) {
   int64_t n = piece * unit, gap = is_paired(p) && packed ? 2 * unit : unit;
   int64_t step = piece * unit + draw(3) * gap;
   int64_t run = d[LB_DIM_STEPS] * step + draw(3) * gap;
-  int64_t row = i == 0 ? draw(2) ? step : 1 + draw(40) : 0;
+  int64_t row = i == 0 ? draw(3) ? (1 + draw(2)) * step : 1 + draw(40) : 0;
   if (i == 0 && d[LB_DIM_STEPS] > 60 && draw(4)) row = run;  // windows apart
   int64_t last = (d[LB_DIM_LEN] - 1) * run + (d[LB_DIM_STEPS] - 1) * step;
   if (packed) {
@@ -494,8 +494,9 @@ static inline void draw_attention_dims(problem *p) {
 static inline void draw_window_dims(problem *p) {
   int64_t *d = p->dims;
   d[LB_DIM_K] = PICK(few);
-  d[LB_DIM_LEN] = draw(8) ? 1 + draw(3) : draw(6);
-  d[LB_DIM_STEPS] = draw(8) ? 1 + draw(3) : draw(6);
+  uint32_t most = p->spec.form == LB_FORM_WINDOW ? 7 : 3;
+  d[LB_DIM_LEN] = draw(8) ? 1 + draw(most) : draw(6);
+  d[LB_DIM_STEPS] = draw(8) ? 1 + draw(most) : draw(6);
   if (p->spec.form == LB_FORM_WINDOW && draw(6) == 0)
     d[LB_DIM_LEN] = 1, d[LB_DIM_STEPS] = 62 + draw(5);
 }

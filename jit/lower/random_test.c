@@ -61,7 +61,7 @@ static void convolutions_equal_the_reference(void **state) {
 
 static void windows_equal_the_reference(void **state) {
   (void)state;
-  run_cases(LB_FORM_WINDOW, 150);
+  run_cases(LB_FORM_WINDOW, 300);
 }
 
 int main(int argc, char **argv) {

@@ -5,6 +5,11 @@
 // its own; taps are the inner loops. Pointers stand for three rows each, as in
 // products. Rows that share nothing are tiles of their own if they are long and
 // wide: they come from afar, and better four lines at a time.
+//
+// Rows *slide* where each begins a step behind the one before it: step s of row
+// r is step s - 1 of row r + 1. What a tile has of a run then stays in
+// registers, and each of the first steps reads the element of the last row
+// alone. Else, and for steps after those, an element is read for each product.
 #include <math.h>
 
 #include "lower/emit.h"
@@ -13,7 +18,8 @@ enum {
   MAX_ROWS = 8,
   MAX_VECTORS = 4,
   ROWS_A_POINTER = 3,
-  MAX_POINTERS = (MAX_ROWS + 2) / ROWS_A_POINTER,
+  SLIDING = 5,  // steps
+  MAX_POINTERS = (MAX_ROWS + SLIDING + 1) / ROWS_A_POINTER,
   LONG = 64,  // steps
 };
 
@@ -24,6 +30,9 @@ typedef struct window {
   lb_dtype dtype;
   uint32_t rows, vectors;  // of the largest tile
   lb_kval first;           // what registers begin with, a scalar
+  lb_kval slides;          // whether rows do, and have a step
+  lb_kval slid;            // how many steps that takes, or 0
+  lb_kval behind[2];       // them, in elements of the two inputs
 } window;
 
 typedef struct tile {
@@ -38,25 +47,56 @@ typedef struct tile {
 
 // -- taps --------------------------------------------------------------------
 
+// Registers that so many vectors of what is combined take.
+static uint32_t registers(const window *w, uint32_t vectors) {
+  return vectors * (uint32_t)lb_dtype_size(w->dtype) / 4;
+}
+
+// Sums, a run's elements and weights must fit into registers. Two rows share
+// too little, and pools that slide are too rare, for as much code.
+static bool may_slide(const tile *t) {
+  uint32_t all = t->w->e->lanes == 16 ? 32 : 16;
+  return t->rows > 2 && t->w->kind == LB_ACC_DOT &&
+         registers(t->w, (2 * t->rows + 1) * t->vectors) < all;
+}
+
 static void point_at_rows(tile *t) {
   lb_emit *e = t->w->e;
   lb_kbuilder *b = &e->b;
-  for (uint32_t r = 0; r < t->rows; r += ROWS_A_POINTER) {
-    lb_kval row = lb_emit_add(e, t->row, r);
-    lb_kval at = lb_k_add(b, lb_k_mul(b, row, e->in_stride[0].row), t->col);
-    t->from[r / ROWS_A_POINTER] = lb_k_ptr(b, e->in[0], at, 0);
+  uint32_t n = t->rows + (may_slide(t) ? SLIDING - 1 : 0);
+  lb_kval stride = e->in_stride[0].row, at = lb_k_mul(b, t->row, stride);
+  lb_kval p = lb_k_ptr(b, e->in[0], lb_k_add(b, at, t->col), 0);
+  for (uint32_t r = 0; r < n; r += ROWS_A_POINTER) {
+    t->from[r / ROWS_A_POINTER] = p;
+    p = lb_k_ptr(b, p, lb_emit_mul(e, stride, ROWS_A_POINTER), 0);
   }
 }
 
-// Vector v of what input i has behind p.
-static lb_kval load(const tile *t, uint8_t i, lb_kval p, uint32_t v) {
+// Vectors of what input i has behind p.
+static void load(const tile *t, uint8_t i, lb_kval p, lb_kval *out) {
   lb_emit *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_dtype from = e->spec->in[i].dtype;
   int64_t size = (int64_t)lb_dtype_size(from);
-  p = lb_k_ptr(b, p, lb_k_i64(b, 0), v * e->lanes * size);
-  lb_kval x = lb_k_load_masked(b, p, e->lanes, 0, t->mask, LB_K_NONE);
-  return from == t->w->dtype ? x : lb_k_cast(b, x, t->w->dtype);
+  for (uint32_t v = 0; v < t->vectors; v++) {
+    lb_kval q = lb_k_ptr(b, p, lb_k_i64(b, 0), v * e->lanes * size);
+    lb_kval x = lb_k_load_masked(b, q, e->lanes, 0, t->mask, LB_K_NONE);
+    out[v] = from == t->w->dtype ? x : lb_k_cast(b, x, t->w->dtype);
+  }
+}
+
+// The same of row r, at a tap.
+static void load_row(const tile *t, uint32_t r, lb_kval tap, lb_kval *out) {
+  lb_emit *e = t->w->e;
+  lb_kval p = lb_k_ptr(&e->b, t->from[r / ROWS_A_POINTER], tap, 0);
+  lb_kval by = lb_emit_mul(e, e->in_stride[0].row, r % ROWS_A_POINTER);
+  load(t, 0, lb_k_ptr(&e->b, p, by, 0), out);
+}
+
+static void load_weights(const tile *t, lb_kval tap, lb_kval *out) {
+  lb_emit *e = t->w->e;
+  lb_kval at = lb_k_add(&e->b, tap, t->col);
+  load(t, 1, lb_k_ptr(&e->b, e->in[1], at, 0), out);
 }
 
 static lb_kval combine(const window *w, lb_kval acc, lb_kval x, lb_kval y) {
@@ -69,43 +109,75 @@ static lb_kval combine(const window *w, lb_kval acc, lb_kval x, lb_kval y) {
   }
 }
 
-// A register: where the first tap of a run is, in input i.
-static lb_kval first_tap(lb_emit *e, int i, lb_kval run) {
-  return lb_k_reg(&e->b, lb_k_mul(&e->b, run, e->taps[i].run));
+static void add_row(const tile *t, uint32_t r, const lb_kval *x,
+                    const lb_kval *y) {
+  lb_kbuilder *b = &t->w->e->b;
+  for (uint32_t v = 0; v < t->vectors; v++) {
+    lb_kval acc = lb_k_get(b, t->acc[r][v]);
+    lb_k_set(b, t->acc[r][v], combine(t->w, acc, x[v], y[v]));
+  }
 }
 
-// Where the present tap is; the register goes on to the next.
-static lb_kval next_tap(lb_emit *e, int i, lb_kval reg) {
+// The first steps of a run, of rows that slide, from these places of the two
+// inputs on. Each is inside of the one before it: there may be fewer.
+static void add_sliding(const tile *t, lb_kval in_x, lb_kval in_y) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval x[MAX_ROWS][MAX_VECTORS], y[MAX_VECTORS] = {0};
+  lb_k_if(b, t->w->slides);
+  for (uint32_t s = 0; s < SLIDING; s++) {
+    if (s) lb_k_if(b, lb_k_lt(b, lb_k_i64(b, s), e->dims[LB_DIM_STEPS]));
+    load_weights(t, in_y, y);
+    in_y = lb_k_add(b, in_y, e->taps[1].step);
+    for (uint32_t r = 0; r < t->rows; r++) {
+      lb_kval *have = x[(r + s) % t->rows];
+      if (!s || r + 1 == t->rows) load_row(t, r + s, in_x, have);
+      add_row(t, r, have, y);
+    }
+  }
+  for (uint32_t s = 0; s < SLIDING; s++) lb_k_end(b);
+}
+
+// The place in a register, which goes on to the next.
+static lb_kval go_on(lb_emit *e, lb_kval reg, lb_kval by) {
   lb_kval at = lb_k_get(&e->b, reg);
-  lb_k_set(&e->b, reg, lb_k_add(&e->b, at, e->taps[i].step));
+  lb_k_set(&e->b, reg, lb_k_add(&e->b, at, by));
   return at;
 }
 
-static void add_taps(tile *t) {
+// Steps of a run: all, or those behind the first ones of rows that slide.
+static void add_steps(const tile *t, lb_kval in_x, lb_kval in_y) {
   lb_emit *e = t->w->e;
   lb_kbuilder *b = &e->b;
-  bool dot = t->w->kind == LB_ACC_DOT;
-  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1), y[MAX_VECTORS];
-  lb_kval run = lb_k_loop(b, zero, e->dims[LB_DIM_LEN], one);
-  lb_kval in_x = first_tap(e, 0, run), in_y = dot ? first_tap(e, 1, run) : run;
-  lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], one);
-  if (dot) {
-    lb_kval at = lb_k_add(b, next_tap(e, 1, in_y), t->col);
-    lb_kval p = lb_k_ptr(b, e->in[1], at, 0);
-    for (uint32_t v = 0; v < t->vectors; v++) y[v] = load(t, 1, p, v);
+  lb_kval x[MAX_VECTORS], y[MAX_VECTORS] = {0}, begin = lb_k_i64(b, 0);
+  if (may_slide(t)) {
+    begin = t->w->slid;
+    in_x = lb_k_add(b, in_x, t->w->behind[0]);
+    in_y = lb_k_add(b, in_y, t->w->behind[1]);
   }
-  lb_kval at = next_tap(e, 0, in_x), from = zero;
+  in_x = lb_k_reg(b, in_x);
+  in_y = lb_k_reg(b, in_y);
+  lb_k_loop(b, begin, e->dims[LB_DIM_STEPS], lb_k_i64(b, 1));
+  if (t->w->kind == LB_ACC_DOT)
+    load_weights(t, go_on(e, in_y, e->taps[1].step), y);
+  in_x = go_on(e, in_x, e->taps[0].step);
   for (uint32_t r = 0; r < t->rows; r++) {
-    uint32_t strides = r % ROWS_A_POINTER;
-    if (!strides) from = lb_k_ptr(b, t->from[r / ROWS_A_POINTER], at, 0);
-    lb_kval by = lb_emit_mul(e, e->in_stride[0].row, strides);
-    lb_kval p = strides ? lb_k_ptr(b, from, by, 0) : from;
-    for (uint32_t v = 0; v < t->vectors; v++) {
-      lb_kval acc = lb_k_get(b, t->acc[r][v]), x = load(t, 0, p, v);
-      lb_k_set(b, t->acc[r][v], combine(t->w, acc, x, dot ? y[v] : x));
-    }
+    load_row(t, r, in_x, x);
+    add_row(t, r, x, y);
   }
   lb_k_end(b);
+}
+
+static void add_taps(const tile *t) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0);
+  lb_kval in_x = lb_k_reg(b, zero), in_y = lb_k_reg(b, zero);
+  lb_k_loop(b, zero, e->dims[LB_DIM_LEN], lb_k_i64(b, 1));
+  in_x = go_on(e, in_x, e->taps[0].run);
+  in_y = t->w->kind == LB_ACC_DOT ? go_on(e, in_y, e->taps[1].run) : zero;
+  if (may_slide(t)) add_sliding(t, in_x, in_y);
+  add_steps(t, in_x, in_y);
   lb_k_end(b);
 }
 
@@ -147,7 +219,8 @@ static void emit_tile(tile *t) {
   finish(t);
 }
 
-// Columns of the present rows: wide tiles, then single vectors under a mask.
+// Columns of the present rows: wide tiles, then single vectors under a mask. A
+// load under a mask takes the place of a product, so it is for the last alone.
 static void emit_tiles(tile *t) {
   lb_emit *e = t->w->e;
   lb_kbuilder *b = &e->b;
@@ -229,14 +302,27 @@ static lb_kval first_of(const window *w) {
   return lb_k_select(b, none, lb_k_num(b, t, 0), start);
 }
 
+static void find_slides(window *w) {
+  lb_emit *e = w->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval steps = e->dims[LB_DIM_STEPS], zero = lb_k_i64(b, 0);
+  lb_kval apart = lb_k_eq(b, e->taps[0].step, e->in_stride[0].row);
+  w->slides = lb_k_and(b, apart, lb_k_lt(b, zero, steps));
+  w->slid =
+      lb_k_select(b, w->slides, lb_k_min(b, steps, lb_k_i64(b, SLIDING)), zero);
+  for (int i = 0; i < 2; i++)
+    w->behind[i] = lb_k_mul(b, w->slid, e->taps[i].step);
+}
+
 void lb_emit_window(lb_emit *e) {
   window w = {.e = e, .rows = 1, .vectors = MAX_VECTORS};
   while (e->spec->nodes[w.acc_node].op != LB_S_ACC) w.acc_node++;
   w.kind = e->spec->nodes[w.acc_node].arg;
   w.dtype = e->spec->nodes[w.acc_node].dtype;
   w.first = first_of(&w);
+  if (w.kind == LB_ACC_DOT) find_slides(&w);
   w.rows = (uint32_t)lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, 8);
   if (w.rows > MAX_ROWS) w.rows = MAX_ROWS;
-  w.vectors = w.rows > 4 ? 1 : w.rows > 2 ? 2 : 4;
+  w.vectors = w.rows > (e->lanes == 16 ? 6 : 4) ? 1 : w.rows > 2 ? 2 : 4;
   emit_rows(&w);
 }

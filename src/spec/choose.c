@@ -138,19 +138,27 @@ static void choose_attention(uint32_t lanes, const int64_t *dims,
                attention_rows(lanes, dims[LB_DIM_ROWS]));
 }
 
-// Many rows come from afar, and better in two lines each. Of few, eight at once
-// or four leave the least over; less than a tile come one by one.
-static uint16_t window_rows(int64_t rows) {
-  int64_t eights = rows / 8 + (rows % 8 != 0);
-  int64_t fours = rows / 4 + (rows % 4 != 0);
-  if (rows < 6) return 2;
-  return rows < 8 || rows >= 32 || fours < 2 * eights ? 4 : 8;
+static int64_t rounded_up(int64_t n, int64_t to) {
+  return n / to * to + (n % to != 0) * to;
+}
+
+// Heights of windows' tiles: for few rows, for most, and for what waits for its
+// sums and not for its image: many taps, or one vector of columns. Few rows
+// must not leave much over.
+static uint16_t window_rows(uint32_t lanes, const int64_t *dims) {
+  static const uint16_t tiles[][3] = {{2, 4, 8}, {2, 3, 6}};
+  const uint16_t *t = tiles[lanes < 16];
+  int64_t rows = dims[LB_DIM_ROWS];
+  bool many_taps = dims[LB_DIM_LEN] * dims[LB_DIM_STEPS] >= 20;
+  if (rows < 6) return t[0];
+  if (rows < t[2] || !(many_taps || dims[LB_DIM_COLS] <= lanes)) return t[1];
+  return 10 * rounded_up(rows, t[2]) > 11 * rounded_up(rows, t[1]) ? t[1]
+                                                                   : t[2];
 }
 
 // Columns are vectors under a mask, whether they divide or not.
-static void choose_window(const int64_t *dims, lb_facts *out) {
-  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS,
-               window_rows(dims[LB_DIM_ROWS]));
+static void choose_window(uint32_t lanes, const int64_t *dims, lb_facts *out) {
+  lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, window_rows(lanes, dims));
 }
 
 const char *lb_spec_needs_bound(const lb_spec *s) {
@@ -172,7 +180,7 @@ lb_facts lb_facts_prefer(const lb_spec *s, uint32_t lanes,
   else if (s->form == LB_FORM_ATTENTION)
     choose_attention(sum_lanes(s, lanes), dims, &f);
   else if (s->form == LB_FORM_WINDOW)
-    choose_window(dims, &f);
+    choose_window(lanes, dims, &f);
   else if (s->form == LB_FORM_ROWS && dims[LB_DIM_COLS] % LB_SPEC_LANES == 0)
     lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, LB_SPEC_LANES);
   return f;

@@ -439,6 +439,37 @@ static void tiles_fit_the_rows(void **state) {
     }
 }
 
+static lb_spec depthwise(void) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_WINDOW);
+  for (int i = 0; i < 2; i++) lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, lb_spec_acc(&b, LB_ACC_DOT, LB_F32), LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+// No tile is higher than the rows but the lowest, which few rows have.
+static void windows_have_three_heights(void **state) {
+  (void)state;
+  lb_spec s = depthwise();
+  for (uint32_t lanes = 4; lanes <= 16; lanes *= 2) {
+    bool seen[17] = {false};
+    int heights = 0;
+    for (int64_t at = 0; at < 200 * 49 * 4; at++) {
+      int64_t taps = at / 200 % 49, cols = 8 + 8 * (at / 200 / 49);
+      int64_t dims[] = {1 + at % 200, cols, 1, 1 + taps / 7, 1 + taps % 7};
+      lb_facts f = lb_facts_of(&s, lanes, dims);
+      int rows = lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 0);
+      assert_in_range(rows, 2, 16);
+      assert_true(rows == 2 || rows <= dims[0]);
+      heights += !seen[rows];
+      seen[rows] = true;
+    }
+    assert_int_equal(heights, 3);
+  }
+}
+
 static void keys_tell_all_parts_apart(void **state) {
   (void)state;
   lb_spec s = softmax();
@@ -471,6 +502,7 @@ int main(void) {
       cmocka_unit_test(facts_of_all_sizes_are_few),
       cmocka_unit_test(reusable_facts_hold_nothing_but_divisibility),
       cmocka_unit_test(tiles_fit_the_rows),
+      cmocka_unit_test(windows_have_three_heights),
       cmocka_unit_test(keys_tell_all_parts_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
