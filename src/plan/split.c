@@ -9,6 +9,7 @@
 #define ENOUGH_COLS 8  // bands of columns, so that rows stay whole
 #define MAX_QUERIES 128
 #define NEAR_COLS 8192      // elements that the first cache holds
+#define LEAST_COLS 32       // of a band of them
 #define SMALL_IMAGE 100000  // ... and the second
 #define NEAR_BYTES 524288   // of weights that stay there, beside an image
 
@@ -130,10 +131,18 @@ static void cut_rows(const lb_split_basis *b, const int64_t *dims, int64_t want,
       &out->col_band, &out->col_bands);
 }
 
-// From further away an image comes in better row by row.
+// Columns of a turn of windows that the first cache holds.
+static int64_t near_cols(const int64_t *dims) {
+  int64_t high = dims[LB_DIM_LEN] * (dims[LB_DIM_ROWS] + dims[LB_DIM_STEPS]);
+  return NEAR_COLS / high;
+}
+
+// From further away an image comes in better row by row, and so do long rows: a
+// line of each position at a time is slow.
 static bool is_small_image(lb_form form, const int64_t *dims, int64_t outer) {
   return form == LB_FORM_WINDOW && outer > 1 && dims[LB_DIM_LEN] > 1 &&
-         outer * dims[LB_DIM_ROWS] * dims[LB_DIM_COLS] <= SMALL_IMAGE;
+         outer * dims[LB_DIM_ROWS] * dims[LB_DIM_COLS] <= SMALL_IMAGE &&
+         near_cols(dims) >= LEAST_COLS;
 }
 
 // Windows of neighbouring turns overlap: columns are cut so that what a turn
@@ -141,8 +150,7 @@ static bool is_small_image(lb_form form, const int64_t *dims, int64_t outer) {
 static void cut_windows(const lb_split_basis *b, const int64_t *dims,
                         lb_split *out) {
   int64_t cols = dims[LB_DIM_COLS], unit = unit_of(b->cols, cols, 16);
-  int64_t high = dims[LB_DIM_LEN] * (dims[LB_DIM_ROWS] + dims[LB_DIM_STEPS]);
-  int64_t units = NEAR_COLS / high / unit;
+  int64_t units = near_cols(dims) / unit;
   cut(cols, unit, ceil_div(ceil_div(cols, unit), units < 1 ? 1 : units),
       &out->col_band, &out->col_bands);
   out->cols_first = true;

@@ -130,6 +130,8 @@ static void a_small_image_is_split_by_columns_first(void **state) {
   assert_true(p.cols_first && p.col_band < 192 && p.col_band % 16 == 0);
   dims[LB_DIM_ROWS] = 158;
   assert_false(lb_split_of(&s, &f, dims, 158).cols_first);
+  dims[LB_DIM_ROWS] = 76;  // of which the first cache holds one line each
+  assert_false(lb_split_of(&s, &f, dims, 2).cols_first);
 }
 
 static void weights_that_do_not_stay_near_go_band_by_band(void **state) {
