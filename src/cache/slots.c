@@ -18,8 +18,10 @@ lb_status lb_slots_init(lb_slots *s, uint32_t lanes, const lb_pack *pack) {
 
 void lb_slots_fini(lb_slots *s) {
   for (size_t i = 0; i < s->map.count; i++) {
-    lb_slots_withdraw(s, s->map.entries[i].value);
-    free(s->map.entries[i].value);
+    lb_slot *slot = s->map.entries[i].value;
+    lb_slots_withdraw(s, slot);
+    free(atomic_load(&slot->others));
+    free(slot);
   }
   lb_map_fini(&s->map);
   lb_lock_fini(&s->lock);
@@ -99,28 +101,35 @@ bool lb_slots_use(lb_slots *s, lb_slot *slot) {
   return first;
 }
 
-// Whoever finds the slot in the table sees whether it is kin.
-static lb_status find_wanted(lb_slots *s, const lb_spec *spec,
-                             const lb_facts *facts, bool kin, lb_slot **out) {
-  lb_slot_key key = key_of(spec, facts);
-  lb_lock_take(&s->lock);
-  lb_status st = find(s, &key, true, out);
-  if (!lb_failed(st) && kin) atomic_store(&(*out)->kin, true);
-  if (!lb_failed(st)) want(s, *out);
-  lb_lock_give(&s->lock);
-  return st;
-}
-
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out) {
-  LB_TRY(find_wanted(s, spec, facts, false, out));
+  LB_TRY(lb_slots_add(s, spec, facts, out));
+  want(s, *out);
   lb_slots_use(s, *out);
   return LB_OK;
 }
 
-lb_status lb_slots_want(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
-                        lb_slot **out) {
-  return find_wanted(s, spec, facts, true, out);
+lb_status lb_slot_set_kin(lb_slot *slot, const int64_t *dims,
+                          lb_slot *const *kin, int n) {
+  if (atomic_load(&slot->others)) return LB_OK;
+  lb_slot_kin *none = NULL, *made;
+  made = malloc(sizeof *made + (size_t)n * sizeof *kin);
+  if (!made) return lb_oom();
+  memcpy(made->dims, dims, sizeof made->dims);
+  made->n = n;
+  if (n) memcpy(made->list, kin, (size_t)n * sizeof *kin);
+  if (!atomic_compare_exchange_strong(&slot->others, &none, made)) free(made);
+  return LB_OK;
+}
+
+void lb_slots_want_kin(lb_slots *s, lb_slot *slot, lb_slot *const *kin, int n) {
+  if (atomic_exchange(&slot->kin, true)) return;
+  want(s, slot);
+  for (int i = 0; i < n; i++) {
+    atomic_store(&kin[i]->kin, true);
+    want(s, kin[i]);
+  }
+  atomic_store(&s->more_kin, true);
 }
 
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,

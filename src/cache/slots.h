@@ -61,6 +61,12 @@ typedef struct lb_wish {
   uint64_t place;  // in the order of coming
 } lb_wish;
 
+typedef struct lb_slot_kin {  // slots that other rows would choose
+  int64_t dims[LB_SDIMS];     // at these sizes, those of rows left out
+  int n;
+  struct lb_slot *list[];  // borrowed from the table
+} lb_slot_kin;
+
 typedef struct lb_slot {
   lb_slot_key key;                 // unused bytes zero
   _Atomic(lb_kernel_fn *) kernel;  // NULL: none yet
@@ -75,7 +81,8 @@ typedef struct lb_slot {
   atomic_uint *reviews;            // of its table; borrowed
   atomic_bool wanted;              // is worth compiling: not of a cover alone
   atomic_bool planned;             // some plan has a use for it as it is
-  atomic_bool kin;  // and so are those that other rows would choose
+  atomic_bool kin;  // it is, and its kin are, wanted for shapes to come
+  _Atomic(lb_slot_kin *) others;  // its kin, if found ahead; owned, or NULL
   // Where the partition's cover begins anew: bit i stands for its node i. 0:
   // not decided yet. See plan/cover.c.
   _Atomic uint64_t cuts;
@@ -109,6 +116,9 @@ typedef struct lb_slots {
   // trial: plans whose slots had their best then look at them again. Begins
   // with 1.
   atomic_uint reviews;
+  // Kin were wanted that may have been in the table for long: who goes through
+  // it begins anew.
+  atomic_bool more_kin;
 } lb_slots;
 
 // The caller may set the shelf and the events then.
@@ -123,10 +133,12 @@ lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
                             const lb_facts *facts, lb_slot **out);
 
-// The same, wanted for shapes to come: kin of a slot that is used, and not
-// counted as used itself.
-lb_status lb_slots_want(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
-                        lb_slot **out);
+// Notes the kin of a slot, unless some are noted.
+lb_status lb_slot_set_kin(lb_slot *slot, const int64_t *dims,
+                          lb_slot *const *kin, int n);
+// Wants a slot and its kin for shapes to come; none is counted as used. Once is
+// enough for all of them.
+void lb_slots_want_kin(lb_slots *s, lb_slot *slot, lb_slot *const *kin, int n);
 
 // Counts one more use of a slot by a plan. True if it is the first: from now on
 // it is wanted.

@@ -246,6 +246,7 @@ void lb_service_decided(lb_service *s) {
 // to come find it made. The lock is held.
 static void collect_unmet(lb_service *s) {
   lb_slot *slot;
+  if (atomic_exchange(&s->slots->more_kin, false)) s->looked_at = 0;
   for (; (slot = lb_slots_at(s->slots, s->looked_at)); s->looked_at++)
     if (atomic_load(&slot->kin) && lb_slot_lacks(slot) &&
         !atomic_exchange(&slot->wish.asked, true))

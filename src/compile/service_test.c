@@ -143,8 +143,7 @@ static void fails(lb_status st, lb_code code, const char *part) {
 
 // As a plan does that could use slot i at other rows.
 static void want(fixture *f, int i) {
-  lb_slot_key key = f->slot[i]->key;
-  ok(lb_slots_want(&f->slots, &key.spec, &key.facts, &f->slot[i]));
+  lb_slots_want_kin(&f->slots, f->slot[i], NULL, 0);
 }
 
 static void what_no_run_has_met_is_made_once_requests_rest(void **state) {
@@ -160,6 +159,20 @@ static void what_no_run_has_met_is_made_once_requests_rest(void **state) {
   lb_pool_leave(f->pool);
   wait_until_made(f, 1);
   assert_false(is_made(f, 2));  // no plan has a use for it
+}
+
+// As one that a rehearsal has put into the table, where it was passed over.
+static void what_is_wanted_late_is_made_as_well(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  tell(f, 0, 1);
+  tell(f, 0, 2);
+  wait_until_made(f, 0);
+  want(f, 1);
+  tell(f, 2, 3);
+  tell(f, 2, 4);
+  wait_until_made(f, 2);
+  wait_until_made(f, 1);
 }
 
 static void a_slot_is_made_at_its_second_sighting(void **state) {
@@ -407,7 +420,8 @@ static void kernels_for_shapes_to_come_may_lack(void **state) {
   ok(settle(f, 60));
   unlink(testdir_at(&f->dir, "kernel"));
   lb_facts_add(&facts, LB_CHOOSE_TILE, LB_DIM_ROWS, SLOTS + 1);
-  ok(lb_slots_want(&f->slots, spec, &facts, &slot));
+  ok(lb_slots_add(&f->slots, spec, &facts, &slot));
+  lb_slots_want_kin(&f->slots, slot, NULL, 0);
   close_service(f);
   open_service(f, "crash", false);
   ok(settle(f, 60));
@@ -617,6 +631,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_slot_is_made_at_its_second_sighting),
       TEST(what_no_run_has_met_is_made_once_requests_rest),
+      TEST(what_is_wanted_late_is_made_as_well),
       TEST(a_slot_seen_once_is_made_when_requests_rest),
       TEST(the_worker_is_there_before_the_first_request),
       TEST(no_worker_is_started_where_requests_run_or_none_is_wanted),

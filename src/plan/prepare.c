@@ -41,34 +41,87 @@ static bool is_among(const lb_facts *list, int n, const lb_facts *f) {
   return false;
 }
 
-// Rows differ from shape to shape and choose one tile of a few. All of these
-// are wanted together with the first, `slot`, so that shapes to come find them
-// made: what `b` binds has a slot for any rows.
-static lb_status want_kin(lb_planner *p, const lb_binding *b, lb_slot *slot) {
+typedef struct kin {
+  int64_t dims[LB_SDIMS];  // of a binding, rows left out
+  lb_slot *list[KIN_ROWS];
+  int n;
+  bool mutual;  // the slot is kin of these
+} kin;
+
+static void kin_dims(const lb_binding *b, int64_t *out) {
+  memcpy(out, b->dims, sizeof b->dims);
+  out[LB_DIM_ROWS] = 0;
+}
+
+// Rows differ from shape to shape and choose one tile of a few: the slots of
+// all of these but `slot`, for what `b` binds.
+static lb_status find_kin(lb_planner *p, const lb_binding *b,
+                          const lb_slot *slot, kin *out) {
   lb_slots *slots = p->prog->slots;
   lb_facts seen[KIN_ROWS + 1] = {slot->key.facts};
   int64_t dims[LB_SDIMS];
-  int n = 1;
-  if (atomic_load_explicit(&slot->kin, memory_order_relaxed) ||
-      atomic_exchange(&slot->kin, true))
-    return LB_OK;
+  kin_dims(b, out->dims);
+  out->n = 0;
+  out->mutual = false;
   memcpy(dims, b->dims, sizeof dims);
   for (int64_t rows = 1; rows <= KIN_ROWS; rows++) {
     dims[LB_DIM_ROWS] = rows;
-    seen[n] = lb_facts_prefer(&b->spec, slots->lanes, dims, p->prog->reusable);
-    if (is_among(seen, n, &seen[n])) continue;
-    LB_TRY(lb_slots_want(slots, &b->spec, &seen[n], &slot));
-    n++;
+    lb_facts *f = &seen[out->n + 1];
+    *f = lb_facts_prefer(&b->spec, slots->lanes, dims, p->prog->reusable);
+    out->mutual |= is_among(seen, 1, f);
+    if (is_among(seen, out->n + 1, f)) continue;
+    LB_TRY(lb_slots_add(slots, &b->spec, f, &out->list[out->n]));
+    out->n++;
   }
   return LB_OK;
 }
 
+// With the first slot all its kin are wanted, so that shapes to come find them
+// made.
+static lb_status want_kin(lb_planner *p, const lb_binding *b, lb_slot *slot) {
+  lb_slots *slots = p->prog->slots;
+  int64_t dims[LB_SDIMS];
+  kin found;
+  if (atomic_load_explicit(&slot->kin, memory_order_relaxed)) return LB_OK;
+  const lb_slot_kin *known = atomic_load(&slot->others);
+  kin_dims(b, dims);
+  if (known && memcmp(known->dims, dims, sizeof dims) == 0) {
+    lb_slots_want_kin(slots, slot, known->list, known->n);
+    return LB_OK;
+  }
+  LB_TRY(find_kin(p, b, slot, &found));
+  lb_slots_want_kin(slots, slot, found.list, found.n);
+  return LB_OK;
+}
+
+// Of each kin: its own, and what plans at its rows would find out.
+static lb_status note_kin(const lb_binding *b, lb_slot *slot, kin *k) {
+  LB_TRY(lb_slot_set_kin(slot, k->dims, k->list, k->n));
+  for (int i = 0; i < k->n; i++) {
+    lb_slot *one = k->list[i];
+    lb_recipe made;
+    k->list[i] = k->mutual ? slot : k->list[k->n - 1];
+    LB_TRY(lb_slot_set_kin(one, k->dims, k->list, k->n - !k->mutual));
+    k->list[i] = one;
+    if (lb_memo_note(b->made, &one->key.facts)) continue;
+    lb_recipe_init(&made, &b->spec, one);
+    lb_memo_add_note(b->made, &one->key.facts, &made, sizeof made);
+  }
+  return LB_OK;
+}
+
+// A rehearsal wants nothing, and finds kin ahead.
 static lb_status find_slot(lb_planner *p, const lb_binding *b,
                            const lb_facts *facts, lb_slot **out) {
   lb_slots *slots = p->prog->slots;
-  if (p->prog->rehearses) return lb_slots_add(slots, &b->spec, facts, out);
-  LB_TRY(lb_slots_intern(slots, &b->spec, facts, out));
-  return want_kin(p, b, *out);
+  kin found;
+  if (!p->prog->rehearses) {
+    LB_TRY(lb_slots_intern(slots, &b->spec, facts, out));
+    return want_kin(p, b, *out);
+  }
+  LB_TRY(lb_slots_add(slots, &b->spec, facts, out));
+  LB_TRY(find_kin(p, b, *out, &found));
+  return note_kin(b, *out, &found);
 }
 
 // A slot that was found before, by a rehearsal perhaps.
