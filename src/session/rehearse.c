@@ -10,9 +10,10 @@
 
 // What it may take: a share of what loading took, within bounds.
 #define SHARE 4
-#define LEAST_NS INT64_C(1000000)
+#define LEAST_NS INT64_C(500000)
 #define MOST_NS INT64_C(10000000)
 #define MOST_BYTES ((size_t)4 << 20)  // of inputs, and of values
+#define CLEARED 8                     // bytes that the system does in 1 ns
 #define LIMIT (2 * MOST_BYTES)        // with those that only the run tells
 
 // Sizes of open dims, the likeliest first: some models take but multiples of
@@ -209,10 +210,11 @@ static lb_plan *try_plan(rehearsal *h) {
 // Memory for values, as long as it is not the caller's, nor given back at once.
 static void touch(rehearsal *h, size_t bytes) {
   const lb_session_options *o = &h->s->options;
-  if ((o->alloc && o->alloc->alloc) || o->memory_limit) return;
-  if (lb_bound_over(&h->bound)) return;
+  int64_t left = (h->bound.deadline_ns - lb_clock_ns()) * CLEARED;
+  if ((o->alloc && o->alloc->alloc) || o->memory_limit || left <= 0) return;
+  if (bytes > MOST_BYTES) bytes = MOST_BYTES;
   lb_context_begin(h->c, 0);
-  lb_context_touch(h->c, bytes < MOST_BYTES ? bytes : MOST_BYTES);
+  lb_context_touch(h->c, bytes < (size_t)left ? bytes : (size_t)left);
 }
 
 // Requests are larger: what their plans look up is found, and some of the
