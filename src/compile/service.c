@@ -531,11 +531,12 @@ static bool nap(lb_service *s, unsigned seen, int64_t *left, int64_t most) {
   return !all && atomic_load(&s->bell) == seen;
 }
 
-// A model was loaded, and no request is there yet: the process that will be
-// needed starts now, and not while requests run.
+// A model was loaded, and nobody runs it: the process that will be needed
+// starts now, and not while requests run.
 static void prepare(lb_service *s) {
   if (s->prepared || s->find_only || !lb_slots_keep(s->slots)) return;
-  if (is_idle(s, lb_clock_ns())) lb_maker_prepare(s->maker);
+  if (lb_pool_count(s->pool).inside) return;
+  lb_maker_prepare(s->maker);
   s->prepared = true;
 }
 

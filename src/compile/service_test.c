@@ -206,7 +206,9 @@ static void the_worker_is_there_before_the_first_request(void **state) {
   int64_t end = lb_clock_ns() + LONG_NS;
   open_service(f, "kernel", true);
   assert_false(has_worker());
+  lb_pool_enter(f->pool);  // as a model does that is loaded
   lb_service_join(f->service);
+  lb_pool_leave(f->pool);
   while (!has_worker() && lb_clock_ns() < end) nap(1);
   assert_true(has_worker());
 }
