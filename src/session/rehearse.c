@@ -26,8 +26,9 @@ typedef struct rehearsal {
   lb_session *s;
   lb_context *c;
   lb_bound bound;
-  void *zeros;    // for inputs; owned. NULL: they have no data
-  lb_tensor *in;  // in c->parts, as are `out` and `wanted`
+  void *zeros;     // for inputs; owned. NULL: they have no data
+  lb_arena arena;  // not the context's: a run gives that memory back
+  lb_tensor *in;   // there, as are `out` and `wanted`
   lb_output *out;
   bool *wanted;
   bool compared;  // some contents are numbers that the model asks for
@@ -104,7 +105,7 @@ static bool guess_contents(rehearsal *h, uint32_t i, bool compare) {
   lb_tensor *t = &h->in[i];
   size_t size = lb_dtype_size(t->dtype);
   const lb_tensor *like = compare ? compared_with(r, r->params[i]) : NULL;
-  char *to = t->data = lb_arena_alloc(&h->c->parts, lb_tensor_bytes(t), 16);
+  char *to = t->data = lb_arena_alloc(&h->arena, lb_tensor_bytes(t), 16);
   h->compared |= like != NULL;
   for (int64_t k = lb_tensor_count(t); to && k-- > 0; to += size) {
     if (like)
@@ -244,7 +245,8 @@ static bool attempt(rehearsal *h, lb_guess size, bool compare, lb_open *open) {
 
 static bool begin(rehearsal *h) {
   const lb_region *r = h->s->graph->main;
-  lb_arena *a = &h->c->parts;
+  lb_arena *a = &h->arena;
+  lb_arena_init(a, 4 << 10);
   h->in = lb_arena_new(a, lb_tensor, r->n_params);
   h->out = lb_arena_new(a, lb_output, r->n_results);
   h->wanted = lb_arena_new(a, bool, r->n_results);
@@ -291,7 +293,7 @@ void lb_session_rehearse(lb_session *s, int64_t loading_ns) {
   s->options.quiet = true;
   if (begin(&h) && attempt_sizes(&h, true)) attempt_sizes(&h, false);
   lb_arena_reset(&h.c->keys);
-  lb_arena_reset(&h.c->parts);
+  lb_arena_fini(&h.arena);
   free(h.zeros);
   lb_session_give_context(s, h.c);
   forget(s);
