@@ -334,7 +334,7 @@ typedef struct limber_session limber_session;
 typedef struct limber_session_options {
   size_t size;            // sizeof this struct
   int copy_weights;       // 1: read the file into memory instead of mapping it
-  uint64_t plan_bytes;    // for remembered plans; default 64 MB
+  uint64_t plan_bytes;    // for remembered plans; default 24 MB
   uint64_t memory_limit;  // bytes of values in one run; default: none
   int64_t loop_limit;     // turns of a Loop or Scan, with the loops inside it;
                           // default 10 million

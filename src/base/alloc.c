@@ -32,6 +32,39 @@ void *lb_alloc_get(const lb_alloc *a, size_t size) {
   return NULL;
 }
 
+// -- room --------------------------------------------------------------------
+
+static bool is_mapped(const lb_alloc *a, size_t size) {
+  return (!a || !a->alloc) && size >= HUGE_PAGE;
+}
+
+// Begins where a large page does.
+static void *map(size_t size) {
+  size_t all = size + HUGE_PAGE;
+  char *p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                 -1, 0);
+  if (p == MAP_FAILED) return NULL;
+  size_t before = -(uintptr_t)p % HUGE_PAGE;
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  size_t end = before + (size + page - 1) / page * page;
+  if (before) munmap(p, before);
+  if (end < all) munmap(p + end, all - end);
+  madvise(p + before, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+  return p + before;
+}
+
+void *lb_room_get(const lb_alloc *a, size_t size) {
+  if (size > PTRDIFF_MAX - HUGE_PAGE) return NULL;
+  return is_mapped(a, size) ? map(size) : lb_alloc_get(a, size);
+}
+
+void lb_room_put(const lb_alloc *a, void *p, size_t size) {
+  if (p && is_mapped(a, size))
+    munmap(p, size);
+  else
+    lb_alloc_drop(a, p, size);
+}
+
 size_t lb_alloc_roomy(const lb_alloc *a, size_t size) {
   bool ours = !a || !a->alloc;
   return ours && size <= PTRDIFF_MAX / ROOM ? ROOM * size : size;

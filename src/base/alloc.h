@@ -18,6 +18,12 @@ typedef struct lb_alloc {
 // breaks the alignment. Not cleared.
 void *lb_alloc_get(const lb_alloc *a, size_t size);
 void lb_alloc_put(const lb_alloc *a, void *p);  // NULL is fine
+// `size` bytes that are asked for and given back now and then, and may be many:
+// those are the system's. Were they the C library's, it would take a large
+// block that it gets back for a reason to keep all that are smaller from then
+// on, the program's too.
+void *lb_room_get(const lb_alloc *a, size_t size);
+void lb_room_put(const lb_alloc *a, void *p, size_t size);  // the same size
 // How much to ask for in place of `size` bytes that are likely to become more:
 // the system gives address space, and pages only where they are written. The
 // caller's allocator may give all of it at once, so there it is `size`.

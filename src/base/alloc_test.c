@@ -5,10 +5,22 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <malloc.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+
+// A sanitizer brings a malloc of its own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED true
+#elif defined(__has_feature)
+#define IS_SANITIZED \
+  (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define IS_SANITIZED false
+#endif
 
 typedef struct counter {
   int gets, puts;
@@ -47,6 +59,40 @@ static void memory_is_aligned_at_any_size(void **state) {
   lb_alloc_put(NULL, NULL);
 }
 
+static void much_room_is_the_systems(void **state) {
+  (void)state;
+  static const size_t sizes[] = {
+      0, 1, 100000, (2 << 20) - 1, 2 << 20, (5 << 20) + 1};
+  for (int i = 0; i < 6; i++) {
+    char *p = lb_room_get(NULL, sizes[i]);
+    assert_non_null(p);
+    assert_int_equal((uintptr_t)p % LB_TENSOR_ALIGN, 0);
+    memset(p, 1, sizes[i]);
+    lb_room_put(NULL, p, sizes[i]);
+  }
+  // A large block that the C library gets back makes it keep smaller ones.
+  lb_room_put(NULL, lb_room_get(NULL, 16 << 20), 16 << 20);
+  size_t before = mallinfo2().hblks;
+  void *other = malloc(8 << 20);
+  assert_non_null(other);
+  assert_true(IS_SANITIZED || mallinfo2().hblks == before + 1);
+  free(other);
+  assert_null(lb_room_get(NULL, SIZE_MAX));
+  lb_room_put(NULL, NULL, 100);
+  lb_room_put(NULL, NULL, 3 << 20);
+}
+
+static void the_callers_allocator_has_all_room(void **state) {
+  (void)state;
+  counter c = {0};
+  lb_alloc a = {counting_alloc, counting_free, &c};
+  void *p = lb_room_get(&a, 3 << 20);
+  assert_non_null(p);
+  assert_int_equal(c.gets, 1);
+  lb_room_put(&a, p, 3 << 20);
+  assert_int_equal(c.puts, 1);
+}
+
 static void the_callers_allocator_is_used(void **state) {
   (void)state;
   counter c = {0};
@@ -83,6 +129,8 @@ static void room_is_address_space_of_ours_alone(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_is_aligned_at_any_size),
+      cmocka_unit_test(much_room_is_the_systems),
+      cmocka_unit_test(the_callers_allocator_has_all_room),
       cmocka_unit_test(the_callers_allocator_is_used),
       cmocka_unit_test(a_misaligned_answer_is_given_back),
       cmocka_unit_test(room_is_address_space_of_ours_alone),

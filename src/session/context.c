@@ -38,7 +38,7 @@ size_t lb_context_trim(lb_context *c) {
     c->last = NULL;
     c->last_key = NULL;
     c->last_size = c->last_cap = 0;
-    lb_alloc_drop(c->alloc, c->arena, c->arena_cap);
+    lb_room_put(c->alloc, c->arena, c->arena_cap);
     c->arena = NULL;
     c->arena_cap = c->arena_kept = 0;
     c->roomy = 0;
@@ -115,11 +115,11 @@ static lb_status no_memory(size_t bytes) {
 // pages would be new ones. With a limit it is what the run needs.
 static lb_status move_arena(lb_context *c, size_t bytes) {
   size_t cap = c->budget->limit ? bytes : lb_alloc_roomy(c->alloc, bytes);
-  void *p = lb_alloc_get(c->alloc, cap);
-  if (!p && cap > bytes) p = lb_alloc_get(c->alloc, cap = bytes);
+  void *p = lb_room_get(c->alloc, cap);
+  if (!p && cap > bytes) p = lb_room_get(c->alloc, cap = bytes);
   if (!p) return no_memory(bytes);
   if (c->arena_used) memcpy(p, c->arena, c->arena_used);
-  lb_alloc_put(c->alloc, c->arena);
+  lb_room_put(c->alloc, c->arena, c->arena_cap);
   c->arena = p;
   c->arena_cap = cap;
   return LB_OK;

@@ -19,7 +19,7 @@
   32  // between looks for contexts that nobody needs: with
       // LB_IDLE_RUNS the 128 that are told
 
-#define DEFAULT_PLAN_BYTES ((size_t)64 << 20)
+#define DEFAULT_PLAN_BYTES ((size_t)24 << 20)
 #define DEFAULT_LOOP_LIMIT 10000000
 
 static lb_status prepare(lb_session *s) {

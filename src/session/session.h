@@ -22,7 +22,7 @@ typedef struct lb_session lb_session;
 typedef struct lb_session_options {
   lb_pool *pool;          // borrowed; NULL: the caller's thread alone
   const lb_alloc *alloc;  // borrowed; NULL: the C library
-  size_t plan_bytes;      // budget of the plan cache; 0: the default, 64 MB
+  size_t plan_bytes;      // budget of the plan cache; 0: the default, 24 MB
   size_t memory_limit;    // bytes one run may take for values; 0: none
   int64_t loop_limit;     // turns of a Loop, inner ones too; 0: 10 million
   uint32_t passes_off;    // bit mask of lb_pass; for tests
