@@ -11,13 +11,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/undertsan.h"
 
 // A sanitizer brings a malloc of its own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(UNDER_TSAN) || defined(UNDER_ASAN)
 #define IS_SANITIZED true
-#elif defined(__has_feature)
-#define IS_SANITIZED \
-  (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
 #else
 #define IS_SANITIZED false
 #endif

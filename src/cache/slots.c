@@ -104,7 +104,6 @@ bool lb_slots_use(lb_slots *s, lb_slot *slot) {
 lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out) {
   LB_TRY(lb_slots_add(s, spec, facts, out));
-  want(s, *out);
   lb_slots_use(s, *out);
   return LB_OK;
 }
