@@ -63,6 +63,18 @@ void lb_cpu_place(pid_t pid, const lb_cpu_mask *all, int cpu) {
   (void)sched_setaffinity(pid, sizeof set, &set);  // or all stays as it is
 }
 
+bool lb_cpu_leave(pid_t thread, int cpu) {
+  cpu_set_t all, others;
+  if (cpu < 0 || sched_getaffinity(thread, sizeof all, &all)) return false;
+  others = all;
+  CPU_CLR((size_t)cpu, &others);
+  if (CPU_COUNT(&others) == 0 ||
+      sched_setaffinity(thread, sizeof others, &others))
+    return false;
+  (void)sched_setaffinity(thread, sizeof all, &all);
+  return true;
+}
+
 // True if `word` is one of the comma-separated words of `list`.
 static bool has_word(const char *list, const char *word) {
   size_t n = strlen(word);

@@ -2,6 +2,7 @@
 #ifndef LB_BASE_CPU_H
 #define LB_BASE_CPU_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -21,6 +22,11 @@ int lb_cpu_here(void);  // the one that the calling thread is on, or -1
 // `cpu` if that is one of `all`, else on all. Nothing changes if there are
 // none.
 void lb_cpu_place(pid_t pid, const lb_cpu_mask *all, int cpu);
+
+// Makes a thread of this process, with 0 the calling one, leave `cpu` for
+// another that it may use; from there on it may use all of them as before.
+// False if it may use no other, or none can be told.
+bool lb_cpu_leave(pid_t thread, int cpu);
 
 // What the cgroups of this process grant it, and whether that was enough.
 typedef struct lb_cpu_limits {

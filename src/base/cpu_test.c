@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <limits.h>
 #include <sched.h>
 
 #include "base/cpu.h"
@@ -161,6 +162,22 @@ static void a_thread_is_placed_and_goes_home(void **state) {
   assert_int_equal(home, allowed);
 }
 
+static void a_thread_leaves_a_processor(void **state) {
+  (void)state;
+  lb_cpu_mask all = lb_cpu_allowed_mask();
+  int allowed = lb_cpu_allowed(), here = lb_cpu_here();
+  assert_int_equal(lb_cpu_leave(0, here), allowed > 1);
+  assert_int_equal(lb_cpu_allowed(), allowed);
+  lb_cpu_place(0, &all, here);
+  bool left = lb_cpu_leave(0, here);  // there is no other
+  int there = lb_cpu_here();
+  lb_cpu_place(0, &all, -1);
+  assert_false(left);
+  assert_int_equal(there, here);
+  assert_false(lb_cpu_leave(0, -1));
+  assert_false(lb_cpu_leave(INT_MAX, here));  // no such thread
+}
+
 static void affinity_limits_what_is_usable(void **state) {
   (void)state;
   cpu_set_t old, one;
@@ -192,6 +209,7 @@ int main(void) {
       IN_ROOT(v2_adds_up_throttling_where_there_is_a_quota),
       IN_ROOT(v1_tells_of_throttling_too),
       cmocka_unit_test(a_thread_is_placed_and_goes_home),
+      cmocka_unit_test(a_thread_leaves_a_processor),
       cmocka_unit_test(affinity_limits_what_is_usable),
   };
   return cmocka_run_group_tests_name("cpu", tests, NULL, NULL);

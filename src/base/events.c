@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -98,7 +97,7 @@ void lb_events_put(lb_events *e, const lb_event *event, const char *fmt, ...) {
   c->event = *event;
   c->event.end_ns = lb_clock_ns();
   if (!c->event.start_ns) c->event.start_ns = c->event.end_ns;
-  c->event.thread = (int)syscall(SYS_gettid);
+  c->event.thread = lb_thread_id();
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(c->text, sizeof c->text, fmt, ap);
@@ -117,7 +116,7 @@ static void tell_lost(lb_events *e) {
                     .start_ns = now,
                     .end_ns = now};
   event.value = (int64_t)atomic_exchange(&e->lost, 0);
-  event.thread = (int)syscall(SYS_gettid);
+  event.thread = lb_thread_id();
   e->fn(e->user, &event, "");
 }
 

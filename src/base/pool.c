@@ -19,7 +19,11 @@
 //     work, and sleeps only while it has not moved: no job goes unseen.
 // (4) With as many runs inside as there are threads every one has its caller:
 //     jobs then stay with theirs, and workers do not spin.
-// (5) There is no lock on the way of a job, so none can be held by a thread
+// (5) Threads that share a processor take turns of milliseconds: a worker that
+//     finds itself where a run is leaves, and one that was woken there, and
+//     waits for its turn, is sent away by the run. Where there is no other
+//     processor the run works alone.
+// (6) There is no lock on the way of a job, so none can be held by a thread
 //     that a fork left behind. The child's copy is emptied inside fork.
 #include "base/pool.h"
 
@@ -44,6 +48,7 @@
 #define IDLE_SPIN_US 1000     // a worker without work, while a run is inside
 #define LINGER_US 50          // the same, after the last run has left
 #define JOIN_SPIN_US 50       // a caller, for helpers in their last chunk
+#define LATE_US 50            // a worker that was woken comes before
 #define STACK_PAGES 8         // that tasks may need
 #define PAGE 4096
 
@@ -76,7 +81,9 @@ _Static_assert(offsetof(slot, others) == 64, "one line");
 typedef struct worker {
   lb_pool *pool;  // borrowed
   pthread_t thread;
-  int id;  // from 1; the caller of a job is 0
+  int id;          // from 1; the caller of a job is 0
+  atomic_int tid;  // 0: not known
+  atomic_bool parked;
 } worker;
 
 struct lb_pool {
@@ -84,7 +91,8 @@ struct lb_pool {
       atomic_uint epoch;  // of published jobs; parked workers sleep on it
   atomic_int inside;      // runs
   atomic_ullong entered;  // runs that began
-  atomic_int cpu;         // where the last did
+  atomic_int cpu;         // where the last of them, or of jobs, did
+  atomic_llong woken_us;  // when workers were that have not come yet; 0: none
   _Alignas(64) atomic_int parked;
   atomic_int spinning;
   atomic_uint forks;    // how many forks this copy of the pool is away
@@ -199,18 +207,38 @@ static void deal(const lb_pool *p, slot *s, int64_t chunks) {
   atomic_store_explicit(&s->n_lanes, n, memory_order_relaxed);
 }
 
+static void send_away(lb_pool *p) {
+  int here = lb_cpu_here();
+  for (int i = 0; i < p->threads - 1; i++) {
+    worker *w = &p->workers[i];
+    int tid = atomic_load(&w->tid);
+    if (tid && atomic_load(&w->parked)) (void)lb_cpu_leave(tid, here);
+  }
+}
+
+// Who sleeps is where the system left it, who was woken where it pleased to put
+// it: behind this very thread, at times, though others are idle.
+static void wake(lb_pool *p, int count) {
+  int64_t now = now_us(), since = atomic_load(&p->woken_us);
+  lb_word_wake(&p->epoch, count);
+  if (since == 0) atomic_store(&p->woken_us, now);
+  if (since == 0 || now - since < LATE_US) return;
+  send_away(p);
+  atomic_store(&p->woken_us, INT64_MAX);  // once is enough
+}
+
 // Opens the slot, and wakes as many workers as there are chunks for, less
 // those that are looking already.
 static void publish(lb_pool *p, slot *s, const work *w) {
   int64_t chunks = chunk_count(w);
   s->work = *w;
   deal(p, s, chunks);
+  atomic_store_explicit(&p->cpu, lb_cpu_here(), memory_order_relaxed);
   atomic_store(&s->open, true);
   atomic_fetch_add(&p->epoch, 1);
   int parked = atomic_load(&p->parked);
   int64_t wanted = chunks - 1 - atomic_load(&p->spinning);
-  if (parked > 0 && wanted > 0)
-    lb_word_wake(&p->epoch, wanted < parked ? (int)wanted : parked);
+  if (parked > 0 && wanted > 0) wake(p, wanted < parked ? (int)wanted : parked);
 }
 
 // Closes the slot and waits for the chunks that helpers have begun. After a
@@ -297,17 +325,32 @@ static void spin_idle(lb_pool *p, unsigned seen) {
   }
 }
 
+static void park(worker *w, unsigned seen) {
+  lb_pool *p = w->pool;
+  atomic_store(&w->parked, true);
+  atomic_fetch_add(&p->parked, 1);
+  lb_word_wait(&p->epoch, seen, -1);
+  atomic_fetch_sub(&p->parked, 1);
+  atomic_store(&w->parked, false);
+  atomic_store(&p->woken_us, 0);
+}
+
 // Returns when the epoch has moved on from `seen`, or for no reason.
-static void idle(lb_pool *p, unsigned seen) {
+static void idle(worker *w, unsigned seen) {
+  lb_pool *p = w->pool;
   if (is_spare(p)) {
     atomic_fetch_add(&p->spinning, 1);
     spin_idle(p, seen);
     atomic_fetch_sub(&p->spinning, 1);
   }
-  if (atomic_load(&p->epoch) != seen) return;
-  atomic_fetch_add(&p->parked, 1);
-  lb_word_wait(&p->epoch, seen, -1);
-  atomic_fetch_sub(&p->parked, 1);
+  if (atomic_load(&p->epoch) == seen) park(w, seen);
+}
+
+// Whether this thread keeps a run from its processor.
+static bool is_in_the_way(const lb_pool *p) {
+  int here = lb_cpu_here();
+  return here >= 0 && atomic_load(&p->inside) > 0 &&
+         here == atomic_load_explicit(&p->cpu, memory_order_relaxed);
 }
 
 // The first malloc of a thread makes a heap of its own, and its first deep call
@@ -327,14 +370,20 @@ static void *worker_main(void *arg) {
   snprintf(name, sizeof name, "limber-%d", w->id);
   lb_thread_name(name);
   settle_in();
+  atomic_store(&w->tid, lb_thread_id());
   unsigned forks = atomic_load(&p->forks);
   while (!atomic_load(&p->stop) && atomic_load(&p->forks) == forks) {
     unsigned seen = atomic_load(&p->epoch);
-    slot *s = choose_slot(p);
+    bool apart = !is_in_the_way(p) || lb_cpu_leave(0, lb_cpu_here());
+    slot *s = apart ? choose_slot(p) : NULL;
     if (s)
       help(p, s, w->id, forks);
-    else if (!atomic_load(&p->stop))
-      idle(p, seen);
+    else if (atomic_load(&p->stop))
+      break;
+    else if (apart)
+      idle(w, seen);
+    else
+      park(w, seen);
   }
   return NULL;
 }
@@ -378,6 +427,11 @@ static void forget_threads(lb_pool *p) {
   atomic_fetch_add(&p->forks, 1);
   pthread_mutex_init(&p->starting, NULL);
   p->running = 0;
+  atomic_store(&p->woken_us, 0);
+  for (int i = 0; i < p->threads - 1; i++) {
+    atomic_store(&p->workers[i].tid, 0);
+    atomic_store(&p->workers[i].parked, false);
+  }
   for (int i = 0; i < SLOTS; i++) {
     atomic_store(&p->slots[i].open, false);
     atomic_store(&p->slots[i].joining, false);
@@ -429,7 +483,7 @@ static lb_pool *pool_alloc(int threads) {
   p->threads = threads;
   p->workers = workers;
   for (int i = 0; i < threads - 1; i++)
-    workers[i] = (worker){.pool = p, .id = i + 1};
+    workers[i].pool = p, workers[i].id = i + 1;
   pthread_mutex_init(&p->starting, NULL);
   return p;
 }

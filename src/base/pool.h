@@ -3,9 +3,10 @@
 // A pool of n threads has n-1 workers; the caller is the n-th. Workers spin
 // only while some run is inside (enter/leave), and 50 us longer for the next
 // one, and park when none is. With n runs inside each has its caller's thread:
-// workers park, and jobs stay with their callers. No affinity is set. A caller
-// never runs another request's task: it helps with its own job alone. After
-// fork the child's pool starts its workers anew at the next job.
+// workers park, and jobs stay with their callers. A worker leaves the processor
+// that a run is on, and is free to go anywhere else: no affinity stays. A
+// caller never runs another request's task: it helps with its own job alone.
+// After fork the child's pool starts its workers anew at the next job.
 #ifndef LB_BASE_POOL_H
 #define LB_BASE_POOL_H
 

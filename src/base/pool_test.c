@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/pool.h"
 #include "base/undertsan.h"
 
@@ -243,6 +244,48 @@ static void a_full_pool_leaves_jobs_to_their_callers(void **state) {
   lb_pool_free(p);
 }
 
+// Leaves the processor to whoever is behind it.
+static void doze(void *user, int64_t begin, int64_t end, int worker) {
+  note_worker(user, begin, end, worker);
+  if (begin == 0) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+// Threads that share a processor take turns of milliseconds: one of them does
+// it all in less.
+static void on_one_processor_a_run_works_alone(void **state) {
+  (void)state;
+  lb_cpu_mask all = lb_cpu_allowed_mask();
+  lb_cpu_place(0, &all, lb_cpu_here());  // workers may use what their maker may
+  lb_pool *p = pool_of(3);
+  atomic_int helped = 0;
+  lb_pool_enter(p);
+  for (int i = 0; i < 50; i++) lb_pool_for(p, 100, 1, doze, &helped);
+  lb_pool_leave(p);
+  lb_cpu_place(0, &all, -1);
+  lb_pool_free(p);
+  assert_int_equal(helped, 0);
+}
+
+// Workers that sleep where the run is are sent away, and are as free as before.
+static void workers_come_from_behind_a_run(void **state) {
+  (void)state;
+  if (lb_cpu_allowed() < 2) skip();
+  lb_cpu_mask all = lb_cpu_allowed_mask();
+  lb_pool *p = pool_of(2);
+  lb_pool_enter(p);
+  for (int round = 0; round < 50; round++) {
+    atomic_int here = 0;
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);  // they park
+    lb_cpu_place(0, &all, lb_cpu_here());
+    for (int i = 0; i < 100; i++) assert_true(counts_right(p, ITEMS, 10));
+    lb_pool_for(p, 2, 1, meet, &here);
+    lb_cpu_place(0, &all, -1);
+    assert_int_equal(here, 2);
+  }
+  lb_pool_leave(p);
+  lb_pool_free(p);
+}
+
 // Inside or outside of a run, a pool without jobs comes to rest.
 static void idle_workers_park(void **state) {
   (void)state;
@@ -358,6 +401,8 @@ int main(void) {
       cmocka_unit_test(a_caller_needs_no_worker),
       cmocka_unit_test(a_nested_job_runs_on_its_own_thread),
       cmocka_unit_test(a_full_pool_leaves_jobs_to_their_callers),
+      cmocka_unit_test(on_one_processor_a_run_works_alone),
+      cmocka_unit_test(workers_come_from_behind_a_run),
       cmocka_unit_test(idle_workers_park),
 #ifndef UNDER_TSAN
       cmocka_unit_test(a_forked_child_starts_its_own_workers),

@@ -22,6 +22,8 @@ void lb_thread_name(const char *name) {
   pthread_setname_np(pthread_self(), name);
 }
 
+int lb_thread_id(void) { return (int)syscall(SYS_gettid); }
+
 void lb_word_wait(atomic_uint *word, unsigned seen, int64_t ns) {
   struct timespec t = {.tv_sec = ns / SECOND, .tv_nsec = ns % SECOND};
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, ns < 0 ? NULL : &t, NULL,

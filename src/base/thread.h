@@ -13,6 +13,8 @@ int lb_thread_start(void *(*fn)(void *), void *user, pthread_t *out);
 // be a request, and would have to open a file to name it.
 void lb_thread_name(const char *name);
 
+int lb_thread_id(void);  // of the calling thread, as the system counts them
+
 // Sleeps while *word is `seen`, until woken, at most `ns` (negative: for ever).
 // May return for no reason.
 void lb_word_wait(atomic_uint *word, unsigned seen, int64_t ns);
