@@ -13,15 +13,20 @@
 #define TRIES 9
 #define TRY_SECONDS 3e-3
 #define CHAINS 12  // independent: two units of latency 5 need 10
-#define READ_STEP 1024
+#define READ_STEP ((size_t)1024)
+#define PIECE (256 * READ_STEP)  // read between two looks at the clock
 #define LARGE_PAGE ((size_t)2 << 20)
 #define SMALL_PAGE ((size_t)4096)
 
-double bench_now(void) {
+static double seconds_of(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+double bench_now(void) { return seconds_of(CLOCK_MONOTONIC); }
+
+double bench_worked(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 void *bench_alloc(size_t bytes) {
   size_t page = bytes >= LARGE_PAGE ? LARGE_PAGE : SMALL_PAGE;
@@ -127,30 +132,65 @@ static void work_fma(void *user) {
   *(int *)user == 512 ? fma_512(FMA_TURNS) : fma_256(FMA_TURNS);
 }
 
+static double fma_flops(int bits) {
+  return 2.0 * FMA_TURNS * CHAINS * (bits / 32.0);
+}
+
 double bench_fma_peak(int bits) {
   if (!bits) return 0;
-  double flops = 2.0 * FMA_TURNS * CHAINS * (bits / 32.0);
-  return 1e-9 * flops / best_time(work_fma, &bits);
+  return 1e-9 * fma_flops(bits) / best_time(work_fma, &bits);
 }
 
-typedef struct reading {
-  int bits;
-  char *data;
-  size_t size;
-} reading;
+double bench_fma_now(int bits, double seconds) {
+  if (!bits) return 0;
+  double start = bench_worked(), end = bench_now() + seconds;
+  int calls = 0;
+  do {
+    work_fma(&bits);
+    calls++;
+  } while (bench_now() < end);
+  return 1e-9 * calls * fma_flops(bits) / (bench_worked() - start);
+}
+
+static void read_piece(const bench_reader *r, size_t at, size_t size) {
+  r->bits == 512 ? read_512(r->data + at, size) : read_256(r->data + at, size);
+}
 
 static void work_read(void *user) {
-  const reading *r = user;
-  r->bits == 512 ? read_512(r->data, r->size) : read_256(r->data, r->size);
+  const bench_reader *r = user;
+  read_piece(r, 0, r->size);
 }
 
+lb_status bench_reader_init(bench_reader *r, int bits, size_t bytes) {
+  *r = (bench_reader){.bits = bits};
+  r->size = (bytes + READ_STEP - 1) / READ_STEP * READ_STEP;
+  r->data = r->size >= bytes ? bench_alloc(r->size) : NULL;
+  return r->data ? LB_OK : lb_oom();
+}
+
+double bench_reader_now(bench_reader *r, double seconds) {
+  if (!r->bits) return 0;
+  double start = bench_worked(), end = bench_now() + seconds;
+  size_t done = 0;
+  do {
+    size_t left = r->size - r->at, piece = left < PIECE ? left : PIECE;
+    read_piece(r, r->at, piece);
+    r->at = piece < left ? r->at + piece : 0;
+    done += piece;
+  } while (bench_now() < end);
+  return 1e-9 * (double)done / (bench_worked() - start);
+}
+
+void bench_reader_fini(bench_reader *r) { free(r->data); }
+
 double bench_read_speed(int bits, size_t bytes) {
-  reading r = {.bits = bits, .size = (bytes + READ_STEP - 1) & ~(size_t)1023};
-  if (!bits || r.size < bytes) return 0;
-  r.data = bench_alloc(r.size);
-  if (!r.data) return 0;
+  bench_reader r;
+  lb_status st = bench_reader_init(&r, bits, bytes);
+  bool failed = lb_failed(st);
+  lb_status_drop(st);
+  if (failed || !bits) return 0;
   double speed = 1e-9 * (double)r.size / best_time(work_read, &r);
-  free(r.data);
+  bench_reader_fini(&r);
   return speed;
 }
 

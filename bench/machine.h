@@ -2,7 +2,7 @@
 // are held against.
 //
 // All of it is for one core and one thread, and takes the best of several
-// tries: neighbours make a machine slower, never faster.
+// tries, unless it says `now`: neighbours make a machine slower, never faster.
 #ifndef LB_BENCH_MACHINE_H
 #define LB_BENCH_MACHINE_H
 
@@ -18,6 +18,9 @@ typedef struct bench_machine {
 lb_status bench_machine_init(bench_machine *m);
 
 double bench_now(void);  // seconds, from any start
+// Those of this thread on a processor: a thread that others made wait in the
+// middle has not worked longer. Reading it takes about 0.3 us.
+double bench_worked(void);
 
 // Zeroed memory to measure in, aligned to a page and in large ones where the
 // system has them: with small ones, page tables cost up to half the speed. NULL
@@ -31,6 +34,23 @@ double bench_fma_peak(int bits);
 // Reads `bytes` over and over: GB/s (1e9) at that size of working set. 0 when
 // out of memory.
 double bench_read_speed(int bits, size_t bytes);
+
+// The same as they are at this moment, measured for so many seconds or more:
+// the clock of a machine moves, and what takes turns with this sees the same
+// one.
+double bench_fma_now(int bits, double seconds);
+
+// A set to read, piece by piece: each measurement goes on where the last one
+// ended.
+typedef struct bench_reader {
+  int bits;
+  char *data;  // owned
+  size_t size, at;
+} bench_reader;
+
+lb_status bench_reader_init(bench_reader *r, int bits, size_t bytes);
+double bench_reader_now(bench_reader *r, double seconds);
+void bench_reader_fini(bench_reader *r);
 
 // Sizes that stand for a level: half of the cache, four times the last one for
 // memory.

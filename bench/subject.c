@@ -1,6 +1,7 @@
 // bench/subject.c -- opening, planning, timing.
 #include "bench/subject.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,27 +144,37 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static double timed(const bench_rotation *r, lb_kernel_fn *kernel, size_t *at,
-                    size_t n) {
-  double start = bench_now();
-  bench_rotation_run(r, kernel, *at, n);
-  *at += n;
-  return bench_now() - start;
+double bench_median(double *values, int n) {
+  qsort(values, (size_t)n, sizeof *values, by_value);
+  return values[n / 2];
 }
 
-bench_timing bench_time_kernel(const bench_rotation *r, lb_kernel_fn *kernel,
-                               double seconds) {
-  static double times[MAX_BATCHES];
-  size_t at = 0, batch = 1;
-  while (timed(r, kernel, &at, batch) < BATCH_SECONDS && batch < 4096)
-    batch *= 2;
-  double begin = bench_now();
+double bench_turns_next(bench_turns *t) {
+  double start = bench_worked();
+  bench_rotation_run(t->rotation, t->kernel, t->at, t->batch);
+  t->at += t->batch;
+  return (bench_worked() - start) / (double)t->batch;
+}
+
+void bench_turns_init(bench_turns *t, const bench_rotation *r,
+                      lb_kernel_fn *kernel, double seconds) {
+  *t = (bench_turns){.rotation = r, .kernel = kernel, .batch = 1};
+  while (bench_turns_next(t) * (double)t->batch < seconds && t->batch < 4096)
+    t->batch *= 2;
+}
+
+double bench_time_kernel(const bench_rotation *r, lb_kernel_fn *kernel,
+                         double seconds) {
+  bench_turns t;
+  bench_turns_init(&t, r, kernel, BATCH_SECONDS);
+  double begin = bench_now(), best = INFINITY;
   int n = 0;
-  while (n < MAX_BATCHES && (n < MIN_BATCHES || at < 2 * r->copies ||
-                             bench_now() - begin < seconds))
-    times[n++] = timed(r, kernel, &at, batch) / (double)batch;
-  qsort(times, (size_t)n, sizeof *times, by_value);
-  return (bench_timing){.best = times[0], .median = times[n / 2]};
+  while (n < MAX_BATCHES && (n < MIN_BATCHES || t.at < 2 * r->copies ||
+                             bench_now() - begin < seconds)) {
+    best = fmin(best, bench_turns_next(&t));
+    n++;
+  }
+  return best;
 }
 
 // -- lines of JSON -----------------------------------------------------------

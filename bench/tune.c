@@ -101,7 +101,7 @@ static void print_tile(const lb_slot *slot, double seconds, bool first) {
 }
 
 static double time_tile(const bench_rotation *r, const lb_slot *slot) {
-  return bench_time_kernel(r, lb_slot_kernel(slot), TILE_SECONDS).best;
+  return bench_time_kernel(r, lb_slot_kernel(slot), TILE_SECONDS);
 }
 
 // The chosen one comes first and last: how far apart its two times are tells
