@@ -139,6 +139,24 @@ static lb_spec product_with_erf(lb_layout right) {
   return s;
 }
 
+// max(product + bias, 0)
+static lb_spec product_with_relu(lb_layout right) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, right);
+  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t zero = lb_spec_scalar(&b, LB_F32);
+  uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
+  uint8_t x = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){acc, bias}, 2);
+  lb_spec_output(&b,
+                 lb_spec_node(&b, LB_S_MAX, LB_F32, (uint8_t[]){x, zero}, 2),
+                 LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
 static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows,
                           int64_t cols) {
   char level[16];
@@ -166,12 +184,26 @@ static void chosen_tiles_stay_in_registers(void **state) {
   }
 }
 
+// Masks and outputs come after the sums.
+static void tiles_stay_in_registers_whatever_the_columns(void **state) {
+  levels *l = *state;
+  lb_spec s = product_with_relu(LB_LAYOUT_PACKED);
+  lb_spec pairs = product_with_relu(LB_LAYOUT_PAIRED);
+  for (int i = 0; i < l->n; i++) {
+    for (int64_t cols = 354; cols <= 370; cols++)
+      assert_int_equal(spills_at(&l->list[i], &s, 300, cols), 0);
+    for (int64_t cols = 1; cols <= 24; cols++)
+      assert_int_equal(spills_at(&l->list[i], &pairs, 300, cols), 0);
+  }
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(maps_are_right_at_every_level),
       cmocka_unit_test(rows_are_right_at_every_level),
       cmocka_unit_test(products_are_right_at_every_level),
       cmocka_unit_test(chosen_tiles_stay_in_registers),
+      cmocka_unit_test(tiles_stay_in_registers_whatever_the_columns),
       cmocka_unit_test(attention_is_right_at_every_level),
       cmocka_unit_test(convolutions_are_right_at_every_level),
       cmocka_unit_test(windows_are_right_at_every_level),

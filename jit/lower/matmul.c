@@ -2,13 +2,14 @@
 //
 // A *tile* is some rows times some panels of 16 columns, its sums in registers,
 // one for each row and vector. Columns are the outer loop: tiles of the full
-// width, then narrower ones; what is left of the last panel is masked. Where
-// all columns fit into one tile, it is that one, masked. Rows are the inner
-// one: tiles of all rows and of one row less, as many of each as make them come
-// out even, which they do where the facts were chosen for the size. Else the
-// last tile is *short*, which reads rows twice where it has too few. A is read
-// in place, k is not blocked, b is prefetched. Around both, rows are cut into
-// *bands* whose part of a stays in the second cache while all columns go by.
+// width, then narrower ones; what is left of the last panel is masked, and half
+// of its vectors are left out if they have none of it. Where all columns fit
+// into one tile, it is that one, masked. Rows are the inner one: tiles of all
+// rows and of one row less, as many of each as make them come out even, which
+// they do where the facts were chosen for the size. Else the last tile is
+// *short*, which reads rows twice where it has too few. A is read in place, k
+// is not blocked, b is prefetched. Around both, rows are cut into *bands* whose
+// part of a stays in the second cache while all columns go by.
 //
 // Where b is in pairs, each lane of a sum has every other k of a column, two
 // lanes of neighbours a column. A tile's panels hold half as many columns then,
@@ -24,7 +25,8 @@
 // of them where it reads. In a short tile pointers go back until their rows are
 // there: only the rows that are new are made to outputs.
 //
-// Every kind of tile is code to compile, so there are no more than three.
+// Every kind of tile is code to compile, so there are no more than three
+// heights.
 #include <limits.h>
 
 #include "lower/emit.h"
@@ -499,6 +501,7 @@ static void finish_row(const tile *t, uint32_t r) {
 static void finish_inline(tile *t) {
   lb_emit *e = t->m->e;
   lb_emit_all(e);  // here: no register is held while summing
+  if (has_panels(e)) make_masks(t);
   for (uint32_t v = 0; t->m->bias != LB_SPEC_NO_NODE && v < t->finished; v++) {
     lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask[v]);
     t->bias[v] = lb_emit_value(e, t->m->bias);
@@ -585,7 +588,7 @@ static void emit_tile(const tile *shape, uint32_t rows, bool is_short) {
   point_at_rows(&t);
   point_at_columns(&t);
   point_ahead(&t);
-  make_masks(&t);
+  if (!has_panels(t.m->e)) make_masks(&t);
   begin_sums(&t);
   if (t.m->e->spec->form == LB_FORM_CONV)
     sum_pieces(&t);
@@ -691,22 +694,41 @@ static void emit_rows(tile *t) {
   lb_k_set(b, m->next_row, lb_k_get(b, row));
 }
 
-// Columns from `begin` on in tiles of `panels`; where they ended.
-static lb_kval emit_columns(const matmul *m, uint32_t panels, bool masked,
-                            lb_kval begin) {
+// Columns from `begin` on in tiles like t, of all vectors of its panels if it
+// does not say how many; where they ended.
+static lb_kval emit_columns(const matmul *m, tile t, lb_kval begin) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
-  tile t = {.m = m, .panels = panels, .masked = masked};
-  t.vectors = panels * LB_PACK_COLS / e->lanes;
+  t.m = m;
+  if (!t.vectors) t.vectors = t.panels * LB_PACK_COLS / e->lanes;
   t.finished = m->pairs ? (t.vectors + 1) / 2 : t.vectors;
   lb_kval cols = e->dims[LB_DIM_COLS];
-  int64_t width = panels * m->panel_cols, up = masked ? width - 1 : 0;
+  int64_t width = t.panels * m->panel_cols, up = t.masked ? width - 1 : 0;
   lb_kval left = lb_k_sub(b, lb_emit_add(e, cols, up), begin);
   lb_kval end = lb_k_add(b, begin, lb_emit_down(e, left, width));
   t.col = lb_k_loop(b, begin, end, lb_k_i64(b, width));
   emit_rows(&t);
   lb_k_end(b);
   return end;
+}
+
+// The last columns, a panel at a time. Where they fit into half of its vectors,
+// the others are left out.
+static void emit_last_columns(const matmul *m, lb_kval begin) {
+  lb_emit *e = m->e;
+  lb_kbuilder *b = &e->b;
+  tile t = {.panels = 1, .masked = true};
+  uint32_t half = m->pairs ? 0 : LB_PACK_COLS / e->lanes / 2;
+  lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], begin);
+  if (half) {
+    lb_k_if(b, lb_k_le(b, left, lb_k_i64(b, half * e->lanes)));
+    t.vectors = half;
+    emit_columns(m, t, begin);
+    lb_k_else(b);
+    t.vectors = 0;
+  }
+  emit_columns(m, t, begin);
+  if (half) lb_k_end(b);
 }
 
 // What is left after a tile of `panels`: one panel at a time, which makes
@@ -719,20 +741,22 @@ static void emit_band(const matmul *m) {
   lb_emit *e = m->e;
   lb_kval col = lb_k_i64(&e->b, 0);
   int widest = (int)(m->panels * m->panel_cols);
-  if (m->pairs || lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_COLS,
-                               INT_MAX) <= widest) {
+  bool one =
+      lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_COLS, INT_MAX) <= widest;
+  if (m->pairs || (one && m->panels > 1)) {
     bool divides = lb_facts_divides(e->facts, LB_DIM_COLS, widest);
-    emit_columns(m, m->panels, !divides, col);
+    emit_columns(m, (tile){.panels = m->panels, .masked = !divides}, col);
     return;
   }
   for (uint32_t n = m->panels; n; n = narrower(m, n)) {
-    int width = (int)(n * m->panel_cols);
-    bool divides = lb_facts_divides(e->facts, LB_DIM_COLS, width);
-    bool last = n == 1 && n < m->panels && !divides;
-    col = emit_columns(m, n, last, col);
-    if (divides || last) return;
+    bool divides =
+        lb_facts_divides(e->facts, LB_DIM_COLS, (int)(n * m->panel_cols));
+    bool last = n == 1 && (n < m->panels || one) && !divides;
+    if (!last) col = emit_columns(m, (tile){.panels = n}, col);
+    if (divides) return;
+    if (last) break;
   }
-  emit_columns(m, 1, true, col);
+  emit_last_columns(m, col);
 }
 
 static lb_kval tiles_a_band(const matmul *m) {

@@ -2,6 +2,7 @@
 #include "toolchain/inspect.h"
 
 #include <elf.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/strbuf.h"
@@ -100,9 +101,9 @@ static bool holds(const char *line, size_t n, const char *word) {
   return memmem(line, n, word, strlen(word)) != NULL;
 }
 
-// "# 64-byte Spill", "# 32-byte Folded Spill"; 16 bytes and less are scalars.
-static bool is_vector_spill(const char *line, size_t n) {
-  if (!holds(line, n, " Spill")) return false;
+// "# 64-byte Spill", "# 32-byte Folded Reload"; 16 bytes and less are scalars.
+static bool is_of_vector(const char *line, size_t n, const char *word) {
+  if (!holds(line, n, word)) return false;
   return holds(line, n, " 64-byte ") || holds(line, n, " 32-byte ");
 }
 
@@ -110,6 +111,21 @@ static bool is_vector_spill(const char *line, size_t n) {
 // comments behind say which loops it is in.
 static bool begins_block(const char *line, size_t n) {
   return (n > 4 && memcmp(line, ".LBB", 4) == 0) || holds(line, n, "# %bb.");
+}
+
+// If the line says that its block is in a loop that has none inside: none that
+// names its first block as the one of its parent.
+static bool in_inner_loop(lb_span all, const char *line, size_t n) {
+  static const char word[] = "in Loop: Header=";
+  if (holds(line, n, "This Inner Loop Header: ")) return true;
+  const char *name = memmem(line, n, word, sizeof word - 1);
+  if (!name) return false;
+  char parent[64];
+  name += sizeof word - 1;
+  int size = (int)(line + n - name), end = 0;
+  while (end < size && name[end] != ' ') end++;
+  snprintf(parent, sizeof parent, "Parent Loop %.*s ", end, name);
+  return !holds((const char *)all.data, all.size, parent);
 }
 
 void lb_inspect_spills(lb_span assembly, uint32_t *all, uint32_t *in_loops) {
@@ -120,11 +136,10 @@ void lb_inspect_spills(lb_span assembly, uint32_t *all, uint32_t *in_loops) {
     const char *stop = memchr(p, '\n', (size_t)(end - p));
     size_t n = (size_t)((stop ? stop : end) - p);
     if (begins_block(p, n)) loop = false;
-    if (holds(p, n, "Loop Header: ") || holds(p, n, "in Loop: ")) loop = true;
-    if (is_vector_spill(p, n)) {
-      ++*all;
-      *in_loops += loop;
-    }
+    if (in_inner_loop(assembly, p, n)) loop = true;
+    bool spill = is_of_vector(p, n, " Spill");
+    *all += spill;
+    *in_loops += loop && (spill || is_of_vector(p, n, " Reload"));
     p += n + 1;
   }
 }

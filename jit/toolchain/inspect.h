@@ -16,7 +16,9 @@ lb_status lb_inspect_object(lb_span object);
 bool lb_inspect_may_spill(lb_span object, size_t local_bytes);
 
 // Counts stores of vector registers to the stack, by the comments LLVM puts
-// into assembly. Those of 16 bytes hold a scalar.
+// into assembly. Those of 16 bytes hold a scalar. `in_loops` are those in loops
+// that have none inside, and loads of them there: around such loops they cost
+// little.
 void lb_inspect_spills(lb_span assembly, uint32_t *all, uint32_t *in_loops);
 
 #endif

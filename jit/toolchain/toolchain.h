@@ -23,7 +23,7 @@ typedef struct lb_compile_stats {
                        // where there may be some)
   size_t local_bytes;  // in: of memory of the kernel's own; it stores to all
   uint32_t vector_spills;  // vector registers stored to the stack
-  uint32_t loop_spills;    // those inside of loops
+  uint32_t loop_spills;    // those inside of inner loops, and their reloads
 } lb_compile_stats;
 
 // `text` ends with a NUL. The object needs no other: a symbol that is not
