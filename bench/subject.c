@@ -78,13 +78,16 @@ static lb_status make_plan(bench_subject *s, char **texts, int n) {
   lb_tensor *inputs = calloc(main->n_params + 1, sizeof *inputs);
   bool *wanted = calloc(main->n_results + 1, sizeof *wanted);
   lb_status st = inputs && wanted ? LB_OK : lb_oom();
+  lb_desk desk;
+  lb_desk_init(&desk);
   if (!lb_failed(st)) {
     memset(wanted, true, main->n_results);
     st = parse_inputs(s, texts, n, inputs);
   }
   if (!lb_failed(st))
     st = lb_plan_first(&s->session->session->program, main, inputs, wanted,
-                       &s->plan);
+                       &desk, &s->plan);
+  lb_desk_fini(&desk);
   free(inputs);
   free(wanted);
   return st;

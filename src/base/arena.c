@@ -55,25 +55,16 @@ void lb_arena_fini(lb_arena *a) {
   a->used = 0;
 }
 
-// Takes the largest block out of the list, or NULL when there is none.
-static struct lb_block *take_largest(lb_arena *a) {
-  struct lb_block **at = &a->head;
-  for (struct lb_block **i = &a->head; *i; i = &(*i)->next)
-    if ((*i)->cap > (*at)->cap) at = i;
-  struct lb_block *b = *at;
-  if (b) *at = b->next;
-  return b;
-}
-
 void lb_arena_reset(lb_arena *a) {
-  struct lb_block *keep = take_largest(a);
-  free_blocks(a->head);
-  a->head = keep;
-  a->used = 0;
-  if (!keep) return;
-  keep->next = NULL;
-  keep->used = 0;
-  a->used = sizeof *keep + keep->cap;
+  struct lb_block *b = a->head;
+  size_t used = a->used;
+  if (!b) return;
+  if (b->next) {
+    lb_arena_fini(a);
+    a->head = b = block_new(used - sizeof *b);
+    a->used = b ? used : 0;
+  }
+  if (b) b->used = 0;
 }
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }

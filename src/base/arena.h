@@ -18,7 +18,9 @@ typedef struct lb_arena {
 
 void lb_arena_init(lb_arena *a, size_t block_size);
 void lb_arena_fini(lb_arena *a);
-void lb_arena_reset(lb_arena *a);  // keeps nothing but the largest block
+// Keeps as much room as there was, in one block, so that what comes back takes
+// no other.
+void lb_arena_reset(lb_arena *a);
 
 // Not cleared. `align` is a power of two.
 void *lb_arena_alloc(lb_arena *a, size_t size, size_t align);

@@ -4,6 +4,8 @@
 #include "plan/pack_test.h"
 #include "plan/plan.h"
 
+static lb_desk desk;  // of all plans here
+
 // The plan of a graph, which is used up: a letter a step, L with what it skips,
 // and the arena it needs.
 static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
@@ -19,7 +21,7 @@ static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
   prog.parts = &parts;
   prog.slots = &slots;
   prog.deterministic = deterministic;
-  ok(lb_plan_first(&prog, g->main, in, &(bool){true}, &plan));
+  ok(lb_plan_first(&prog, g->main, in, &(bool){true}, &desk, &plan));
   size_t n = 0, arena = plan->arena_bytes;
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     const lb_step *s = &plan->steps[i];

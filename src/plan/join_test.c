@@ -3,6 +3,8 @@
 #include "graph/infer.h"
 #include "plan/pack_test.h"
 
+static lb_desk desk;  // of all plans here
+
 typedef struct fixture {
   lb_graph *g;
   lb_program prog;
@@ -32,7 +34,7 @@ static void build_with(fixture *f, const lb_tensor *in, small_pack *pack) {
   ok(lb_slots_init(&f->slots, 8, pack ? &pack->head : NULL));
   f->prog.parts = &f->parts;
   f->prog.slots = &f->slots;
-  ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &f->plan));
+  ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &desk, &f->plan));
 }
 
 static void build(fixture *f, const lb_tensor *in) { build_with(f, in, NULL); }

@@ -10,14 +10,44 @@
 // What is given back as soon as a plan is made need not begin small: a first
 // block, a sixteenth of this, is enough for most.
 #define BRIEF ((size_t)256 << 10)
+#define LEFT ((size_t)1 << 20)  // bytes that a desk may be left with, of each
 
-static lb_status plan_new(lb_plan *parent, lb_plan **out) {
+void lb_desk_init(lb_desk *d) {
+  lb_arena_init(&d->state, BRIEF);
+  lb_arena_init(&d->scratch, BRIEF);
+}
+
+void lb_desk_fini(lb_desk *d) {
+  lb_arena_fini(&d->state);
+  lb_arena_fini(&d->scratch);
+}
+
+size_t lb_desk_bytes(const lb_desk *d) {
+  return d->state.used + d->scratch.used;
+}
+
+// Hands an arena over; `from` is empty then.
+static void move_arena(lb_arena *to, lb_arena *from) {
+  *to = *from;
+  lb_arena_init(from, from->block_size);
+}
+
+// Back to the desk, emptied.
+static void put_back(lb_arena *desk, lb_arena *a) {
+  if (a->used > LEFT)
+    lb_arena_fini(a);
+  else
+    lb_arena_reset(a);
+  move_arena(desk, a);
+}
+
+static lb_status plan_new(lb_plan *parent, lb_desk *desk, lb_plan **out) {
   lb_plan *p = calloc(1, sizeof *p);
   *out = p;
   if (!p) return lb_oom();
   lb_ref_init(&p->ref);
   lb_arena_init(&p->arena, 16 << 10);
-  lb_arena_init(&p->state, BRIEF);
+  move_arena(&p->state, &desk->state);
   p->parent = parent ? lb_plan_retain(parent) : NULL;
   p->n_own = parent ? parent->n_own : 0;
   return LB_OK;
@@ -48,22 +78,22 @@ static lb_status begin_made(lb_planner *p) {
   return p->made ? LB_OK : lb_oom();
 }
 
-static lb_status planner_new(lb_plan *plan, lb_planner **out) {
+static lb_status planner_new(lb_plan *plan, lb_desk *desk, lb_planner **out) {
   lb_planner *p = lb_arena_new(&plan->state, lb_planner, 1);
   *out = p;
   if (!p) return lb_oom();
   p->plan = plan;
   p->arena = &plan->arena;
   p->state = &plan->state;
-  lb_arena_init(&p->scratch, BRIEF);
+  move_arena(&p->scratch, &desk->scratch);
   return LB_OK;
 }
 
 // What is not needed any more goes; without a next stage that is the planner.
-static void close_planner(lb_planner *p) {
+static void close_planner(lb_planner *p, lb_desk *desk) {
   lb_plan *plan = p->plan;
-  lb_arena_fini(&p->scratch);
-  if (!plan->rest) lb_arena_fini(&plan->state);
+  put_back(&desk->scratch, &p->scratch);
+  if (!plan->rest) put_back(&desk->state, &plan->state);
 }
 
 // -- offsets -----------------------------------------------------------------
@@ -263,17 +293,17 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
 
 lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
                         const lb_tensor *inputs, const bool *wanted,
-                        lb_plan **out) {
+                        lb_desk *desk, lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
   *out = NULL;
-  LB_TRY(plan_new(NULL, &plan));
-  lb_status st = planner_new(plan, &p);
+  LB_TRY(plan_new(NULL, desk, &plan));
+  lb_status st = planner_new(plan, desk, &p);
   if (!lb_failed(st)) {
     p->prog = prog;
     p->region = region;
     st = build_first(p, inputs, wanted);
-    close_planner(p);
+    close_planner(p, desk);
   }
   if (lb_failed(st)) {
     lb_plan_release(plan);
@@ -343,16 +373,17 @@ static lb_status build_next(lb_planner *p, const lb_plan *parent,
   return finish(p);
 }
 
-lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_plan **out) {
+lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_desk *desk,
+                       lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
   *out = NULL;
   assert(parent->rest);
-  LB_TRY(plan_new(parent, &plan));
-  lb_status st = planner_new(plan, &p);
+  LB_TRY(plan_new(parent, desk, &plan));
+  lb_status st = planner_new(plan, desk, &p);
   if (!lb_failed(st)) {
     st = build_next(p, parent, facts);
-    close_planner(p);
+    close_planner(p, desk);
   }
   if (lb_failed(st)) {
     lb_plan_release(plan);

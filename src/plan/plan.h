@@ -130,15 +130,26 @@ typedef struct lb_plan {
   atomic_uint turns;  // runs that looked at steps; likewise
 } lb_plan;
 
+// What plans are made on, one at a time: working memory that one plan leaves to
+// the next, since pages that are met for the first time take longer than the
+// work.
+typedef struct lb_desk {
+  lb_arena state, scratch;
+} lb_desk;
+void lb_desk_init(lb_desk *d);
+void lb_desk_fini(lb_desk *d);  // empty, and ready for more
+size_t lb_desk_bytes(const lb_desk *d);
+
 // The first stage. `inputs` has region->n_params tensors; data is read only of
 // those that lb_program_reads. wanted[i]: result i is asked for.
 lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
                         const lb_tensor *inputs, const bool *wanted,
-                        lb_plan **out);
+                        lb_desk *desk, lb_plan **out);
 
 // The next stage; facts[i] is what parent->facts[i] gave: DIMS: rank and dims;
 // CONTENTS: dense data, which is copied.
-lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_plan **out);
+lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_desk *desk,
+                       lb_plan **out);
 
 lb_plan *lb_plan_retain(lb_plan *p);
 void lb_plan_release(lb_plan *p);  // NULL is fine

@@ -3,6 +3,8 @@
 
 #include "graph/build_test.h"
 
+static lb_desk desk;  // of all plans here
+
 typedef struct fixture {
   lb_graph *g;
   lb_program program;
@@ -17,7 +19,7 @@ static fixture begin(void) {
 
 static void build(fixture *f, const lb_tensor *in, const bool *wanted) {
   ok(lb_program_init(&f->program, f->g, 0));
-  ok(lb_plan_first(&f->program, f->g->main, in, wanted, &f->plan));
+  ok(lb_plan_first(&f->program, f->g->main, in, wanted, &desk, &f->plan));
 }
 
 static void end(fixture *f) {
@@ -82,7 +84,7 @@ static void what_nobody_asked_for_is_not_planned(void **state) {
   build(&f, &in, (bool[]){true, false});
   assert_int_equal(f.plan->n_steps, 1);
   lb_plan_release(f.plan);
-  ok(lb_plan_first(&f.program, r, &in, (bool[]){false, true}, &f.plan));
+  ok(lb_plan_first(&f.program, r, &in, (bool[]){false, true}, &desk, &f.plan));
   assert_int_equal(f.plan->n_steps, 3);
   end(&f);
 }
@@ -139,7 +141,7 @@ static void computed_targets_end_the_stage(void **state) {
   int64_t six = 6;
   lb_tensor fact = tensor(LB_I64, &six, DIMS(1));
   lb_plan *next;
-  ok(lb_plan_next(f.plan, &fact, &next));
+  ok(lb_plan_next(f.plan, &fact, &desk, &next));
   assert_int_equal(next->n_facts, 0);
   assert_int_equal(next->binds[0].tensor.rank, 1);
   assert_int_equal(next->binds[0].tensor.dims[0], 6);
@@ -174,10 +176,10 @@ static void what_the_other_branch_waited_for_is_not_planned(void **state) {
     lb_tensor in[] = {tensor(LB_BOOL, &taken, 0, NULL),
                       tensor(LB_I64, NULL, DIMS(2, 2))};
     ok(lb_program_init(&f.program, f.g, 0));
-    ok(lb_plan_first(&f.program, r, in, (bool[]){true, true}, &f.plan));
+    ok(lb_plan_first(&f.program, r, in, (bool[]){true, true}, &desk, &f.plan));
     lb_tensor dims = tensor(LB_I64, NULL, DIMS(2, 3));
     lb_plan *next;
-    ok(lb_plan_next(f.plan, &dims, &next));
+    ok(lb_plan_next(f.plan, &dims, &desk, &next));
     assert_int_equal(next->n_steps, taken ? 4 : 1);
     lb_plan_release(next);
     lb_plan_release(f.plan);

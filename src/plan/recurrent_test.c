@@ -3,6 +3,8 @@
 #include "graph/infer.h"
 #include "plan/plan.h"
 
+static lb_desk desk;  // of all plans here
+
 typedef struct wish {
   lb_op op;
   int64_t steps;
@@ -66,7 +68,8 @@ static void expect(wish w, const char *want) {
   prog.parts = &parts;
   prog.slots = &slots;
   prog.deterministic = w.deterministic;
-  ok(lb_plan_first(&prog, g->main, &in, (bool[]){true, w.wants_h}, &plan));
+  ok(lb_plan_first(&prog, g->main, &in, (bool[]){true, w.wants_h}, &desk,
+                   &plan));
   print_steps(plan, text, sizeof text);
   assert_string_equal(text, want);
   lb_plan_release(plan);

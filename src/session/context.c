@@ -13,6 +13,7 @@ lb_status lb_context_new(const lb_alloc *alloc, lb_context **out) {
   c->alloc = alloc;
   c->budget = &c->own_budget;
   c->stay = &c->own_stay;
+  lb_desk_init(&c->desk);
   lb_arena_init(&c->scratch, 16 << 10);
   lb_arena_init(&c->keys, 4 << 10);
   lb_arena_init(&c->parts, 4 << 10);
@@ -23,6 +24,7 @@ size_t lb_context_trim(lb_context *c) {
   size_t bytes = c->budget->kept;
   for (; c; c = c->inner) {
     bytes += c->scratch.used + c->keys.used + c->parts.used;
+    bytes += lb_desk_bytes(&c->desk);
     for (uint32_t i = 0; i < c->n_own; i++)
       lb_alloc_drop(c->alloc, c->own[i].tensor.data, c->own[i].cap);
     free(c->own);
@@ -43,7 +45,8 @@ size_t lb_context_trim(lb_context *c) {
     c->arena_cap = c->arena_kept = 0;
     c->roomy = 0;
     c->budget->kept = 0;
-    lb_arena_fini(&c->scratch);  // empty, and ready for more
+    lb_desk_fini(&c->desk);  // empty, and ready for more
+    lb_arena_fini(&c->scratch);
     lb_arena_fini(&c->keys);
     lb_arena_fini(&c->parts);
   }

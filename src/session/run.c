@@ -391,7 +391,7 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
   *out = lb_plans_get(&s->plans, k.data, k.size);
   if (!*out) {
     int64_t start = lb_tell_start(s->options.events);
-    LB_TRY(lb_plan_first(&s->program, r, in, wanted, out));
+    LB_TRY(lb_plan_first(&s->program, r, in, wanted, &c->desk, out));
     LB_TRY(lb_plans_put(&s->plans, k.data, k.size, out));
     if (r == s->graph->main) lb_slice_learn(s, in, *out);
     if (start) tell_plan(s, r, in, *out, start);
@@ -417,7 +417,7 @@ static lb_status next_plan(frame *f, lb_plan **plan) {
   lb_plan *next = lb_plans_get(&f->s->plans, k.data, k.size);
   if (!next) {
     int64_t start = lb_tell_start(f->s->options.events);
-    LB_TRY(lb_plan_next(*plan, facts, &next));
+    LB_TRY(lb_plan_next(*plan, facts, &f->c->desk, &next));
     lb_status st = lb_plans_put(&f->s->plans, k.data, k.size, &next);
     if (lb_failed(st)) {
       lb_plan_release(next);
