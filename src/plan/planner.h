@@ -112,7 +112,7 @@ lb_status lb_planner_known(lb_planner *p, const lb_node *n, bool *done);
 lb_status lb_planner_direct(lb_planner *p, const lb_partition *part,
                             bool *done);
 
-// -- launch.c and prepare.c: partitions --------------------------------------
+// -- launch.c, recipe.c and prepare.c: partitions ----------------------------
 
 // Plans the members of a partition, whose last node has been reached.
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part);
