@@ -380,7 +380,7 @@ static const char *const before[] = {
 };
 
 // What follows a sum of products with its bias: a residual or a gate, and
-// learnt scales around an activation.
+// learnt scales behind an activation, as far as they did not go into weights.
 static const char *const sums[] = {
     "MatMul x w; Add . c",
     "Conv[channels_last=1] p k c",
@@ -400,10 +400,8 @@ static const char *const tails[] = {
     "Mul . 2; Add . 3",
     "Relu .; Mul . 2; Add . 3",
     "HardSwish .; Mul . 2; Add . 3",
-    "Mul . 2; Add . 3; Relu .",
-    "Mul . 2; Add . 3; HardSwish .",
-    "Mul . 2; Add . 3; Relu .; Mul . 4; Add . 5",
-    "Mul . 2; Add . 3; HardSwish .; Mul . 4; Add . 5",
+    "Relu .; Add . 3",
+    "HardSwish .; Add . 3",
 };
 
 // Operators whose attributes make other specs.

@@ -37,6 +37,7 @@ static const pass passes[] = {
     {LB_PASS_ATTENTION, false, false, lb_pass_attention},
     {LB_PASS_HISTORY, false, false, lb_pass_history},
     {LB_PASS_TABLE, false, true, lb_pass_table},
+    {LB_PASS_BATCH_NORM, false, true, lb_pass_scale},
     {LB_PASS_BATCH_NORM, false, true, lb_pass_affine},
     {LB_PASS_GROUP, false, true, lb_pass_group},
     {LB_PASS_UPCONV, false, true, lb_pass_upconv},

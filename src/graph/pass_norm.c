@@ -1,11 +1,15 @@
-// graph/pass_norm.c -- batch normalisation, and a bias added apart, become part
-// of the convolution before them.
+// graph/pass_norm.c -- batch normalisation, and factors and terms apart, become
+// part of the convolution before or behind them.
 //
 // y = (conv(x) - mean) * f + shift, with f = scale / sqrt(var + eps) for each
 // output channel, is a convolution with weights w * f and bias
 // (bias - mean) * f + shift. Computed in double, rounded once.
 //
 // Without such a convolution it is what the formula says, element by element.
+//
+// conv(x * s + t), with numbers s and t, is a convolution of x with weights
+// w * s and t times the sum of them in its bias. Where positions of zeros are
+// around x, t is no part of these: then it is one of x + t / s.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +42,21 @@ static int64_t out_channels(const lb_node *conv, const lb_tensor *w) {
   return __builtin_mul_overflow(group, w->dims[1], &n) ? 0 : n;
 }
 
+// Channels are the second axis of all that is looked at here.
 static const lb_node *conv_before(const lb_rewrite *rw, const lb_value *v) {
   const lb_node *n = lb_match_inner(rw, v, LB_OP_Conv);
-  return n ? n : lb_match_inner(rw, v, LB_OP_ConvTranspose);
+  if (!n) n = lb_match_inner(rw, v, LB_OP_ConvTranspose);
+  return n && !lb_op_channels_last(n) ? n : NULL;
+}
+
+// False if the weights or the bias are no constants that go with it.
+static bool match_conv(const lb_node *conv, batch_norm *b) {
+  bool biased = conv->n_in > 2 && conv->in[2];
+  b->conv = conv;
+  b->weight = dense_const(conv->in[1]);
+  b->channels = b->weight ? out_channels(conv, b->weight) : 0;
+  b->bias = biased ? dense_const(conv->in[2]) : NULL;
+  return b->channels > 0 && (!biased || is_vector(b->bias, b->channels));
 }
 
 static bool only_first_output(const lb_node *n) {
@@ -67,13 +83,9 @@ static bool match_norm(lb_node *n, batch_norm *b) {
 
 static bool match(const lb_rewrite *rw, lb_node *n, batch_norm *b) {
   if (!match_norm(n, b)) return false;
-  b->conv = conv_before(rw, n->in[0]);
-  if (!b->conv) return false;
-  b->weight = dense_const(b->conv->in[1]);
-  bool biased = b->conv->n_in > 2 && b->conv->in[2];
-  if (biased) b->bias = dense_const(b->conv->in[2]);
-  return b->weight && out_channels(b->conv, b->weight) == b->channels &&
-         (!biased || is_vector(b->bias, b->channels));
+  const lb_node *conv = conv_before(rw, n->in[0]);
+  int64_t channels = b->channels;
+  return conv && match_conv(conv, b) && b->channels == channels;
 }
 
 // False if a channel's factor is no number.
@@ -130,18 +142,20 @@ static lb_status shifted_bias(lb_graph *g, const batch_norm *b, const double *f,
   if (!t.data) return lb_oom();
   for (int64_t i = 0; i < b->channels; i++) {
     double bias = b->bias ? lb_match_elem(b->bias, i) : 0;
-    store(
-        &t, i,
-        (bias - lb_match_elem(b->mean, i)) * f[i] + lb_match_elem(b->shift, i));
+    double mean = b->mean ? lb_match_elem(b->mean, i) : 0;
+    double shift = b->shift ? lb_match_elem(b->shift, i) : 0;
+    store(&t, i, (bias - mean) * f[i] + shift);
   }
-  return lb_const_new(g, b->node->in[2]->name, &t, out);
+  const lb_value *named = b->shift ? b->node->in[2] : b->conv->in[2];
+  return lb_const_new(g, named->name, &t, out);
 }
 
 static lb_status fold(lb_rewrite *rw, const batch_norm *b, const double *f) {
   lb_value *in[3] = {b->conv->in[0]};
+  bool biased = b->bias || b->shift;
   LB_TRY(scaled_weights(rw->graph, b, f, &in[1]));
-  LB_TRY(shifted_bias(rw->graph, b, f, &in[2]));
-  LB_TRY(lb_rewrite_become(rw, b->node, b->conv->op, in, 3));
+  if (biased) LB_TRY(shifted_bias(rw->graph, b, f, &in[2]));
+  LB_TRY(lb_rewrite_become(rw, b->node, b->conv->op, in, biased ? 3 : 2));
   return lb_node_copy_attrs(rw->graph, b->node, b->conv);
 }
 
@@ -230,35 +244,51 @@ static lb_status sum_of_biases(lb_graph *g, const lb_value *name,
 }
 
 // Puts the convolution in place of n, an Add of `added` to it.
-static lb_status absorb(lb_rewrite *rw, lb_node *n, const lb_node *conv,
-                        const lb_value *added) {
-  const lb_tensor *w = dense_const(conv->in[1]), *b = dense_const(added);
-  const lb_tensor *old = NULL;
-  int64_t m = w ? out_channels(conv, w) : 0;
-  if (m == 0 || !is_per_channel(b, w->rank, m) || b->dtype != w->dtype)
+static lb_status absorb_term(lb_rewrite *rw, lb_node *n, const lb_node *conv,
+                             const lb_value *added) {
+  batch_norm b = {.node = n};
+  const lb_tensor *t = dense_const(added);
+  if (!match_conv(conv, &b) || !is_per_channel(t, b.weight->rank, b.channels) ||
+      t->dtype != b.weight->dtype)
     return LB_OK;
-  if (conv->n_in > 2 && conv->in[2]) {
-    old = dense_const(conv->in[2]);
-    if (!is_vector(old, m)) return LB_OK;
-  }
   lb_value *in[3] = {conv->in[0], conv->in[1]};
-  LB_TRY(sum_of_biases(rw->graph, added, old, b, m, &in[2]));
+  LB_TRY(sum_of_biases(rw->graph, added, b.bias, t, b.channels, &in[2]));
   LB_TRY(lb_rewrite_become(rw, n, conv->op, in, 3));
   return lb_node_copy_attrs(rw->graph, n, conv);
 }
 
-static lb_status visit_add(lb_rewrite *rw, lb_node *n) {
+// The same for a Mul.
+static lb_status absorb_factor(lb_rewrite *rw, lb_node *n, const lb_node *conv,
+                               const lb_value *by) {
+  batch_norm b = {.node = n};
+  const lb_tensor *t = dense_const(by);
+  if (!match_conv(conv, &b) || !is_per_channel(t, b.weight->rank, b.channels) ||
+      t->dtype != b.weight->dtype)
+    return LB_OK;
+  double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
+  if (!f) return lb_oom();
+  int64_t step = lb_tensor_count(t) == 1 ? 0 : 1;
+  for (int64_t i = 0; i < b.channels; i++) {
+    f[i] = lb_match_elem(t, i * step);
+    if (!isfinite(f[i])) return LB_OK;
+  }
+  return fold(rw, &b, f);
+}
+
+static lb_status visit_pair(lb_rewrite *rw, lb_node *n) {
   if (n->n_out != 1 || !n->out[0]) return LB_OK;
   for (int i = 0; i < 2; i++) {
     const lb_node *conv = conv_before(rw, n->in[i]);
-    if (conv) return absorb(rw, n, conv, n->in[1 - i]);
+    if (!conv) continue;
+    return n->op == LB_OP_Add ? absorb_term(rw, n, conv, n->in[1 - i])
+                              : absorb_factor(rw, n, conv, n->in[1 - i]);
   }
   return LB_OK;
 }
 
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   batch_norm b;
-  if (n->op == LB_OP_Add) return visit_add(rw, n);
+  if (n->op == LB_OP_Add || n->op == LB_OP_Mul) return visit_pair(rw, n);
   if (!match(rw, n, &b)) return LB_OK;
   double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
   if (!f) return lb_oom();
@@ -267,4 +297,103 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
 
 lb_status lb_pass_batch_norm(lb_rewrite *rw) {
   return lb_rewrite_walk(rw, visit);
+}
+
+// -- before a convolution ----------------------------------------------------
+
+typedef struct scaled {
+  batch_norm b;
+  lb_value *x;          // what is scaled
+  double factor, term;  // x * factor + term goes in
+  bool padded;
+} scaled;
+
+static bool is_padded(const lb_node *n, int space) {
+  const char *mode = lb_attr_str(n, "auto_pad", "NOTSET");
+  if (strcmp(mode, "VALID") == 0) return false;
+  if (*mode && strcmp(mode, "NOTSET") != 0) return true;
+  for (int i = 0; i < 2 * space; i++)
+    if (lb_attr_int_at(n, "pads", i, 0) != 0) return true;
+  return false;
+}
+
+// The other input of the node that makes s->x, if that is nobody else's and
+// takes a number.
+static bool look_through(const lb_rewrite *rw, lb_op op, scaled *s,
+                         double *number) {
+  const lb_node *n = lb_match_inner(rw, s->x, op);
+  lb_value *x;
+  double found;
+  if (!n || !lb_match_with_scalar(n, &x, &found) || !isfinite(found) ||
+      x->info.dtype != s->x->info.dtype)
+    return false;
+  s->x = x;
+  *number = found;
+  return true;
+}
+
+static bool match_scaled(const lb_rewrite *rw, lb_node *n, scaled *s) {
+  *s = (scaled){.b = {.node = n}, .x = n->in[0], .factor = 1};
+  if (n->op != LB_OP_Conv || lb_op_channels_last(n) || !only_first_output(n) ||
+      !match_conv(n, &s->b))
+    return false;
+  lb_dtype t = s->b.weight->dtype;
+  if ((t != LB_F32 && t != LB_F64) || s->x->info.dtype != t) return false;
+  s->padded = is_padded(n, s->b.weight->rank - 2);
+  bool moved = look_through(rw, LB_OP_Add, s, &s->term);
+  bool scales = look_through(rw, LB_OP_Mul, s, &s->factor);
+  if (s->padded && moved)
+    return scales && isnormal((float)s->factor) &&
+           isfinite((float)(s->term / s->factor));
+  return moved || scales;
+}
+
+// The bias, and the term through all weights of a channel.
+static lb_status moved_bias(lb_graph *g, const scaled *s, lb_value **out) {
+  const lb_tensor *w = s->b.weight;
+  lb_tensor t = {.dtype = w->dtype, .rank = 1, .dims = {s->b.channels}};
+  lb_tensor_dense(&t);
+  t.data = lb_arena_alloc(&g->arena, lb_tensor_bytes(&t), 64);
+  if (!t.data) return lb_oom();
+  int64_t each = lb_tensor_count(w) / s->b.channels;
+  for (int64_t i = 0; i < s->b.channels; i++) {
+    double sum = 0;
+    for (int64_t j = 0; j < each; j++) sum += lb_match_elem(w, i * each + j);
+    double bias = s->b.bias ? lb_match_elem(s->b.bias, i) : 0;
+    store(&t, i, bias + s->term * sum);
+  }
+  return lb_const_new(g, s->b.node->in[1]->name, &t, out);
+}
+
+static lb_status add_number(lb_rewrite *rw, lb_node *n, double number,
+                            lb_value **x) {
+  lb_tensor t = {.dtype = (*x)->info.dtype};
+  lb_tensor_dense(&t);
+  t.data = lb_arena_alloc(&rw->graph->arena, lb_tensor_bytes(&t), 64);
+  if (!t.data) return lb_oom();
+  store(&t, 0, number);
+  lb_value *in[2] = {*x};
+  LB_TRY(lb_const_new(rw->graph, n->in[1]->name, &t, &in[1]));
+  return lb_rewrite_make(rw, n, LB_OP_Add, in, 2, x);
+}
+
+static lb_status visit_scaled(lb_rewrite *rw, lb_node *n) {
+  scaled s;
+  if (!match_scaled(rw, n, &s)) return LB_OK;
+  double *f = lb_arena_new(&rw->scratch, double, (size_t)s.b.channels);
+  if (!f) return lb_oom();
+  for (int64_t i = 0; i < s.b.channels; i++) f[i] = s.factor;
+  lb_node before = *n;
+  lb_value *in[3] = {s.x, NULL, n->n_in > 2 ? n->in[2] : NULL};
+  LB_TRY(scaled_weights(rw->graph, &s.b, f, &in[1]));
+  if (s.padded && s.term != 0)
+    LB_TRY(add_number(rw, n, s.term / s.factor, &in[0]));
+  else if (s.term != 0)
+    LB_TRY(moved_bias(rw->graph, &s, &in[2]));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Conv, in, in[2] ? 3 : 2));
+  return lb_node_copy_attrs(rw->graph, n, &before);
+}
+
+lb_status lb_pass_scale(lb_rewrite *rw) {
+  return lb_rewrite_walk(rw, visit_scaled);
 }

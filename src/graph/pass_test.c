@@ -548,6 +548,148 @@ static void what_is_no_bias_is_added_still(void **state) {
       "out y\n");
 }
 
+static void a_factor_apart_joins_the_convolution(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[b,3,h,w]\n"
+      "const k float32[2,3,1,1] 1 2 3 4 5 6\n"
+      "const s float32[1,2,1,1] 2 3\n"
+      "c = Conv(x, k)\n"
+      "d = Mul(s, c)\n"
+      "e = Add(d, 0.5)\n"
+      "y = Mul(e, 10.0)\n"
+      "out y\n");
+  must(lb_graph_optimize(g, NULL));
+  dump_is(g,
+          "in x: float32[b,3,h,w]\n"
+          "y: float32[b,2,h,w] = Conv(x, k:float32[2,3,1,1], [5,5])\n"
+          "out y\n");
+  const float *w = floats(g->main->nodes[0]->in[1]);
+  const float expected[] = {20, 40, 60, 120, 150, 180};
+  for (int i = 0; i < 6; i++) assert_true(w[i] == expected[i]);
+  lb_graph_free(g);
+}
+
+static void what_is_no_factor_is_multiplied_still(void **state) {
+  (void)state;
+  stays(  // one for each column
+      "in x float32[b,3,h,2]\n"
+      "const k float32[2,3,1,1] 1\n"
+      "const t float32[2] 3 4\n"
+      "c = Conv(x, k)\n"
+      "y = Mul(c, t)\n"
+      "out y\n");
+  stays(  // the convolution is a result
+      "in x float32[b,3,h,w]\n"
+      "const k float32[2,3,1,1] 1\n"
+      "c = Conv(x, k)\n"
+      "y = Mul(c, 2.0)\n"
+      "out y c\n");
+  stays(  // not a number
+      "in x float32[b,3,h,w]\n"
+      "const k float32[2,3,1,1] 1\n"
+      "const t float32[1] inf\n"
+      "c = Conv(x, k)\n"
+      "y = Mul(c, t)\n"
+      "out y\n");
+}
+
+// One for each row of the image, where there are as many as channels.
+static void channels_that_are_last_are_no_rows(void **state) {
+  (void)state;
+  stays(
+      "in x float32[b,2,w,3]\n"
+      "const k float32[2,3,2,2] 1\n"
+      "const t float32[1,2,1,1] 3 4\n"
+      "c = Conv(x, k) {channels_last=1, pads=[1,1,0,0]}\n"
+      "y = Add(c, t)\n"
+      "out y\n");
+}
+
+static void scales_before_a_convolution_join_it(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[b,2,h,w]\n"
+      "const k float32[2,2,1,1] 1 2 3 4\n"
+      "const u float32[2] 10 20\n"
+      "r = Relu(x)\n"
+      "m = Mul(r, 2.0)\n"
+      "a = Add(0.5, m)\n"
+      "y = Conv(a, k, u) {strides=[2,1]}\n"
+      "out y\n");
+  must(lb_graph_optimize(g, NULL));
+  dump_is(g,
+          "in x: float32[b,2,h,w]\n"
+          "r: float32[b,2,h,w] = Relu(x)\n"
+          "y: float32[b,2,ceil(h/2),w] = Conv(r, k:float32[2,2,1,1], "
+          "[11.5,23.5]) {strides=[2,1]}\n"
+          "out y\n");
+  for (int i = 0; i < 4; i++)
+    assert_true(floats(g->main->nodes[1]->in[1])[i] == (float)(2 * i + 2));
+  lb_graph_free(g);
+}
+
+// Zeros around the image are not moved.
+static void a_term_stays_before_a_padded_convolution(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,2,h,w]\n"
+      "const k float32[2,1,3,3] 1\n"
+      "r = Relu(x)\n"
+      "m = Mul(r, 2.0)\n"
+      "a = Add(m, 0.5)\n"
+      "y = Conv(a, k) {group=2, pads=[1,1,1,1]}\n"
+      "out y\n",
+      &plain,
+      "in x: float32[b,2,h,w]\n"
+      "r: float32[b,2,h,w] = Relu(x)\n"
+      "y.Add: float32[b,2,h,w] = Add(r, 0.25)\n"
+      "y: float32[b,2,h,w] = Conv(y.Add, k:float32[2,1,3,3]) {group=2, "
+      "pads=[1,1,1,1]}\n"
+      "out y\n");
+  becomes(
+      "in x float32[b,2,h,w]\n"
+      "const k float32[2,1,3,3] 1\n"
+      "m = Mul(x, 2.0)\n"
+      "y = Conv(m, k) {group=2, auto_pad=\"SAME_UPPER\"}\n"
+      "out y\n",
+      &plain,
+      "in x: float32[b,2,h,w]\n"
+      "y: float32[b,2,h,w] = Conv(x, k:float32[2,1,3,3]) {group=2, "
+      "auto_pad=\"SAME_UPPER\"}\n"
+      "out y\n");
+}
+
+static void scales_stay_where_they_must(void **state) {
+  (void)state;
+  stays(  // a term alone, and zeros around
+      "in x float32[b,2,h,w]\n"
+      "const k float32[2,2,3,3] 1\n"
+      "a = Add(x, 0.5)\n"
+      "y = Conv(a, k) {pads=[0,1,0,1]}\n"
+      "out y\n");
+  stays(  // nothing can be divided by it
+      "in x float32[b,2,h,w]\n"
+      "const k float32[2,2,3,3] 1\n"
+      "m = Mul(x, 0.0)\n"
+      "a = Add(m, 0.5)\n"
+      "y = Conv(a, k) {pads=[0,1,0,1]}\n"
+      "out y\n");
+  stays(  // read elsewhere too
+      "in x float32[b,2,h,w]\n"
+      "const k float32[2,2,1,1] 1\n"
+      "m = Mul(x, 2.0)\n"
+      "y = Conv(m, k)\n"
+      "out y m\n");
+  stays(  // one for each channel
+      "in x float32[b,2,h,w]\n"
+      "const k float32[2,2,1,1] 1\n"
+      "const s float32[2,1,1] 2 3\n"
+      "m = Mul(x, s)\n"
+      "y = Conv(m, k)\n"
+      "out y\n");
+}
+
 #define BN_PARAMS                \
   "in x float32[b,3,h,w]\n"      \
   "const k float32[2,3,1,1] 1\n" \
@@ -633,6 +775,12 @@ int main(void) {
       cmocka_unit_test(batch_norm_goes_into_grouped_transposed_weights),
       cmocka_unit_test(a_bias_added_apart_joins_the_convolution),
       cmocka_unit_test(what_is_no_bias_is_added_still),
+      cmocka_unit_test(a_factor_apart_joins_the_convolution),
+      cmocka_unit_test(what_is_no_factor_is_multiplied_still),
+      cmocka_unit_test(channels_that_are_last_are_no_rows),
+      cmocka_unit_test(scales_before_a_convolution_join_it),
+      cmocka_unit_test(a_term_stays_before_a_padded_convolution),
+      cmocka_unit_test(scales_stay_where_they_must),
       cmocka_unit_test(batch_norm_stays_where_it_must),
       cmocka_unit_test(batch_norm_alone_is_spelled_out),
   };

@@ -69,10 +69,11 @@ FN(SwiGLU) {
   return op2(e, LB_S_MUL, op2(e, LB_S_DIV, X, sum), Y);
 }
 
-// 0 below 0, 1 above 1.
+// 0 below 0, 1 above 1; each is a choice of the greater or less, which is one
+// instruction.
 static uint8_t unit(lb_emitter *e, uint8_t x) {
-  uint8_t top = choose(e, more(e, x, 1), num(e, x, 1), x);
-  return choose(e, less(e, x, 0), num(e, x, 0), top);
+  x = choose(e, less(e, x, 0), num(e, x, 0), x);
+  return choose(e, more(e, x, 1), num(e, x, 1), x);
 }
 
 FN(HardSigmoid) {
