@@ -7,9 +7,11 @@
 //   queries  rows of the tile, side by side
 //   scores   of the tile, [rows][256]: sums, then scores, then exponentials
 //   totals   of the tile, some columns of each row
-//   max, sum of each row of the band, from block to block; `top`, what max will
-//            be for the rows of the tile; what a tile's totals are multiplied
-//            by before (`rescale`) and after (`finish`) a block.
+//   max, sum of each row of the band, from block to block; `base`, what is
+//            subtracted from scores of the tile; what a tile's totals are
+//            multiplied by before (`rescale`) and after (`finish`) a block.
+//   parts    of the tile, a vector of each row, from which its greatest score
+//            or its sum is made, for as many rows at a time as there are lanes
 // Totals are in the output between blocks. Rows of a tile past the last are
 // those of the last row again, and are not stored.
 //
@@ -35,8 +37,8 @@ typedef struct attention {
   lb_dtype dtype;
   uint32_t rows, vectors;  // of a tile
   int64_t k_room;          // of a row of queries, of a panel
-  lb_kval panels, queries, scores, totals, lanes64, max, sum, top, rescale,
-      finish;
+  lb_kval panels, queries, scores, totals, lanes64, max, sum, base, rescale,
+      finish, parts;
 
   lb_kval band, band_rows;  // the present band: its first row, how many
   lb_kval key, keys;        // the present block likewise
@@ -44,10 +46,6 @@ typedef struct attention {
 } attention;
 
 // -- small things ------------------------------------------------------------
-
-static lb_kval number(const attention *a, double x) {
-  return lb_k_num(&a->e->b, lb_kt(a->dtype, 1), x);
-}
 
 static lb_kval lanes_of(const attention *a, double x) {
   return lb_k_num(&a->e->b, lb_kt(a->dtype, a->e->lanes), x);
@@ -255,7 +253,7 @@ static lb_kval make_scores(const attention *a, lb_kval at, lb_kval col,
   return x;
 }
 
-// All scores of a row; the greatest, a scalar. Behind the last are -inf.
+// All scores of a row; the greatest of each lane. Behind the last are -inf.
 static lb_kval score_row(const attention *a, lb_kval row) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
@@ -274,8 +272,7 @@ static lb_kval score_row(const attention *a, lb_kval row) {
   lb_kval x = make_scores(a, spot(a, row, col, 0), col, tail(a, a->keys, col));
   lb_k_set(b, max[0], greater(b, x, lb_k_get(b, max[0])));
   lb_k_end(b);
-  lb_kval all = greater(b, lb_k_get(b, max[0]), lb_k_get(b, max[1]));
-  return lb_k_rmax(b, all);
+  return greater(b, lb_k_get(b, max[0]), lb_k_get(b, max[1]));
 }
 
 // As spec/exp.h has it, in lanes or not.
@@ -310,7 +307,7 @@ static void exponentials(const attention *a, lb_kval at, lb_kval col,
   lb_k_store(b, to, lb_k_add(b, lb_k_load(b, to, e->lanes, 0), x), 0);
 }
 
-// The sum of the 64 lanes as spec.h has it.
+// The sum of the 64 lanes as spec.h has it, up to a vector.
 static lb_kval sum_lanes(const attention *a) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
@@ -320,7 +317,7 @@ static lb_kval sum_lanes(const attention *a) {
     x[v] = lb_k_load(b, spot(a, a->lanes64, zero, v * e->lanes), e->lanes, 0);
   for (uint32_t half = n / 2; half; half /= 2)
     for (uint32_t v = 0; v < half; v++) x[v] = lb_k_add(b, x[v], x[v + half]);
-  return lb_k_radd(b, x[0]);
+  return x[0];
 }
 
 // Exponentials are never negative, so lanes that begin with 0 sum up as lanes
@@ -348,7 +345,7 @@ static lb_kval exponentials_of_row(const attention *a, lb_kval row,
 // exp(max - base) of what was before this block; nothing was before the first.
 static lb_kval rescale_of(const attention *a, lb_kval max, lb_kval base) {
   lb_kbuilder *b = &a->e->b;
-  lb_kval c = lb_k_reg(b, number(a, 0));
+  lb_kval c = lb_k_reg(b, lanes_of(a, 0));
   lb_k_if(b, lb_k_gt(b, a->key, lb_k_i64(b, 0)));
   lb_k_set(b, c, exponential(a, lb_k_sub(b, max, base)));
   lb_k_end(b);
@@ -358,46 +355,18 @@ static lb_kval rescale_of(const attention *a, lb_kval max, lb_kval base) {
 // What the totals are multiplied by after the last block: 1 / sum.
 static lb_kval finish_of(const attention *a, lb_kval sum) {
   lb_kbuilder *b = &a->e->b;
-  lb_kval one = number(a, 1), end = lb_k_add(b, a->key, a->keys);
-  lb_kval is_last = lb_k_ge(b, end, a->e->dims[LB_DIM_LEN]);
-  lb_kval is_empty = lb_k_eq(b, sum, number(a, 0));
-  lb_kval by = lb_k_select(b, is_empty, one, sum);
-  return lb_k_div(b, one, lb_k_select(b, is_last, by, one));
+  lb_kval f = lb_k_reg(b, lanes_of(a, 1)), end = lb_k_add(b, a->key, a->keys);
+  lb_k_if(b, lb_k_ge(b, end, a->e->dims[LB_DIM_LEN]));
+  lb_kval is_empty = lb_k_eq(b, sum, lanes_of(a, 0));
+  lb_kval by = lb_k_select(b, is_empty, lanes_of(a, 1), sum);
+  lb_k_set(b, f, lb_k_div(b, lanes_of(a, 1), by));
+  lb_k_end(b);
+  return lb_k_get(b, f);
 }
 
 static lb_kval row_of_scores(const attention *a, lb_kval r) {
   lb_emit *e = a->e;
   return lb_k_ptr(&e->b, a->scores, lb_emit_mul(e, r, KEYS), 0);
-}
-
-// Scores of a row, and the greatest of this block and those before.
-static void top_of_row(const attention *a, lb_kval r) {
-  lb_emit *e = a->e;
-  lb_kbuilder *b = &e->b;
-  lb_kval in_band = lb_k_add(b, a->row, r);
-  lb_emit_row(e, lb_k_add(b, a->band, in_band));
-  lb_kval before = lb_k_load(b, spot(a, a->max, in_band, 0), 1, 0);
-  lb_kval max = greater(b, score_row(a, row_of_scores(a, r)), before);
-  lb_k_store(b, spot(a, a->top, r, 0), max, 0);
-}
-
-static void softmax_row(const attention *a, lb_kval r) {
-  lb_emit *e = a->e;
-  lb_kbuilder *b = &e->b;
-  lb_kval in_band = lb_k_add(b, a->row, r), row = row_of_scores(a, r);
-  lb_kval at_max = spot(a, a->max, in_band, 0);
-  lb_kval at_sum = spot(a, a->sum, in_band, 0);
-  lb_kval before = lb_k_load(b, at_max, 1, 0);
-  lb_kval max = lb_k_load(b, spot(a, a->top, r, 0), 1, 0);
-  lb_kval none = lb_k_eq(b, max, number(a, -INFINITY));
-  lb_kval base = lb_k_select(b, none, number(a, 0), max);
-  lb_kval sum = exponentials_of_row(a, row, base);
-  lb_kval c = rescale_of(a, before, base);
-  sum = lb_k_fma(b, lb_k_load(b, at_sum, 1, 0), c, sum);
-  lb_k_store(b, at_max, max, 0);
-  lb_k_store(b, at_sum, sum, 0);
-  lb_k_store(b, spot(a, a->rescale, r, 0), c, 0);
-  lb_k_store(b, spot(a, a->finish, r, 0), finish_of(a, sum), 0);
 }
 
 static lb_kval rows_left(const attention *a) {
@@ -406,15 +375,69 @@ static lb_kval rows_left(const attention *a) {
   return lb_k_min(b, left, lb_k_i64(b, a->rows));
 }
 
-// The greatest of all rows first: rows of a loop overlap the better the less is
-// done for each of them.
+static void put_part(const attention *a, lb_kval r, lb_kval x) {
+  lb_emit *e = a->e;
+  lb_k_store(&e->b, spot(a, a->parts, lb_emit_mul(e, r, e->lanes), 0), x, 0);
+}
+
+// Parts of rows `first` and on, as many as there are lanes: all lanes of each
+// row combined. Lane i is row i.
+static lb_kval combine_parts(const attention *a, lb_kval first,
+                             lb_emit_combine *combine) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval x[MAX_LANES], at = lb_emit_mul(e, first, e->lanes);
+  uint32_t n = a->rows < e->lanes ? a->rows : e->lanes;
+  for (uint32_t i = 0; i < n; i++)
+    x[i] = lb_k_load(b, spot(a, a->parts, at, i * e->lanes), e->lanes, 0);
+  return lb_emit_fold(e, x, n, combine);
+}
+
+// Of the rows from `first` on: the greatest score of this block and those
+// before, and what follows from it.
+static void top_of_rows(const attention *a, lb_kval first) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval at = spot(a, a->max, lb_k_add(b, a->row, first), 0);
+  lb_kval before = lb_k_load(b, at, e->lanes, 0);
+  lb_kval max = greater(b, combine_parts(a, first, greater), before);
+  lb_kval none = lb_k_eq(b, max, lanes_of(a, -INFINITY));
+  lb_kval base = lb_k_select(b, none, lanes_of(a, 0), max);
+  lb_k_store(b, spot(a, a->base, first, 0), base, 0);
+  lb_k_store(b, spot(a, a->rescale, first, 0), rescale_of(a, before, base), 0);
+  lb_k_store_masked(b, at, max, 0, tail(a, rows_left(a), first));
+}
+
+static void sum_of_rows(const attention *a, lb_kval first) {
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval at = spot(a, a->sum, lb_k_add(b, a->row, first), 0);
+  lb_kval before = lb_k_load(b, at, e->lanes, 0);
+  lb_kval by = lb_k_load(b, spot(a, a->rescale, first, 0), e->lanes, 0);
+  lb_kval sum = lb_k_fma(b, before, by, combine_parts(a, first, lb_k_add));
+  lb_k_store(b, spot(a, a->finish, first, 0), finish_of(a, sum), 0);
+  lb_k_store_masked(b, at, sum, 0, tail(a, rows_left(a), first));
+}
+
+// Row by row a vector of each, from it what is one number a row for many rows
+// at once: a row of its own would wait for each step from lane to lane.
 static void softmax_tile(const attention *a) {
-  lb_kbuilder *b = &a->e->b;
-  lb_emit_all(a->e);
+  lb_emit *e = a->e;
+  lb_kbuilder *b = &e->b;
+  lb_emit_all(e);
   lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1), rows = rows_left(a);
-  top_of_row(a, lb_k_loop(b, zero, rows, one));
+  lb_kval lanes = lb_k_i64(b, e->lanes);
+  lb_kval r = lb_k_loop(b, zero, rows, one);
+  lb_emit_row(e, lb_k_add(b, a->band, lb_k_add(b, a->row, r)));
+  put_part(a, r, score_row(a, row_of_scores(a, r)));
   lb_k_end(b);
-  softmax_row(a, lb_k_loop(b, zero, rows, one));
+  top_of_rows(a, lb_k_loop(b, zero, rows, lanes));
+  lb_k_end(b);
+  r = lb_k_loop(b, zero, rows, one);
+  lb_kval base = lb_k_load(b, spot(a, a->base, r, 0), 1, 0);
+  put_part(a, r, exponentials_of_row(a, row_of_scores(a, r), base));
+  lb_k_end(b);
+  sum_of_rows(a, lb_k_loop(b, zero, rows, lanes));
   lb_k_end(b);
 }
 
@@ -422,18 +445,25 @@ static void softmax_tile(const attention *a) {
 
 typedef struct columns {
   lb_kval col;
-  lb_kval mask[MAX_VECTORS];    // LB_K_NONE: all lanes
-  lb_kval before[MAX_VECTORS];  // lanes with a total of the block before
+  lb_kval mask[MAX_VECTORS];  // LB_K_NONE: all lanes
 } columns;
 
 // The totals of the block are added to those before, of which there are none at
-// the first one: then nothing is read.
-static lb_kval add_before(const attention *a, const columns *c, lb_kval p,
-                          lb_kval rescale, uint32_t v, lb_kval x) {
+// the first one: then nothing is read, and nothing waits for what is not there.
+static void load_before(const attention *a, const columns *c, lb_kval to,
+                        lb_kval *out) {
   lb_emit *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_kval old = lb_k_load_masked(b, p, e->lanes, 0, c->before[v], LB_K_NONE);
-  return lb_k_fma(b, old, rescale, x);
+  lb_kval zero = lb_k_i64(b, 0);
+  for (uint32_t v = 0; v < a->vectors; v++)
+    out[v] = lb_k_reg(b, lanes_of(a, 0));
+  lb_k_if(b, lb_k_gt(b, a->key, zero));
+  for (uint32_t v = 0; v < a->vectors; v++) {
+    lb_kval p = spot(a, to, zero, v * e->lanes);
+    lb_k_set(b, out[v],
+             lb_k_load_masked(b, p, e->lanes, 0, c->mask[v], LB_K_NONE));
+  }
+  lb_k_end(b);
 }
 
 static lb_kval factor(const attention *a, lb_kval memory, lb_kval r) {
@@ -451,11 +481,13 @@ static void store_totals(const attention *a, const columns *c) {
   lb_kval from = lb_emit_mul(e, r, a->vectors * e->lanes);
   lb_kval zero = lb_k_i64(b, 0);
   lb_kval rescale = factor(a, a->rescale, r), by = factor(a, a->finish, r);
+  lb_kval before[MAX_VECTORS];
+  load_before(a, c, to, before);
   for (uint32_t v = 0; v < a->vectors; v++) {
     lb_kval p = spot(a, to, zero, v * e->lanes);
     lb_kval x =
         lb_k_load(b, spot(a, a->totals, from, v * e->lanes), e->lanes, 0);
-    x = lb_k_mul(b, add_before(a, c, p, rescale, v, x), by);
+    x = lb_k_mul(b, lb_k_fma(b, lb_k_get(b, before[v]), rescale, x), by);
     lb_k_store_masked(b, p, x, 0, c->mask[v]);
   }
   lb_k_end(b);
@@ -502,12 +534,8 @@ static void total_tile(const attention *a) {
   bool whole = lb_facts_divides(e->facts, LB_DIM_COLS, (int)width);
   columns c = {.col = lb_k_loop(b, zero, cols, lb_k_i64(b, width))};
   lb_kval left = lb_k_sub(b, cols, c.col);
-  lb_kval before = lb_k_select(b, lb_k_gt(b, a->key, zero), left, zero);
-  for (uint32_t v = 0; v < a->vectors; v++) {
-    lb_kval at = lb_k_i64(b, v * e->lanes);
-    c.mask[v] = whole ? LB_K_NONE : tail(a, left, at);
-    c.before[v] = tail(a, before, at);
-  }
+  for (uint32_t v = 0; v < a->vectors; v++)
+    c.mask[v] = whole ? LB_K_NONE : tail(a, left, lb_k_i64(b, v * e->lanes));
   total_columns(a, &c);
   lb_k_end(b);
 }
@@ -566,11 +594,13 @@ static void take_memory(attention *a) {
   a->scores = lb_k_local(b, a->dtype, a->rows * KEYS);
   a->totals = lb_k_local(b, a->dtype, a->rows * a->vectors * a->e->lanes);
   a->lanes64 = lb_k_local(b, a->dtype, LB_SPEC_LANES);
-  a->max = lb_k_local(b, a->dtype, BAND);
-  a->sum = lb_k_local(b, a->dtype, BAND);
-  a->top = lb_k_local(b, a->dtype, MAX_ROWS);
-  a->rescale = lb_k_local(b, a->dtype, MAX_ROWS);
-  a->finish = lb_k_local(b, a->dtype, MAX_ROWS);
+  // With room for the lanes behind the last row.
+  a->max = lb_k_local(b, a->dtype, BAND + MAX_LANES);
+  a->sum = lb_k_local(b, a->dtype, BAND + MAX_LANES);
+  a->base = lb_k_local(b, a->dtype, MAX_ROWS + MAX_LANES);
+  a->rescale = lb_k_local(b, a->dtype, MAX_ROWS + MAX_LANES);
+  a->finish = lb_k_local(b, a->dtype, MAX_ROWS + MAX_LANES);
+  a->parts = lb_k_local(b, a->dtype, (MAX_ROWS + MAX_LANES) * a->e->lanes);
 }
 
 void lb_emit_attention(lb_emit *e) {

@@ -100,6 +100,12 @@ lb_kval lb_emit_gather(lb_emit *e, lb_kval p, lb_kval stride, lb_kval mask);
 // Turns a block around: `rows` holds `lanes` vectors of `lanes` lanes, and of
 // them becomes its columns, in as few shuffles as there can be.
 void lb_emit_turn(lb_emit *e, lb_kval *rows);
+// Combines all lanes of each of n vectors, at most as many as lanes: the two
+// halves of a vector, then those of what that gives, and so on, as reductions
+// do. Lane i is what became of rows[i]; what is in `rows` is lost.
+typedef lb_kval lb_emit_combine(lb_kbuilder *b, lb_kval x, lb_kval y);
+lb_kval lb_emit_fold(lb_emit *e, lb_kval *rows, uint32_t n,
+                     lb_emit_combine *combine);
 // Mathematics: many instructions, and worth a store and a load to have once.
 bool lb_emit_is_costly(const lb_snode *n);
 

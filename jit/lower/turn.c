@@ -1,9 +1,10 @@
-// lower/turn.c -- rows of a block become its columns.
+// lower/turn.c -- rows of a block become its columns, or one number each.
 //
-// First within quarters: four rows at a time are interleaved by one, then by
-// two elements, so that a vector holds, in its quarters 0, 1, ..., columns j,
-// j + 4, ... of those four rows. Then quarters of vectors are exchanged as if
-// they were elements. Every shuffle is one that x86 has with an immediate.
+// To turn, first within quarters: four rows at a time are interleaved by one,
+// then by two elements, so that a vector holds, in its quarters 0, 1, ...,
+// columns j, j + 4, ... of those four rows. Then quarters of vectors are
+// exchanged as if they were elements. Every shuffle is one that x86 has with an
+// immediate.
 #include "lower/emit.h"
 
 enum { QUARTER = 4, MAX_LANES = 16 };
@@ -78,4 +79,40 @@ void lb_emit_turn(lb_emit *e, lb_kval *rows) {
     turn_groups(e, g);
     for (uint32_t i = 0; i < groups; i++) rows[i * QUARTER + j] = g[i];
   }
+}
+
+// Elements 0 and 2, or 1 and 3, of each quarter of x, then of y.
+static lb_kval every_other(lb_emit *e, lb_kval x, lb_kval y, bool odd) {
+  uint8_t table[MAX_LANES];
+  for (uint32_t i = 0; i < MAX_LANES; i++) {
+    uint32_t in = i % QUARTER, from = 2 * (in % 2) + odd;
+    table[i] = (uint8_t)(i - in + from + (in < 2 ? 0 : e->lanes));
+  }
+  return lb_k_shuffle(&e->b, x, y, table, e->lanes);
+}
+
+// The low or the high halves of all parts of x and y, which have `size` lanes.
+static lb_kval halves(lb_emit *e, lb_kval x, lb_kval y, uint32_t size,
+                      bool high) {
+  if (size == 2) return every_other(e, x, y, high);
+  if (size == QUARTER) return interleave(e, x, y, 2, high);
+  if (e->lanes == 8) return join(e, x, y, high, 0);
+  return size == 8 ? join(e, x, y, high, 2) : join(e, x, y, high ? 2 : 0, 1);
+}
+
+// Two vectors become one, whose parts are half as long: in the end each part is
+// a lane. Quarters have been interleaved then, and are put in order.
+lb_kval lb_emit_fold(lb_emit *e, lb_kval *rows, uint32_t n,
+                     lb_emit_combine *combine) {
+  for (uint32_t size = e->lanes; size > 1; size /= 2, n = (n + 1) / 2)
+    for (uint32_t i = 0; i < n; i += 2) {
+      lb_kval x = rows[i], y = rows[i + 1 < n ? i + 1 : i];
+      rows[i / 2] = combine(&e->b, halves(e, x, y, size, false),
+                            halves(e, x, y, size, true));
+    }
+  uint8_t table[MAX_LANES];
+  uint32_t quarters = e->lanes / QUARTER;
+  for (uint32_t i = 0; i < e->lanes; i++)
+    table[i] = (uint8_t)(i % quarters * QUARTER + i / quarters);
+  return lb_k_shuffle(&e->b, rows[0], rows[0], table, e->lanes);
 }
