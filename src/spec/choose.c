@@ -112,16 +112,23 @@ static void choose_tile(const lb_spec *spec, const tiling *t,
     lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_COLS, s.cols);
 }
 
-// Tiles of attention: rows, smallest first. The largest, unless it leaves over
-// more than one row in eight; then the one before it.
+static int64_t rounded_up(int64_t n, int64_t to) {
+  return n / to * to + (n % to != 0) * to;
+}
+
+// Tiles of attention: rows, smallest first, and how much longer a row takes in
+// the last but one than in the last, in percent. Rows that are left over take
+// as long as others.
 static uint16_t attention_rows(uint32_t lanes, int64_t rows) {
   static const uint16_t tiles[][4] = {
       {1, 4, 8, 10}, {1, 3, 4, 6}, {1, 1, 1, 2}};
-  const uint16_t *t = tiles[lanes == 16 ? 0 : lanes == 8 ? 1 : 2];
+  static const int64_t longer[] = {5, 13, 50};
+  int width = lanes == 16 ? 0 : lanes == 8 ? 1 : 2;
+  const uint16_t *t = tiles[width];
   for (int i = 0; i < 3; i++)
     if (rows <= t[i]) return t[i];
-  int64_t over = (t[3] - rows % t[3]) % t[3];
-  return over > rows / 8 ? t[2] : t[3];
+  int64_t less = rounded_up(rows, t[2]) * (100 + longer[width]);
+  return less < 100 * rounded_up(rows, t[3]) ? t[2] : t[3];
 }
 
 // Larger heads have no facts, and no kernel.
@@ -136,10 +143,6 @@ static void choose_attention(uint32_t lanes, const int64_t *dims,
   }
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS,
                attention_rows(lanes, dims[LB_DIM_ROWS]));
-}
-
-static int64_t rounded_up(int64_t n, int64_t to) {
-  return n / to * to + (n % to != 0) * to;
 }
 
 // Heights of windows' tiles: for few rows, for most, and for what waits for its

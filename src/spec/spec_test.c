@@ -382,6 +382,29 @@ static void tiles_of_pairs_fit_the_columns(void **state) {
   }
 }
 
+// No choice computes a tenth more rows than another would; where tiles come out
+// even, they do.
+static void tiles_of_attention_leave_few_rows(void **state) {
+  (void)state;
+  static const int even[][3] = {{16, 16, 8},   {16, 64, 8}, {16, 77, 10},
+                                {16, 128, 10}, {8, 20, 4},  {8, 64, 6}};
+  lb_spec s = attention(LB_F32);
+  for (size_t i = 0; i < sizeof even / sizeof *even; i++) {
+    int64_t dims[LB_SDIMS] = {even[i][1], 32, 32, even[i][1]};
+    lb_facts f = lb_facts_of(&s, (uint32_t)even[i][0], dims);
+    assert_int_equal(lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 0),
+                     even[i][2]);
+  }
+  for (int64_t rows = 11; rows < 300; rows++) {
+    int64_t dims[LB_SDIMS] = {rows, 32, 32, rows};
+    lb_facts f = lb_facts_of(&s, 16, dims);
+    int64_t tile = lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 0);
+    int64_t made = (rows + tile - 1) / tile * tile;
+    assert_true(10 * made <= 11 * ((rows + 7) / 8 * 8));
+    assert_true(10 * made <= 11 * ((rows + 9) / 10 * 10));
+  }
+}
+
 static void facts_of_all_sizes_are_few(void **state) {
   (void)state;
   const lb_spec specs[] = {product(), product_of(LB_LAYOUT_PAIRED), softmax(),
@@ -499,6 +522,7 @@ int main(void) {
       cmocka_unit_test(what_is_no_attention_is_refused),
       cmocka_unit_test(pairs_are_of_the_right_side),
       cmocka_unit_test(tiles_of_pairs_fit_the_columns),
+      cmocka_unit_test(tiles_of_attention_leave_few_rows),
       cmocka_unit_test(facts_of_all_sizes_are_few),
       cmocka_unit_test(reusable_facts_hold_nothing_but_divisibility),
       cmocka_unit_test(tiles_fit_the_rows),
