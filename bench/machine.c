@@ -14,7 +14,9 @@
 #define TRY_SECONDS 3e-3
 #define CHAINS 12  // independent: two units of latency 5 need 10
 #define READ_STEP ((size_t)1024)
-#define PIECE (256 * READ_STEP)  // read between two looks at the clock
+#define PIECE (256 * READ_STEP)
+#define CLOCK 3e9        // about, in Hz
+#define READ_SPEED 20e9  // about, of L3, in bytes a second
 #define LARGE_PAGE ((size_t)2 << 20)
 #define SMALL_PAGE ((size_t)4096)
 
@@ -141,14 +143,14 @@ double bench_fma_peak(int bits) {
   return 1e-9 * fma_flops(bits) / best_time(work_fma, &bits);
 }
 
+// Work for about so long, however long it takes: a thread that had to wait in
+// the middle does all of it, or what the change cost it would be most of what
+// is measured.
 double bench_fma_now(int bits, double seconds) {
   if (!bits) return 0;
-  double start = bench_worked(), end = bench_now() + seconds;
-  int calls = 0;
-  do {
-    work_fma(&bits);
-    calls++;
-  } while (bench_now() < end);
+  int calls = 1 + (int)(seconds / (FMA_TURNS * CHAINS / 2 / CLOCK));
+  double start = bench_worked();
+  for (int i = 0; i < calls; i++) work_fma(&bits);
   return 1e-9 * calls * fma_flops(bits) / (bench_worked() - start);
 }
 
@@ -170,14 +172,14 @@ lb_status bench_reader_init(bench_reader *r, int bits, size_t bytes) {
 
 double bench_reader_now(bench_reader *r, double seconds) {
   if (!r->bits) return 0;
-  double start = bench_worked(), end = bench_now() + seconds;
-  size_t done = 0;
-  do {
+  size_t pieces = 1 + (size_t)(seconds * READ_SPEED / (double)PIECE), done = 0;
+  double start = bench_worked();
+  for (size_t i = 0; i < pieces; i++) {
     size_t left = r->size - r->at, piece = left < PIECE ? left : PIECE;
     read_piece(r, r->at, piece);
     r->at = piece < left ? r->at + piece : 0;
     done += piece;
-  } while (bench_now() < end);
+  }
   return 1e-9 * (double)done / (bench_worked() - start);
 }
 
