@@ -8,10 +8,16 @@
 #define MIN_ROWS 24    // of a product's band: each reads all of b's band
 #define ENOUGH_COLS 8  // bands of columns, so that rows stay whole
 #define MAX_QUERIES 128
-#define NEAR_COLS 8192      // elements that the first cache holds
-#define LEAST_COLS 32       // of a band of them
-#define SMALL_IMAGE 100000  // ... and the second
-#define NEAR_BYTES 524288   // of weights that stay there, beside an image
+#define NEAR_COLS 8192        // elements that the first cache holds
+#define LEAST_COLS 32         // of a band of them
+#define SMALL_IMAGE 100000    // ... and the second
+#define NEAR_BYTES 524288     // of weights that stay there, beside an image
+#define STRIP_COLS 64         // four lines of each position
+#define STRIP_ELEMENTS 5000   // that a turn of a strip reads
+#define WIDE_COLS 192         // of an image that is worth strips,
+#define MOST_ELEMENTS 300000  // ... all of which the second cache holds,
+#define HIGH_LEN 5            // ... whose windows have so many lines
+#define HIGHEST_LEN 7         // ... up to so many
 
 // -- estimates ---------------------------------------------------------------
 
@@ -156,6 +162,30 @@ static void cut_windows(const lb_split_basis *b, const int64_t *dims,
   out->cols_first = true;
 }
 
+// High windows read each line of an image as often as they are high, all of
+// them from the second cache where rows are long. What a strip leaves of it
+// must still be there for the next one.
+static bool is_wide_image(lb_form form, const int64_t *dims, int64_t outer) {
+  return form == LB_FORM_WINDOW && outer > 1 &&
+         dims[LB_DIM_COLS] >= WIDE_COLS &&
+         outer * dims[LB_DIM_ROWS] * dims[LB_DIM_COLS] <= MOST_ELEMENTS &&
+         dims[LB_DIM_LEN] >= HIGH_LEN && dims[LB_DIM_LEN] <= HIGHEST_LEN &&
+         dims[LB_DIM_STEPS] <= HIGHEST_LEN;
+}
+
+// Some positions and columns, through all turns.
+static void cut_strips(const lb_split_basis *b, const int64_t *dims,
+                       lb_split *out) {
+  int64_t cols = dims[LB_DIM_COLS], rows = dims[LB_DIM_ROWS];
+  int64_t near =
+      STRIP_ELEMENTS / STRIP_COLS / dims[LB_DIM_LEN] - dims[LB_DIM_STEPS];
+  cut(cols, unit_of(b->cols, cols, STRIP_COLS), cols, &out->col_band,
+      &out->col_bands);
+  cut(rows, unit_of(b->rows, rows, 1), ceil_div(rows, near), &out->row_band,
+      &out->row_bands);
+  out->cols_first = true;
+}
+
 static double weight_bytes(const int64_t *dims) {
   return 4.0 * (double)dims[LB_DIM_COLS] * (double)dims[LB_DIM_K] *
          (double)dims[LB_DIM_LEN] * (double)dims[LB_DIM_STEPS];
@@ -210,6 +240,8 @@ void lb_split_at(const lb_split_basis *b, const int64_t dims[LB_SDIMS],
     cut_queries(b, dims, bands, out);
   else if (near)
     cut_windows(b, dims, out);
+  else if (is_wide_image(b->form, dims, outer))
+    cut_strips(b, dims, out);
   else if (is_heavy(b->form, dims, outer))
     cut_weights(b, dims, out);
   else if (bands > 1)

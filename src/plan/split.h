@@ -18,7 +18,7 @@ typedef struct lb_split {
   int64_t row_band, col_band;    // sizes; the last band may be smaller
   int64_t row_bands, col_bands;  // of one turn
   int64_t parts;                 // outer * col_bands * row_bands, in that order
-  bool cols_first;  // col_bands * outer * row_bands: a band goes through all
+  bool cols_first;  // col_bands * row_bands * outer: a band goes through all
   bool together;    // ... turns of all zones, which have the same bands
   int64_t grain;    // parts to be taken at once; parts: all of them
 } lb_split;

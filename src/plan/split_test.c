@@ -129,9 +129,27 @@ static void a_small_image_is_split_by_columns_first(void **state) {
   lb_split p = lb_split_of(&s, &f, dims, 16);
   assert_true(p.cols_first && p.col_band < 192 && p.col_band % 16 == 0);
   dims[LB_DIM_ROWS] = 158;
+  dims[LB_DIM_LEN] = 3;
   assert_false(lb_split_of(&s, &f, dims, 158).cols_first);
-  dims[LB_DIM_ROWS] = 76;  // of which the first cache holds one line each
+  dims[LB_DIM_ROWS] = 200;  // of which the first cache holds one line each
   assert_false(lb_split_of(&s, &f, dims, 2).cols_first);
+}
+
+static void a_wide_image_with_high_windows_goes_in_strips(void **state) {
+  (void)state;
+  lb_spec s = window_spec();
+  int64_t dims[LB_SDIMS] = {76, 240, 1, 5, 5};
+  lb_facts f = lb_facts_of(&s, 16, dims);
+  lb_split p = lb_split_of(&s, &f, dims, 8);
+  assert_true(p.cols_first && p.row_bands > 2);
+  assert_int_equal(p.col_band, 64);
+  assert_int_equal(p.col_bands, 4);
+  assert_false(lb_split_of(&s, &f, dims, 48).cols_first);  // six images
+  dims[LB_DIM_LEN] = 3;  // which wait for the image anyway
+  assert_false(lb_split_of(&s, &f, dims, 8).cols_first);
+  dims[LB_DIM_LEN] = 5;
+  dims[LB_DIM_COLS] = 144;
+  assert_false(lb_split_of(&s, &f, dims, 12).cols_first);
 }
 
 static void weights_that_do_not_stay_near_go_band_by_band(void **state) {
@@ -186,6 +204,7 @@ int main(void) {
       cmocka_unit_test(a_product_is_split_by_columns_first),
       cmocka_unit_test(a_narrow_product_is_split_by_rows_too),
       cmocka_unit_test(a_small_image_is_split_by_columns_first),
+      cmocka_unit_test(a_wide_image_with_high_windows_goes_in_strips),
       cmocka_unit_test(weights_that_do_not_stay_near_go_band_by_band),
       cmocka_unit_test(zones_of_an_image_have_the_bands_of_the_first),
       cmocka_unit_test(a_reduced_row_stays_whole),

@@ -23,17 +23,32 @@ typedef struct block {  // of parts that lie side by side
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// Part `at` where each band goes through all turns.
+static block block_of_turn(const lb_launch *l, int64_t at) {
+  const lb_split *s = &l->split;
+  int64_t rows = (int64_t)l->args[l->n_operands];
+  int64_t cols = (int64_t)l->args[l->n_operands + 1];
+  int64_t band = at / s->outer;
+  block b = {.turn = at % s->outer,
+             .row = band % s->row_bands * s->row_band,
+             .col = band / s->row_bands * s->col_band,
+             .parts = 1};
+  b.rows = least(s->row_band, rows - b.row);
+  b.cols = least(s->col_band, cols - b.col);
+  return b;
+}
+
 // The largest block that begins with part `at` and has no more than `n` parts.
 static block block_at(const lb_launch *l, int64_t at, int64_t n) {
   const lb_split *s = &l->split;
   int64_t rows = (int64_t)l->args[l->n_operands];
   int64_t cols = (int64_t)l->args[l->n_operands + 1];
+  if (s->cols_first) return block_of_turn(l, at);
   int64_t row = at % s->row_bands, over = at / s->row_bands;
-  int64_t col = s->cols_first ? over / s->outer : over % s->col_bands;
+  int64_t col = over % s->col_bands;
   int64_t high = least(s->row_bands - row, n), wide = 1;
-  if (high == s->row_bands && !s->cols_first)
-    wide = least(s->col_bands - col, n / high);
-  block b = {.turn = s->cols_first ? over % s->outer : over / s->col_bands,
+  if (high == s->row_bands) wide = least(s->col_bands - col, n / high);
+  block b = {.turn = over / s->col_bands,
              .row = row * s->row_band,
              .col = col * s->col_band,
              .parts = high * wide};
