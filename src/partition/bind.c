@@ -16,6 +16,8 @@
 #include "partition/window.h"
 
 #define MAX_OPERANDS (LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN)
+#define ENOUGH_ELEMENTS 1024  // of a call
+#define ENOUGH_COLS 32
 enum { RESULT, A, B };   // operands; factors of a product, A alone of a window
 enum { X = 1, TABLES };  // of a Resize that blends
 
@@ -401,15 +403,25 @@ static bool are_alike(const walker *w, int i, int j) {
   return true;
 }
 
+// Whether a call of the kernel with that dim as rows has work enough: then what
+// lies side by side is better than more rows. Of few columns it is not, where
+// pixels repeat: two would write to each line of the cache.
+static bool is_enough(const walker *w, int rows) {
+  int64_t cols = w->dims[w->rank - 1];
+  return w->form != LB_FORM_MATMUL && cols >= ENOUGH_COLS &&
+         w->dims[rows] * cols >= ENOUGH_ELEMENTS;
+}
+
 // Rows are the innermost dim, for a product of those along which b stays the
-// same, for what is blended of those that change; or a longer one like it.
-// There is always one dim of rows.
+// same, for what is blended of those that change; or a longer one like it, if
+// that is short. There is always one dim of rows.
 static void choose_rows(walker *w) {
   int best = -1;
   for (int i = w->rank - 2; i >= 0; i--) {
     if (w->form == LB_FORM_MATMUL && w->strides[B][i] != 0) continue;
     if (w->blended && w->strides[X][i] != 0) continue;
-    if (best < 0 || (w->dims[i] > w->dims[best] && are_alike(w, i, best)))
+    if (best < 0 || (w->dims[i] > w->dims[best] && are_alike(w, i, best) &&
+                     !is_enough(w, best)))
       best = i;
   }
   if (best >= 0)

@@ -9,6 +9,7 @@ typedef struct fixture {
   lb_node *resize;
   lb_value *x, *z, *y;    // y = Resize(x) - z
   lb_tensor tensors[16];  // by value id
+  int64_t channels;
 } fixture;
 
 static lb_status tensor_fn(void *user, const lb_value *v, lb_tensor *out) {
@@ -16,8 +17,9 @@ static lb_status tensor_fn(void *user, const lb_value *v, lb_tensor *out) {
   return LB_OK;
 }
 
-static fixture begin(const char *place, const char *mode, float scale) {
-  fixture f = {0};
+static fixture begin_with(int64_t channels, const char *place, const char *mode,
+                          float scale) {
+  fixture f = {.channels = channels};
   ok(lb_graph_new(&f.g));
   lb_region *r = f.g->main;
   float *list = lb_arena_alloc(&f.g->arena, 4 * sizeof *list, 64);
@@ -25,8 +27,8 @@ static fixture begin(const char *place, const char *mode, float scale) {
   lb_tensor t = tensor(LB_F32, list, DIMS(4));
   lb_value *scales;
   ok(lb_const_new(f.g, "scales", &t, &scales));
-  f.x = param(r, "x", LB_F32, DIMS(-1, -1, -1, 8));
-  f.z = param(r, "z", LB_F32, DIMS(-1, -1, -1, 8));
+  f.x = param(r, "x", LB_F32, DIMS(-1, -1, -1, channels));
+  f.z = param(r, "z", LB_F32, DIMS(-1, -1, -1, channels));
   f.resize =
       node(r, LB_OP_Resize, "re", 3, (lb_value *[]){f.x, NULL, scales}, 1);
   ok(lb_node_set_str(f.g, f.resize, "coordinate_transformation_mode", place));
@@ -38,12 +40,17 @@ static fixture begin(const char *place, const char *mode, float scale) {
   return f;
 }
 
+static fixture begin(const char *place, const char *mode, float scale) {
+  return begin_with(8, place, mode, scale);
+}
+
 static bool bind(fixture *f, int64_t height, int64_t width, int64_t scale,
                  lb_binding *out) {
   bool bound;
   lb_tensor big =
-      tensor(LB_F32, NULL, DIMS(2, height * scale, width * scale, 8));
-  f->tensors[f->x->id] = tensor(LB_F32, NULL, DIMS(2, height, width, 8));
+      tensor(LB_F32, NULL, DIMS(2, height * scale, width * scale, f->channels));
+  f->tensors[f->x->id] =
+      tensor(LB_F32, NULL, DIMS(2, height, width, f->channels));
   f->tensors[f->resize->out[0]->id] = big;
   f->tensors[f->y->id] = f->tensors[f->z->id] = big;
   ok(lb_partition_bind(f->p.parts[0], tensor_fn, f, out, &bound));
@@ -78,6 +85,19 @@ static void its_reader_walks_each_pixel_several_times(void **state) {
   end(&f);
 }
 
+// Pixels of a line are rows if they are some, though there are more lines.
+static void rows_lie_side_by_side(void **state) {
+  (void)state;
+  fixture f = begin_with(32, "asymmetric", "floor", 2);
+  lb_binding b;
+  assert_true(bind(&f, 40, 32, 2, &b));
+  assert_int_equal(b.dims[LB_DIM_ROWS], 32);
+  assert_int_equal(b.operands[1].row, 32);
+  assert_true(bind(&f, 40, 31, 2, &b));
+  assert_int_equal(b.dims[LB_DIM_ROWS], 80);
+  end(&f);
+}
+
 static void sizes_that_are_no_multiple_are_left_to_the_host(void **state) {
   (void)state;
   fixture f = begin("half_pixel", "round_prefer_floor", 2);
@@ -109,6 +129,7 @@ static void other_roundings_are_no_repeats(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(its_reader_walks_each_pixel_several_times),
+      cmocka_unit_test(rows_lie_side_by_side),
       cmocka_unit_test(sizes_that_are_no_multiple_are_left_to_the_host),
       cmocka_unit_test(other_roundings_are_no_repeats),
   };
