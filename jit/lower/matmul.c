@@ -43,6 +43,7 @@ enum {
   MIN_BAND = 8,             // tiles
   MIN_ROWS = 5,             // that a tile of one panel needs to be worth it
   MAX_INLINE = 4,           // nodes of an epilogue that each sum has a copy of
+  MAX_AT_ONCE = 3,          // vectors: four take longer than one by one
   LONG_SUM = 96,            // steps, in which outputs have the time to come
   LINE = 64,                // bytes
 };
@@ -474,6 +475,13 @@ static lb_kval sum_of(const tile *t, uint32_t r, uint32_t v) {
                         lb_k_get(b, t->acc[r][second]));
 }
 
+static bool has_function(const lb_emit *e) {
+  for (int i = 0; i < e->spec->n_nodes; i++)
+    if (e->scope[i] == LB_SCOPE_EACH && lb_emit_is_costly(&e->spec->nodes[i]))
+      return true;
+  return false;
+}
+
 // What is made of `acc` at the present place.
 static void finish_vector(const tile *t, lb_kval acc) {
   lb_emit *e = t->m->e;
@@ -557,24 +565,50 @@ static void finish_zeros(const matmul *m) {
   lb_k_end(b);
 }
 
-// Long epilogues run in a loop over `rows` rows that were put in memory: code
-// for all sums at once, and for each height of tile, would be slow to compile.
-// Turns of the loop overlap.
-static void finish_looped(const tile *t, lb_kval rows) {
+// The vectors of a row, one by one in a loop: constants of functions, and what
+// they hold, take all registers.
+static void finish_in_turn(const tile *t, lb_kval place) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
-  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
   lb_kval width = lb_k_i64(b, t->finished * e->lanes);
-  lb_emit_all(e);
-  lb_kval place = lb_k_reg(b, t->m->scratch);
-  lb_kval r = lb_k_loop(b, zero, rows, one);
-  lb_emit_row(e, lb_k_add(b, t->row, r));
-  lb_kval c = lb_k_loop(b, zero, width, lb_k_i64(b, e->lanes));
+  lb_kval c = lb_k_loop(b, lb_k_i64(b, 0), width, lb_k_i64(b, e->lanes));
   lb_emit_at(e, lb_k_add(b, t->col, c), mask_at(t, c));
   lb_kval acc = lb_k_load(b, lb_k_get(b, place), e->lanes, 0);
   advance(t, place, lb_k_i64(b, e->lanes));
   finish_vector(t, acc);
   lb_k_end(b);
+}
+
+// The same all at once, where no function is among what is made of them.
+static void finish_at_once(const tile *t, lb_kval place) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval at = lb_k_get(b, place);
+  for (uint32_t v = 0; v < t->finished; v++) {
+    lb_kval by = lb_k_i64(b, v * e->lanes);
+    lb_emit_at(e, lb_k_add(b, t->col, by), t->mask[v]);
+    finish_vector(t, lb_k_load(b, lb_k_ptr(b, at, by, 0), e->lanes, 0));
+  }
+  advance(t, place, lb_k_i64(b, t->finished * e->lanes));
+}
+
+// Long epilogues run in a loop over `rows` rows that were put in memory: code
+// for all sums at once, and for each height of tile, would be slow to compile.
+// Turns of the loop overlap.
+static void finish_looped(const tile *shape, lb_kval rows) {
+  tile t = *shape;
+  lb_emit *e = t.m->e;
+  lb_kbuilder *b = &e->b;
+  bool in_turn = has_function(e) || t.finished > MAX_AT_ONCE;
+  lb_emit_all(e);
+  if (!in_turn) make_masks(&t);
+  lb_kval place = lb_k_reg(b, t.m->scratch);
+  lb_kval r = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, 1));
+  lb_emit_row(e, lb_k_add(b, t.row, r));
+  if (in_turn)
+    finish_in_turn(&t, place);
+  else
+    finish_at_once(&t, place);
   lb_k_end(b);
 }
 
