@@ -257,13 +257,24 @@ static lb_status absorb_term(lb_rewrite *rw, lb_node *n, const lb_node *conv,
   return lb_node_copy_attrs(rw->graph, n, conv);
 }
 
+// Weights that are whole numbers were bytes: sums of them are exact, and what
+// they are multiplied by must come after, or roundings to bytes come out else.
+static bool are_whole(const lb_tensor *w) {
+  int64_t n = lb_tensor_count(w);
+  for (int64_t i = 0; i < n; i++) {
+    double x = lb_match_elem(w, i);
+    if (x != floor(x)) return false;
+  }
+  return true;
+}
+
 // The same for a Mul.
 static lb_status absorb_factor(lb_rewrite *rw, lb_node *n, const lb_node *conv,
                                const lb_value *by) {
   batch_norm b = {.node = n};
   const lb_tensor *t = dense_const(by);
   if (!match_conv(conv, &b) || !is_per_channel(t, b.weight->rank, b.channels) ||
-      t->dtype != b.weight->dtype)
+      t->dtype != b.weight->dtype || are_whole(b.weight))
     return LB_OK;
   double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
   if (!f) return lb_oom();

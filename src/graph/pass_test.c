@@ -552,7 +552,7 @@ static void a_factor_apart_joins_the_convolution(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[b,3,h,w]\n"
-      "const k float32[2,3,1,1] 1 2 3 4 5 6\n"
+      "const k float32[2,3,1,1] 1.25 2 3 4 5 6\n"
       "const s float32[1,2,1,1] 2 3\n"
       "c = Conv(x, k)\n"
       "d = Mul(s, c)\n"
@@ -565,7 +565,7 @@ static void a_factor_apart_joins_the_convolution(void **state) {
           "y: float32[b,2,h,w] = Conv(x, k:float32[2,3,1,1], [5,5])\n"
           "out y\n");
   const float *w = floats(g->main->nodes[0]->in[1]);
-  const float expected[] = {20, 40, 60, 120, 150, 180};
+  const float expected[] = {25, 40, 60, 120, 150, 180};
   for (int i = 0; i < 6; i++) assert_true(w[i] == expected[i]);
   lb_graph_free(g);
 }
@@ -574,20 +574,26 @@ static void what_is_no_factor_is_multiplied_still(void **state) {
   (void)state;
   stays(  // one for each column
       "in x float32[b,3,h,2]\n"
-      "const k float32[2,3,1,1] 1\n"
+      "const k float32[2,3,1,1] 1.5\n"
       "const t float32[2] 3 4\n"
       "c = Conv(x, k)\n"
       "y = Mul(c, t)\n"
       "out y\n");
   stays(  // the convolution is a result
       "in x float32[b,3,h,w]\n"
-      "const k float32[2,3,1,1] 1\n"
+      "const k float32[2,3,1,1] 1.5\n"
       "c = Conv(x, k)\n"
       "y = Mul(c, 2.0)\n"
       "out y c\n");
+  stays(  // sums of whole numbers are exact
+      "in x float32[b,3,h,w]\n"
+      "const k float32[2,3,1,1] 3\n"
+      "c = Conv(x, k)\n"
+      "y = Mul(c, 0.1)\n"
+      "out y\n");
   stays(  // not a number
       "in x float32[b,3,h,w]\n"
-      "const k float32[2,3,1,1] 1\n"
+      "const k float32[2,3,1,1] 1.5\n"
       "const t float32[1] inf\n"
       "c = Conv(x, k)\n"
       "y = Mul(c, t)\n"
@@ -610,7 +616,7 @@ static void scales_before_a_convolution_join_it(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[b,2,h,w]\n"
-      "const k float32[2,2,1,1] 1 2 3 4\n"
+      "const k float32[2,2,1,1] 1.5 2 3 4\n"
       "const u float32[2] 10 20\n"
       "r = Relu(x)\n"
       "m = Mul(r, 2.0)\n"
@@ -622,10 +628,10 @@ static void scales_before_a_convolution_join_it(void **state) {
           "in x: float32[b,2,h,w]\n"
           "r: float32[b,2,h,w] = Relu(x)\n"
           "y: float32[b,2,ceil(h/2),w] = Conv(r, k:float32[2,2,1,1], "
-          "[11.5,23.5]) {strides=[2,1]}\n"
+          "[11.75,23.5]) {strides=[2,1]}\n"
           "out y\n");
-  for (int i = 0; i < 4; i++)
-    assert_true(floats(g->main->nodes[1]->in[1])[i] == (float)(2 * i + 2));
+  const float *w = floats(g->main->nodes[1]->in[1]);
+  assert_true(w[0] == 3 && w[1] == 4 && w[2] == 6 && w[3] == 8);
   lb_graph_free(g);
 }
 
@@ -634,7 +640,7 @@ static void a_term_stays_before_a_padded_convolution(void **state) {
   (void)state;
   becomes(
       "in x float32[b,2,h,w]\n"
-      "const k float32[2,1,3,3] 1\n"
+      "const k float32[2,1,3,3] 1.5\n"
       "r = Relu(x)\n"
       "m = Mul(r, 2.0)\n"
       "a = Add(m, 0.5)\n"
@@ -649,7 +655,7 @@ static void a_term_stays_before_a_padded_convolution(void **state) {
       "out y\n");
   becomes(
       "in x float32[b,2,h,w]\n"
-      "const k float32[2,1,3,3] 1\n"
+      "const k float32[2,1,3,3] 1.5\n"
       "m = Mul(x, 2.0)\n"
       "y = Conv(m, k) {group=2, auto_pad=\"SAME_UPPER\"}\n"
       "out y\n",
@@ -664,26 +670,26 @@ static void scales_stay_where_they_must(void **state) {
   (void)state;
   stays(  // a term alone, and zeros around
       "in x float32[b,2,h,w]\n"
-      "const k float32[2,2,3,3] 1\n"
+      "const k float32[2,2,3,3] 1.5\n"
       "a = Add(x, 0.5)\n"
       "y = Conv(a, k) {pads=[0,1,0,1]}\n"
       "out y\n");
   stays(  // nothing can be divided by it
       "in x float32[b,2,h,w]\n"
-      "const k float32[2,2,3,3] 1\n"
+      "const k float32[2,2,3,3] 1.5\n"
       "m = Mul(x, 0.0)\n"
       "a = Add(m, 0.5)\n"
       "y = Conv(a, k) {pads=[0,1,0,1]}\n"
       "out y\n");
   stays(  // read elsewhere too
       "in x float32[b,2,h,w]\n"
-      "const k float32[2,2,1,1] 1\n"
+      "const k float32[2,2,1,1] 1.5\n"
       "m = Mul(x, 2.0)\n"
       "y = Conv(m, k)\n"
       "out y m\n");
   stays(  // one for each channel
       "in x float32[b,2,h,w]\n"
-      "const k float32[2,2,1,1] 1\n"
+      "const k float32[2,2,1,1] 1.5\n"
       "const s float32[2,1,1] 2 3\n"
       "m = Mul(x, s)\n"
       "y = Conv(m, k)\n"
