@@ -88,7 +88,7 @@ static double moving(const bench *b, const work *w, double seconds) {
   (void)b;
   double need = 0;
   for (int i = 0; i < 2; i++)
-    if (w->bytes[i])
+    if (w->bytes[i] > 0)
       need += w->bytes[i] / (1e9 * bench_reader_now(w->reader[i], seconds));
   return need;
 }
