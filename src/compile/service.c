@@ -25,6 +25,7 @@
 #define REST (1000 * MS)     // after the first failure of the worker in a row
 #define REST_MAX (60000 * MS)
 #define IDLE (100 * MS)    // without a run: requests rest
+#define START (500 * MS)   // for which the first start waits for that
 #define LATER (20 * MS)    // between looks at what another process makes
 #define KEEP (10000 * MS)  // the worker's process, with nothing to do
 #define MAX_WAIT 1e9       // seconds
@@ -82,6 +83,7 @@ struct lb_service {
   bool yields;      // the worker makes way for other programs
   bool warned;      // that nothing is made
   bool prepared;    // the worker was started, or is not needed
+  int64_t awaited;  // since when it is needed; 0: it was not yet
   lb_pool_runs runs;
   int64_t last_run;
 };
@@ -305,6 +307,16 @@ static bool may_make(const lb_service *s, int64_t now, int64_t *wait_ns) {
   return false;
 }
 
+// Its process takes a processor for some 80 ms when it starts: requests are not
+// to feel that, unless there is no gap between them.
+static bool may_start(lb_service *s, const lb_queue_time *t, int64_t *wait_ns) {
+  if (s->prepared || t->idle || t->urgent || s->queue.n == 0) return true;
+  if (!s->awaited) s->awaited = t->now_ns;
+  int64_t left = s->awaited + START - t->now_ns;
+  *wait_ns = left < IDLE ? left : IDLE;
+  return left <= 0;
+}
+
 static lb_queue_time time_of(lb_service *s) {
   int64_t now = lb_clock_ns();
   return (lb_queue_time){
@@ -352,7 +364,7 @@ static lb_slot *next_job(lb_service *s, bool *find, int64_t *wait_ns) {
   *find = slot != NULL;
   if (!keeps)
     *wait_ns = s->queue.n ? REST : -1;
-  else if (!slot && may_make(s, t.now_ns, wait_ns))
+  else if (!slot && may_make(s, t.now_ns, wait_ns) && may_start(s, &t, wait_ns))
     slot = lb_queue_take(&s->queue, &t, wait_ns);
   give_lock(s, let_go);
   return slot;
@@ -488,6 +500,7 @@ static void make(lb_service *s, lb_slot *slot) {
   lb_made made;
   set_yields(s, atomic_load(&slot->wish.urgent) > 0);
   s->making = slot;
+  s->prepared = true;
   lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, hurries, &made);
   s->making = NULL;
   if (atomic_load(&s->stop)) {

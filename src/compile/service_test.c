@@ -229,6 +229,22 @@ static void no_worker_is_started_where_requests_run_or_none_is_wanted(
   assert_false(has_worker());
 }
 
+// It waits for them to rest, but not for ever.
+static void the_first_start_waits_while_requests_run(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  lb_pool_enter(f->pool);
+  int64_t begin = lb_clock_ns();
+  tell(f, 0, 1);
+  tell(f, 0, 2);
+  nap(200);
+  bool is_there = has_worker();
+  bool late = lb_clock_ns() - begin > 400000000;  // this thread was
+  assert_true(!is_there || late);
+  wait_until_made(f, 0);
+  lb_pool_leave(f->pool);
+}
+
 static void nothing_is_made_in_the_background_if_that_is_off(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", false);
@@ -637,6 +653,7 @@ int main(void) {
       TEST(a_slot_seen_once_is_made_when_requests_rest),
       TEST(the_worker_is_there_before_the_first_request),
       TEST(no_worker_is_started_where_requests_run_or_none_is_wanted),
+      TEST(the_first_start_waits_while_requests_run),
       TEST(nothing_is_made_in_the_background_if_that_is_off),
       TEST(what_a_session_asked_for_goes_with_it),
       TEST(what_was_evicted_is_made_again),
