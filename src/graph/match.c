@@ -60,6 +60,15 @@ bool lb_match_with_scalar(const lb_node *n, lb_value **x, double *out) {
   return false;
 }
 
+bool lb_match_unpadded(const lb_node *n, int space) {
+  const char *mode = lb_attr_str(n, "auto_pad", "NOTSET");
+  if (strcmp(mode, "VALID") == 0) return true;
+  if (*mode && strcmp(mode, "NOTSET") != 0) return false;
+  for (int i = 0; i < 2 * space; i++)
+    if (lb_attr_int_at(n, "pads", i, 0) != 0) return false;
+  return true;
+}
+
 static bool is_near(double a, double b) {
   return fabs(a - b) <= 1e-6 * fabs(b);
 }

@@ -13,8 +13,6 @@
 // of space makes, of each position, a row of them: it is one whose kernel has
 // size 1 there, with more channels, that are seen as positions afterwards. What
 // follows element by element happens before that.
-#include <string.h>
-
 #include "graph/rewrite.h"
 
 enum { MIN_CHANNELS = 16 };
@@ -54,15 +52,6 @@ static bool find_axes(conv *c) {
   return c->other >= 0;
 }
 
-static bool is_unpadded(const lb_node *n, int space) {
-  const char *mode = lb_attr_str(n, "auto_pad", "NOTSET");
-  if (strcmp(mode, "VALID") == 0) return true;
-  if (*mode && strcmp(mode, "NOTSET") != 0) return false;
-  for (int i = 0; i < 2 * space; i++)
-    if (lb_attr_int_at(n, "pads", i, 0) != 0) return false;
-  return true;
-}
-
 static bool match(lb_node *n, conv *c) {
   if (n->op != LB_OP_Conv || !n->out[0] || !lb_op_channels_last(n) ||
       lb_attr_int(n, "group", 1) != 1)
@@ -72,7 +61,7 @@ static bool match(lb_node *n, conv *c) {
   if (!c->w || c->w->dtype != LB_F32 || c->w->rank != c->rank ||
       lb_tensor_count(c->w) == 0 || n->in[0]->info.dtype != LB_F32)
     return false;
-  if (!find_axes(c) || !is_unpadded(n, c->rank - 2)) return false;
+  if (!find_axes(c) || !lb_match_unpadded(n, c->rank - 2)) return false;
   c->size = c->w->dims[2 + c->axis];
   c->step = lb_attr_int_at(n, "strides", c->axis, 1);
   return c->size == 1 || lb_attr_int_at(n, "dilations", c->axis, 1) == 1;
@@ -158,7 +147,7 @@ static bool is_side_by_side(const lb_node *n) {
          w->dims[3] > 1 && w->dims[3] == lb_attr_int_at(n, "strides", 1, 1) &&
          (!bias ||
           (lb_value_const(n->in[2]) && lb_value_const(n->in[2])->rank == 1)) &&
-         lb_attr_int(n, "group", 1) == 1 && is_unpadded(n, 2) &&
+         lb_attr_int(n, "group", 1) == 1 && lb_match_unpadded(n, 2) &&
          lb_attr_int_at(n, "dilations", 1, 1) == 1 &&
          lb_attr_int_at(n, "output_padding", 1, 0) == 0 &&
          !lb_attr_has(n, "output_shape");

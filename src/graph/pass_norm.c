@@ -243,14 +243,21 @@ static lb_status sum_of_biases(lb_graph *g, const lb_value *name,
   return lb_const_new(g, name->name, &t, out);
 }
 
+// Whether t is a number, or one for each channel, that the convolution can
+// take.
+static bool match_channels(const lb_node *conv, const lb_tensor *t,
+                           batch_norm *b) {
+  return match_conv(conv, b) &&
+         is_per_channel(t, b->weight->rank, b->channels) &&
+         t->dtype == b->weight->dtype;
+}
+
 // Puts the convolution in place of n, an Add of `added` to it.
 static lb_status absorb_term(lb_rewrite *rw, lb_node *n, const lb_node *conv,
                              const lb_value *added) {
   batch_norm b = {.node = n};
   const lb_tensor *t = dense_const(added);
-  if (!match_conv(conv, &b) || !is_per_channel(t, b.weight->rank, b.channels) ||
-      t->dtype != b.weight->dtype)
-    return LB_OK;
+  if (!match_channels(conv, t, &b)) return LB_OK;
   lb_value *in[3] = {conv->in[0], conv->in[1]};
   LB_TRY(sum_of_biases(rw->graph, added, b.bias, t, b.channels, &in[2]));
   LB_TRY(lb_rewrite_become(rw, n, conv->op, in, 3));
@@ -273,9 +280,7 @@ static lb_status absorb_factor(lb_rewrite *rw, lb_node *n, const lb_node *conv,
                                const lb_value *by) {
   batch_norm b = {.node = n};
   const lb_tensor *t = dense_const(by);
-  if (!match_conv(conv, &b) || !is_per_channel(t, b.weight->rank, b.channels) ||
-      t->dtype != b.weight->dtype || are_whole(b.weight))
-    return LB_OK;
+  if (!match_channels(conv, t, &b) || are_whole(b.weight)) return LB_OK;
   double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
   if (!f) return lb_oom();
   int64_t step = lb_tensor_count(t) == 1 ? 0 : 1;
@@ -319,15 +324,6 @@ typedef struct scaled {
   bool padded;
 } scaled;
 
-static bool is_padded(const lb_node *n, int space) {
-  const char *mode = lb_attr_str(n, "auto_pad", "NOTSET");
-  if (strcmp(mode, "VALID") == 0) return false;
-  if (*mode && strcmp(mode, "NOTSET") != 0) return true;
-  for (int i = 0; i < 2 * space; i++)
-    if (lb_attr_int_at(n, "pads", i, 0) != 0) return true;
-  return false;
-}
-
 // The other input of the node that makes s->x, if that is nobody else's and
 // takes a number.
 static bool look_through(const lb_rewrite *rw, lb_op op, scaled *s,
@@ -350,7 +346,7 @@ static bool match_scaled(const lb_rewrite *rw, lb_node *n, scaled *s) {
     return false;
   lb_dtype t = s->b.weight->dtype;
   if ((t != LB_F32 && t != LB_F64) || s->x->info.dtype != t) return false;
-  s->padded = is_padded(n, s->b.weight->rank - 2);
+  s->padded = !lb_match_unpadded(n, s->b.weight->rank - 2);
   bool moved = look_through(rw, LB_OP_Add, s, &s->term);
   bool scales = look_through(rw, LB_OP_Mul, s, &s->factor);
   if (s->padded && moved)

@@ -96,6 +96,9 @@ int64_t lb_match_int(const lb_tensor *t, int64_t i);
 bool lb_match_scalar(const lb_value *c, const lb_value *x, double *out);
 // The same for a commutative node; *x gets the other input.
 bool lb_match_with_scalar(const lb_node *n, lb_value **x, double *out);
+// Whether nothing lies around the image of a convolution or a pool, whose
+// `space` axes it walks.
+bool lb_match_unpadded(const lb_node *n, int space);
 // Equal but for rounding: of b or of its inverse, to float32 or to a half.
 bool lb_match_near(double a, double b);
 
