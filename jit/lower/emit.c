@@ -30,6 +30,10 @@ lb_kval lb_emit_down(lb_emit *e, lb_kval x, int64_t n) {
   return lb_k_sub(&e->b, x, lb_k_rem(&e->b, x, lb_k_i64(&e->b, n)));
 }
 
+void lb_emit_advance(lb_emit *e, lb_kval reg, lb_kval by) {
+  lb_k_set(&e->b, reg, lb_k_ptr(&e->b, lb_k_get(&e->b, reg), by, 0));
+}
+
 static lb_kval steps_of(lb_emit *e, lb_kval stride) {
   return lb_k_mul(&e->b, lb_k_iota(&e->b, LB_I64, e->lanes),
                   lb_k_splat(&e->b, stride, e->lanes));

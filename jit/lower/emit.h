@@ -95,6 +95,8 @@ void lb_emit_columns(lb_emit *e);
 lb_kval lb_emit_add(lb_emit *e, lb_kval x, int64_t n);
 lb_kval lb_emit_mul(lb_emit *e, lb_kval x, int64_t n);
 lb_kval lb_emit_down(lb_emit *e, lb_kval x, int64_t n);  // to a multiple of n
+// A register that holds a pointer: `by` elements on.
+void lb_emit_advance(lb_emit *e, lb_kval reg, lb_kval by);
 // Elements 0, stride, 2 * stride, ... from p on, in lanes.
 lb_kval lb_emit_gather(lb_emit *e, lb_kval p, lb_kval stride, lb_kval mask);
 // Turns a block around: `rows` holds `lanes` vectors of `lanes` lanes, and of

@@ -1,0 +1,398 @@
+// lower/sums.c -- the sums of a tile, in registers.
+//
+// A is read in place, k is not blocked. What comes next is sent for with every
+// step a bit: b of the next step and of the next column of tiles, rows of a
+// that nobody has read yet, and where outputs will be stored.
+//
+// A sum begins with -0.0, so that its first product comes out as it is. Where
+// there is none, sums are 0.0, on a way of their own: loops that are known to
+// have a turn need nothing for the case that they have not.
+//
+// There are more rows than registers for pointers to them: a pointer stands for
+// three rows, which are one and two strides apart, and x86 adds a stride or two
+// of them where it reads. In a short tile pointers go back until their rows are
+// there: only the rows that are new are made to outputs.
+#include "lower/tile.h"
+
+enum {
+  PREFETCH_BYTES = 1024,  // ahead in b
+  LONG_SUM = 96,          // steps, in which outputs have the time to come
+  LINE = 64,              // bytes
+};
+
+// The last row at which the rows of the pointer to row r are all there.
+static lb_kval last_place(const lb_tile *t, uint32_t r) {
+  lb_emit *e = t->m->e;
+  uint32_t n = t->rows - r;
+  if (n > LB_ROWS_A_POINTER) n = LB_ROWS_A_POINTER;
+  return lb_emit_add(e, e->dims[LB_DIM_ROWS], -(int64_t)n);
+}
+
+static void point_at_rows(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  for (uint32_t r = 0; r < t->rows; r += LB_ROWS_A_POINTER) {
+    lb_kval row = lb_emit_add(e, t->row, r);
+    if (t->is_short && r) row = lb_k_min(b, row, last_place(t, r));
+    t->at[r / LB_ROWS_A_POINTER] = row;
+    lb_kval at = lb_k_mul(b, row, e->in_stride[0].row);
+    t->a[r / LB_ROWS_A_POINTER] = lb_k_ptr(b, e->in[0], at, 0);
+  }
+}
+
+// Of b's panels, which are read past the last column and not past the last of
+// them.
+static lb_kval last_panel(const lb_matmul *m) {
+  lb_emit *e = m->e;
+  lb_kval last = lb_emit_add(e, e->dims[LB_DIM_COLS], -1);
+  return lb_k_div(&e->b, last, lb_k_i64(&e->b, m->panel_cols));
+}
+
+static lb_kval panel_of(const lb_matmul *m, lb_kval col) {
+  lb_kbuilder *b = &m->e->b;
+  return lb_k_div(b, col, lb_k_i64(b, m->panel_cols));
+}
+
+static void point_at_columns(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_stride stride = e->in_stride[1];
+  if (lb_matmul_has_panels(t->m)) {
+    lb_kval panel = panel_of(t->m, t->col);
+    t->b = lb_k_ptr(b, e->in[1], lb_k_mul(b, panel, stride.row), 0);
+    for (uint32_t p = 0; p < t->panels; p++) {
+      lb_kval at = lb_k_i64(b, p);
+      if (t->masked && p > 0)
+        at = lb_k_min(b, at, lb_k_sub(b, last_panel(t->m), panel));
+      t->panel[p] = lb_k_mul(b, at, stride.row);
+    }
+  } else if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
+    t->b = lb_k_ptr(b, e->in[1], lb_k_mul(b, t->col, stride.col), 0);
+  } else {
+    t->b = lb_k_ptr(b, e->in[1], t->col, 0);
+  }
+}
+
+static bool looks_ahead(const lb_matmul *m) {
+  return m->e->spec->form == LB_FORM_MATMUL && lb_matmul_has_panels(m);
+}
+
+// What is sent for is one pointer, to either.
+static bool looks_ahead_in_a(const lb_matmul *m) {
+  const lb_soperand *in = m->e->spec->in;
+  return looks_ahead(m) && in[0].layout == LB_LAYOUT_FULL &&
+         in[0].dtype == in[1].dtype;
+}
+
+static lb_kval steps_of(const lb_matmul *m) {
+  lb_kbuilder *b = &m->e->b;
+  lb_kval k = m->e->dims[LB_DIM_K];
+  return m->pairs ? lb_k_div(b, k, lb_k_i64(b, 2)) : k;
+}
+
+// What the tiles of a band send for together is as much as a column of tiles
+// has; no more than a line a step.
+static lb_kval pace_of(const lb_matmul *m) {
+  lb_kbuilder *b = &m->e->b;
+  lb_kval tiles = lb_k_sub(b, m->end, m->begin);
+  lb_kval cols = lb_k_i64(b, m->panels * LB_PACK_COLS - 1);
+  lb_kval pace = lb_k_div(b, lb_k_add(b, cols, tiles), tiles);
+  return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
+}
+
+// A tile's rows of a, in as many steps as it has; no more than a line a step.
+static lb_kval a_pace_of(const lb_matmul *m) {
+  lb_emit *e = m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval steps = lb_k_max(b, steps_of(m), lb_k_i64(b, 1));
+  lb_kval all = lb_emit_mul(e, e->in_stride[0].row, m->rows);
+  lb_kval pace = lb_k_div(b, all, steps);
+  return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
+}
+
+// A part for each three rows; short sums are one. Long epilogues store little
+// at a time.
+static lb_kval part_of(const lb_matmul *m) {
+  lb_emit *e = m->e;
+  lb_kbuilder *b = &e->b;
+  if (e->spec->form != LB_FORM_MATMUL || m->rows <= LB_ROWS_A_POINTER ||
+      m->scratch != LB_K_NONE)
+    return LB_K_NONE;
+  lb_kval k = lb_k_max(b, e->dims[LB_DIM_K], lb_k_i64(b, 1));
+  int64_t parts = (m->rows + LB_ROWS_A_POINTER - 1) / LB_ROWS_A_POINTER;
+  lb_kval n = lb_k_div(b, lb_emit_add(e, k, parts - 1), lb_k_i64(b, parts));
+  if (m->pairs) n = lb_emit_down(e, lb_emit_add(e, n, 1), 2);
+  return lb_k_select(b, lb_k_lt(b, k, lb_k_i64(b, LONG_SUM)), k, n);
+}
+
+void lb_sums_begin(lb_matmul *m) {
+  m->part = part_of(m);
+  if (looks_ahead_in_a(m)) m->a_pace = a_pace_of(m);
+}
+
+void lb_sums_begin_band(lb_matmul *m) {
+  if (looks_ahead(m)) m->pace = pace_of(m);
+}
+
+// Tiles above each other share in sending for the next column of tiles.
+static void look_at_next_column(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval panel = lb_emit_add(e, panel_of(t->m, t->col), t->panels);
+  lb_kval at = lb_k_mul(b, panel, e->in_stride[1].row);
+  t->next = lb_k_ptr(b, e->in[1], at, 0);
+  t->pace = t->m->pace;
+  t->share = lb_k_mul(b, steps_of(t->m), t->pace);
+}
+
+// If a is read for the first time, and b is there or has less to come: in the
+// first column of a band, unless rows overlap.
+static lb_kval is_fresh(const lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0);
+  lb_kval first = lb_k_eq(b, t->col, zero);
+  lb_kval later = lb_k_lt(b, zero, t->m->begin);
+  lb_kval more = lb_k_le(b, e->dims[LB_DIM_COLS], e->dims[LB_DIM_ROWS]);
+  lb_kval apart = lb_k_le(b, e->dims[LB_DIM_K], e->in_stride[0].row);
+  return lb_k_and(b, lb_k_and(b, first, apart), lb_k_or(b, later, more));
+}
+
+// There each tile sends for the rows of the next one.
+static void look_at_next_rows(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval fresh = is_fresh(t), stride = e->in_stride[0].row;
+  lb_kval share = lb_emit_mul(e, stride, t->m->rows);
+  lb_kval at = lb_k_mul(b, lb_k_get(b, t->m->row), stride);
+  lb_kval next = lb_k_ptr(b, e->in[0], lb_k_add(b, at, share), 0);
+  t->next = lb_k_select(b, fresh, next, t->next);
+  t->pace = lb_k_select(b, fresh, t->m->a_pace, t->pace);
+  t->share = lb_k_select(b, fresh, share, t->share);
+}
+
+// What the tiles of a column send for, with every step a bit: read all at once
+// it would come too slowly.
+void lb_sums_look_ahead(lb_tile *t) {
+  t->next = LB_K_NONE;
+  if (looks_ahead(t->m)) look_at_next_column(t);
+  if (looks_ahead_in_a(t->m)) look_at_next_rows(t);
+}
+
+static void point_ahead(lb_tile *t) {
+  lb_kbuilder *b = &t->m->e->b;
+  if (t->next == LB_K_NONE) return;
+  t->next = lb_k_ptr(b, t->next, lb_k_mul(b, t->number, t->share), 0);
+}
+
+static void begin_sums(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_ktype type = lb_kt(t->m->acc_dtype, e->lanes);
+  lb_kval first = lb_k_num(&e->b, type, -0.0);
+  for (uint32_t r = 0; r < t->rows; r++)
+    for (uint32_t v = 0; v < t->vectors; v++)
+      t->acc[r][v] = lb_k_reg(&e->b, first);
+}
+
+static lb_kval widen(const lb_tile *t, lb_kval x) {
+  lb_kbuilder *b = &t->m->e->b;
+  bool same = lb_k_type(b, x).dtype == t->m->acc_dtype;
+  return same ? x : lb_k_cast(b, x, t->m->acc_dtype);
+}
+
+static bool steps_by_one(const lb_tile *t) {
+  return t->m->e->spec->in[0].layout == LB_LAYOUT_FULL;
+}
+
+// From a row of b to the next, in pairs from two to the next two.
+static lb_kval stride_of_b(const lb_tile *t) {
+  lb_emit *e = t->m->e;
+  if (lb_matmul_has_panels(t->m)) return lb_k_i64(&e->b, LB_PACK_COLS);
+  return e->in_stride[1].row;
+}
+
+// Places go from step to step: multiplied, they would take the turn of a
+// product, as one unit of two makes those of integers, too.
+static void begin_steps(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  if (!steps_by_one(t)) {
+    t->at_a = lb_k_reg(b, lb_k_i64(b, 0));
+    t->step_a = lb_emit_mul(e, e->in_stride[0].col, t->m->pairs ? 2 : 1);
+  }
+  t->at_b = lb_k_reg(b, t->b);
+  if (t->next != LB_K_NONE) t->ahead = lb_k_reg(b, t->next);
+}
+
+// The pointers to rows at k.
+static void pointers_at(const lb_tile *t, lb_kval k, lb_kval *out) {
+  lb_emit *e = t->m->e;
+  lb_kval at = steps_by_one(t) ? k : lb_k_get(&e->b, t->at_a);
+  for (uint32_t r = 0; r < t->rows; r += LB_ROWS_A_POINTER)
+    out[r / LB_ROWS_A_POINTER] =
+        lb_k_ptr(&e->b, t->a[r / LB_ROWS_A_POINTER], at, 0);
+}
+
+// Elements k and k + 1 by turns in all lanes.
+static lb_kval load_pair(const lb_tile *t, lb_kval p) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  bool full = e->spec->in[0].layout == LB_LAYOUT_FULL;
+  uint8_t table[LB_TILE_MAX_LANES];
+  for (uint32_t i = 0; i < LB_TILE_MAX_LANES; i++)
+    table[i] = (uint8_t)(i % 2 * (full ? 1 : e->lanes));
+  lb_kval x = widen(t, lb_k_load(b, p, full ? 2 : 1, 0)), y = x;
+  if (!full) {
+    p = lb_k_ptr(b, p, e->in_stride[0].col, 0);
+    x = lb_k_splat(b, x, e->lanes);
+    y = lb_k_splat(b, widen(t, lb_k_load(b, p, 1, 0)), e->lanes);
+  }
+  return lb_k_shuffle(b, x, y, table, e->lanes);
+}
+
+// a[row r, k] in all lanes.
+static lb_kval load_a(const lb_tile *t, const lb_kval *pointers, uint32_t r) {
+  lb_emit *e = t->m->e;
+  lb_kval p = pointers[r / LB_ROWS_A_POINTER];
+  uint32_t strides = r % LB_ROWS_A_POINTER;
+  if (strides)
+    p = lb_k_ptr(&e->b, p, lb_emit_mul(e, e->in_stride[0].row, strides), 0);
+  if (t->m->pairs) return load_pair(t, p);
+  return lb_k_splat(&e->b, widen(t, lb_k_load(&e->b, p, 1, 0)), e->lanes);
+}
+
+static lb_kval load_packed(const lb_tile *t, uint32_t v, lb_kval row) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  uint32_t per_panel = LB_PACK_COLS / e->lanes;
+  int64_t size = (int64_t)lb_dtype_size(e->spec->in[1].dtype);
+  int64_t disp = v % per_panel * e->lanes * size;
+  lb_kval at = t->panel[v / per_panel];
+  if (v % per_panel == 0)
+    lb_k_prefetch(b, lb_k_ptr(b, row, at, disp + PREFETCH_BYTES), 0);
+  return lb_k_load(b, lb_k_ptr(b, row, at, disp), e->lanes, 0);
+}
+
+// Columns of vector v, in the present row of b.
+static lb_kval load_b(const lb_tile *t, uint32_t v) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_stride stride = e->in_stride[1];
+  lb_kval row = lb_k_get(b, t->at_b);
+  if (lb_matmul_has_panels(t->m)) return widen(t, load_packed(t, v, row));
+  if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
+    lb_kval col = lb_emit_mul(e, stride.col, v * e->lanes);
+    lb_kval p = lb_k_ptr(b, row, col, 0);
+    return widen(t, lb_emit_gather(e, p, stride.col, t->mask[v]));
+  }
+  lb_kval p = lb_k_ptr(b, row, lb_k_i64(b, v * e->lanes), 0);
+  return widen(t, lb_k_load_masked(b, p, e->lanes, 0, t->mask[v], LB_K_NONE));
+}
+
+static lb_kval sum(const lb_tile *t, lb_kval acc, lb_kval x, lb_kval y) {
+  lb_kbuilder *b = &t->m->e->b;
+  if (lb_dtype_is_float(t->m->acc_dtype)) return lb_k_fma(b, x, y, acc);
+  return lb_k_add(b, acc, lb_k_mul(b, x, y));
+}
+
+static void step(lb_tile *t, lb_kval k) {
+  lb_emit *e = t->m->e;
+  lb_kval y[LB_TILE_MAX_VECTORS], pointers[LB_TILE_MAX_POINTERS];
+  pointers_at(t, k, pointers);
+  if (t->next != LB_K_NONE) {
+    lb_k_prefetch(&e->b, lb_k_get(&e->b, t->ahead), 1);
+    lb_emit_advance(e, t->ahead, t->pace);
+  }
+  for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v);
+  lb_emit_advance(e, t->at_b,
+                  stride_of_b(t));  // LLVM copies it if that comes last
+  for (uint32_t r = 0; r < t->rows; r++) {
+    lb_kval x = load_a(t, pointers, r);
+    for (uint32_t v = 0; v < t->vectors; v++) {
+      lb_kval acc = lb_k_get(&e->b, t->acc[r][v]);
+      lb_k_set(&e->b, t->acc[r][v], sum(t, acc, x, y[v]));
+    }
+  }
+  if (!steps_by_one(t))
+    lb_k_set(&e->b, t->at_a,
+             lb_k_add(&e->b, lb_k_get(&e->b, t->at_a), t->step_a));
+}
+
+// Where outputs will be stored, three rows from `row` on.
+static void send_for_outputs(const lb_tile *t, lb_kval row) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  for (int i = 0; i < e->spec->n_out; i++) {
+    if (e->spec->out[i].layout != LB_LAYOUT_FULL) continue;
+    int64_t size = (int64_t)lb_dtype_size(e->spec->out[i].dtype);
+    lb_kval stride = e->out_stride[i].row;
+    lb_kval at = lb_k_add(b, lb_k_mul(b, row, stride), t->col);
+    for (int r = 0; r < LB_ROWS_A_POINTER; r++) {
+      lb_kval p = lb_k_ptr(b, e->out[i], at, 0);
+      for (int64_t x = 0; x < t->panels * t->m->panel_cols * size; x += LINE)
+        lb_k_prefetch(b, lb_k_ptr(b, p, lb_k_i64(b, 0), x), 0);
+      at = lb_k_add(b, at, stride);
+    }
+  }
+}
+
+// Long sums are cut into parts, and with each outputs of three rows are sent
+// for. When they are stored, all at once, what the next tile reads would wait
+// behind them.
+static void sum_products(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0), k = e->dims[LB_DIM_K];
+  lb_kval by = lb_k_i64(b, t->m->pairs ? 2 : 1);
+  begin_steps(t);
+  if (t->m->part == LB_K_NONE) {
+    step(t, lb_k_loop(b, zero, k, by));
+    lb_k_end(b);
+    return;
+  }
+  lb_kval row = lb_k_reg(b, t->row);
+  lb_kval begin = lb_k_loop(b, zero, k, t->m->part);
+  lb_k_if(b, lb_k_le(b, lb_k_i64(b, LONG_SUM), k));
+  send_for_outputs(t, lb_k_get(b, row));
+  lb_k_end(b);
+  lb_k_set(b, row, lb_emit_add(e, lb_k_get(b, row), LB_ROWS_A_POINTER));
+  lb_kval end = lb_k_min(b, lb_k_add(b, begin, t->m->part), k);
+  step(t, lb_k_loop(b, begin, end, by));
+  lb_k_end(b);
+  lb_k_end(b);
+}
+
+static lb_kval piece_of(lb_emit *e, int input, lb_kval run, lb_kval step) {
+  return lb_k_add(&e->b, lb_k_mul(&e->b, run, e->taps[input].run),
+                  lb_k_mul(&e->b, step, e->taps[input].step));
+}
+
+// CONV: the pieces of rows and columns, one after the other.
+static void sum_pieces(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_tile first = *t;
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
+  lb_kval run = lb_k_loop(b, zero, e->dims[LB_DIM_LEN], one);
+  lb_kval step = lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], one);
+  lb_kval of_a = piece_of(e, 0, run, step), of_b = piece_of(e, 1, run, step);
+  for (uint32_t r = 0; r < t->rows; r += LB_ROWS_A_POINTER)
+    t->a[r / LB_ROWS_A_POINTER] =
+        lb_k_ptr(b, first.a[r / LB_ROWS_A_POINTER], of_a, 0);
+  t->b = lb_k_ptr(b, first.b, of_b, 0);
+  sum_products(t);
+  lb_k_end(b);
+  lb_k_end(b);
+}
+
+void lb_sums_emit(lb_tile *t) {
+  point_at_rows(t);
+  point_at_columns(t);
+  point_ahead(t);
+  if (!lb_matmul_has_panels(t->m)) lb_tile_make_masks(t);
+  begin_sums(t);
+  if (t->m->e->spec->form == LB_FORM_CONV)
+    sum_pieces(t);
+  else
+    sum_products(t);
+}
