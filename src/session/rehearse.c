@@ -12,9 +12,10 @@
 #define SHARE 4
 #define LEAST_NS INT64_C(500000)
 #define MOST_NS INT64_C(10000000)
-#define MOST_BYTES ((size_t)4 << 20)  // of inputs, and of values
-#define CLEARED 8                     // bytes that the system does in 1 ns
-#define LIMIT (2 * MOST_BYTES)        // with those that only the run tells
+#define MOST_BYTES ((size_t)4 << 20)    // of inputs, and of values
+#define MOST_TOUCHED ((size_t)8 << 20)  // of values of a larger run
+#define CLEARED 8                       // bytes that the system does in 1 ns
+#define LIMIT (2 * MOST_BYTES)          // with those that only the run tells
 
 // Sizes of open dims, the likeliest first: some models take but multiples of
 // 32, or one height, or no fewer samples than a window has.
@@ -213,7 +214,7 @@ static void touch(rehearsal *h, size_t bytes) {
   const lb_session_options *o = &h->s->options;
   int64_t left = (h->bound.deadline_ns - lb_clock_ns()) * CLEARED;
   if ((o->alloc && o->alloc->alloc) || o->memory_limit || left <= 0) return;
-  if (bytes > MOST_BYTES) bytes = MOST_BYTES;
+  if (bytes > MOST_TOUCHED) bytes = MOST_TOUCHED;
   lb_context_begin(h->c, 0);
   lb_context_touch(h->c, bytes < (size_t)left ? bytes : (size_t)left);
 }

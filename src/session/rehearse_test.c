@@ -327,6 +327,24 @@ static const char chain[] =
     "b = MatMul(a, w)\n"
     "out b\n";
 
+static const char wide[] =
+    "in x float32[1,n,32]\n"
+    "const w float32[32,16384] 0.5\n"
+    "const u float32[16384,32] 0.5\n"
+    "a = MatMul(x, w)\n"  // 2 MB at the first guess, 16 at the larger one
+    "b = MatMul(a, u)\n"
+    "out b\n";
+
+static void memory_of_larger_runs_is_there_but_not_all(void **state) {
+  (void)state;
+  bed b;
+  open_bed(&b, wide, 0);
+  lb_session_rehearse(b.s, 10000 * MS);
+  has_no_trace(&b);
+  assert_in_range(stats_of(&b).arena_bytes, (2 << 20) + 1, 8 << 20);
+  close_bed(&b);
+}
+
 static void memory_stays_small(void **state) {
   (void)state;
   bed b;
@@ -378,6 +396,7 @@ int main(void) {
       cmocka_unit_test(without_ranks_there_is_none),
       cmocka_unit_test(a_loop_without_end_is_cut_short),
       cmocka_unit_test(what_takes_long_is_not_run),
+      cmocka_unit_test(memory_of_larger_runs_is_there_but_not_all),
       cmocka_unit_test(memory_stays_small),
       cmocka_unit_test(a_fork_may_follow),
   };
