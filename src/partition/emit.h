@@ -2,7 +2,8 @@
 //
 // float16 and bfloat16 are storage: an operator reads them as float32, and what
 // it makes is rounded to them again, so that a chain of operators has the bits
-// that its nodes have one by one.
+// that its nodes have one by one. A product of floats to which a number is
+// added is rounded with it, once.
 #ifndef LB_PARTITION_EMIT_H
 #define LB_PARTITION_EMIT_H
 

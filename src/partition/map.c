@@ -1,5 +1,6 @@
 // partition/map.c -- elementwise operators: one small function each, found by a
-// table. They mean what device/host has them mean, NaN and -0.0 included.
+// table. They mean what device/host has them mean, NaN and -0.0 included; a
+// line a * x + b is rounded once.
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -22,6 +23,12 @@ static uint8_t times(lb_emitter *e, uint8_t x, double c) {
 
 static uint8_t plus(lb_emitter *e, uint8_t x, double c) {
   return op2(e, LB_S_ADD, x, num(e, x, c));
+}
+
+// x * y + z, rounded once.
+static uint8_t fma3(lb_emitter *e, uint8_t x, uint8_t y, uint8_t z) {
+  return lb_spec_node(&e->b, LB_S_FMA, lb_emit_dtype(e, x),
+                      (uint8_t[]){x, y, z}, 3);
 }
 
 static uint8_t less(lb_emitter *e, uint8_t x, double c) {
@@ -77,14 +84,14 @@ static uint8_t unit(lb_emitter *e, uint8_t x) {
 }
 
 FN(HardSigmoid) {
-  uint8_t y = times(e, X, attr(n, "alpha", 0.2f));
-  return unit(e, plus(e, y, attr(n, "beta", 0.5f)));
+  double a = attr(n, "alpha", 0.2f), b = attr(n, "beta", 0.5f);
+  return unit(e, fma3(e, X, num(e, X, a), num(e, X, b)));
 }
 
 FN(HardSwish) {
   (void)n;
-  uint8_t sixth = times(e, X, 1.0 / 6);
-  return op2(e, LB_S_MUL, X, unit(e, plus(e, sixth, 0.5)));
+  uint8_t line = fma3(e, X, num(e, X, 1.0 / 6), num(e, X, 0.5));
+  return op2(e, LB_S_MUL, X, unit(e, line));
 }
 
 FN(LeakyRelu) {
@@ -165,6 +172,24 @@ FN(Gelu) {
 }
 
 // -- arithmetic --------------------------------------------------------------
+
+static bool is_a(const lb_emitter *e, uint8_t x, lb_sop op) {
+  return x < e->b.spec.n_nodes && e->b.spec.nodes[x].op == op;
+}
+
+// A number added to a product of floats is one operation with it.
+FN(Add) {
+  (void)n;
+  for (int i = 0; i < 2; i++) {
+    uint8_t x = src[i], y = src[1 - i];
+    if (!is_a(e, x, LB_S_MUL) || !is_a(e, y, LB_S_SCALAR) ||
+        lb_emit_kind(lb_emit_dtype(e, x)) != LB_KIND_F)
+      continue;
+    const uint8_t *of = e->b.spec.nodes[x].src;
+    return fma3(e, of[0], of[1], y);
+  }
+  return op2(e, LB_S_ADD, X, Y);
+}
 
 FN(Reciprocal) {
   (void)n;
@@ -357,7 +382,7 @@ static const map_op ops[LB_OP_COUNT] = {
     PLAIN(Floor, FLOOR, F), PLAIN(Log, LOG, F), PLAIN(Neg, NEG, F | S),
     PLAIN(Round, ROUND, F), PLAIN(Sin, SIN, F), PLAIN(Sinh, SINH, F),
     PLAIN(Sqrt, SQRT, F), PLAIN(Tan, TAN, F), PLAIN(Tanh, TANH, F),
-    PLAIN(Add, ADD, F | S | U), PLAIN(Sub, SUB, F | S | U),
+    MADE(Add, F | S | U), PLAIN(Sub, SUB, F | S | U),
     PLAIN(Mul, MUL, F | S | U), PLAIN(Div, DIV, F | S | U),
     PLAIN(BitwiseAnd, AND, S | U), PLAIN(BitwiseOr, OR, S | U),
     PLAIN(BitwiseXor, XOR, S | U), PLAIN(BitwiseNot, NOT, S | U),

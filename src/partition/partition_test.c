@@ -115,6 +115,49 @@ static void a_result_ends_a_chain(void **state) {
   end(&f);
 }
 
+// x * 2 + 3 of one dtype, the number on either side, as the text of its spec.
+static void line_text(lb_dtype t, const void *two, const void *three,
+                      bool first, char *buf, size_t cap) {
+  fixture f = {0};
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", t, DIMS(7)), *c[2];
+  lb_tensor number[2] = {tensor(t, (void *)(uintptr_t)two, 0, NULL),
+                         tensor(t, (void *)(uintptr_t)three, 0, NULL)};
+  for (int i = 0; i < 2; i++)
+    ok(lb_const_new(f.g, i ? "three" : "two", &number[i], &c[i]));
+  lb_value *product = NODE1(r, Mul, "mul", x, c[0]);
+  lb_value *y = first ? NODE1(r, Add, "add", c[1], product)
+                      : NODE1(r, Add, "add", product, c[1]);
+  RESULTS(r, y);
+  partition(&f);
+  assert_int_equal(f.p.n_parts, 1);
+  set(&f, x, DIMS(7));
+  set(&f, y, DIMS(7));
+  lb_binding b;
+  bind_text(&f, 0, &b, buf, cap);
+  end(&f);
+}
+
+static void a_number_added_to_a_product_is_one_operation(void **state) {
+  (void)state;
+  float two = 2, three = 3;
+  int32_t two_i = 2, three_i = 3;
+  uint16_t half = 0;
+  char text[512];
+  for (int first = 0; first < 2; first++) {
+    line_text(LB_F32, &two, &three, first, text, sizeof text);
+    assert_non_null(strstr(text, "fma"));
+    assert_null(strstr(text, "add"));
+    assert_null(strstr(text, "mul"));
+    line_text(LB_I32, &two_i, &three_i, first, text, sizeof text);
+    assert_null(strstr(text, "fma"));
+    // The product is rounded to its dtype in between.
+    line_text(LB_F16, &half, &half, first, text, sizeof text);
+    assert_null(strstr(text, "fma"));
+  }
+}
+
 // Dims that every operand walks evenly are one loop; a bias along the middle
 // dim leaves three.
 static void loops_are_joined_where_all_operands_allow(void **state) {
@@ -622,6 +665,7 @@ int main(void) {
       cmocka_unit_test(a_product_takes_its_epilogue),
       cmocka_unit_test(a_value_read_twice_ends_a_chain),
       cmocka_unit_test(a_result_ends_a_chain),
+      cmocka_unit_test(a_number_added_to_a_product_is_one_operation),
       cmocka_unit_test(loops_are_joined_where_all_operands_allow),
       cmocka_unit_test(a_row_operation_keeps_its_last_dim),
       cmocka_unit_test(a_row_operation_takes_in_what_feeds_it),
