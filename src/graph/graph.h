@@ -152,6 +152,11 @@ static inline bool lb_op_channels_last(const lb_node *n) {
          lb_attr_int(n, "channels_last", 0) != 0;
 }
 
+// Does it convolve what was bytes? See ops.def.
+static inline bool lb_op_exact(const lb_node *n) {
+  return n->op == LB_OP_Conv && lb_attr_int(n, "exact", 0) != 0;
+}
+
 // Is input 0 of an LSTM, GRU or RNN multiplied with W already? See ops.def.
 static inline bool lb_op_projected(const lb_node *n) {
   return lb_op_infos[n->op].cls == LB_CLASS_RECURRENT &&

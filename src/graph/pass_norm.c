@@ -10,6 +10,9 @@
 // conv(x * s + t), with numbers s and t, is a convolution of x with weights
 // w * s and t times the sum of them in its bias. Where positions of zeros are
 // around x, t is no part of these: then it is one of x + t / s.
+//
+// Weights that were bytes are left alone: their sums are exact, and what these
+// are multiplied by must come after, or roundings to bytes come out else.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +88,8 @@ static bool match(const lb_rewrite *rw, lb_node *n, batch_norm *b) {
   if (!match_norm(n, b)) return false;
   const lb_node *conv = conv_before(rw, n->in[0]);
   int64_t channels = b->channels;
-  return conv && match_conv(conv, b) && b->channels == channels;
+  return conv && !lb_op_exact(conv) && match_conv(conv, b) &&
+         b->channels == channels;
 }
 
 // False if a channel's factor is no number.
@@ -264,23 +268,12 @@ static lb_status absorb_term(lb_rewrite *rw, lb_node *n, const lb_node *conv,
   return lb_node_copy_attrs(rw->graph, n, conv);
 }
 
-// Weights that are whole numbers were bytes: sums of them are exact, and what
-// they are multiplied by must come after, or roundings to bytes come out else.
-static bool are_whole(const lb_tensor *w) {
-  int64_t n = lb_tensor_count(w);
-  for (int64_t i = 0; i < n; i++) {
-    double x = lb_match_elem(w, i);
-    if (x != floor(x)) return false;
-  }
-  return true;
-}
-
 // The same for a Mul.
 static lb_status absorb_factor(lb_rewrite *rw, lb_node *n, const lb_node *conv,
                                const lb_value *by) {
   batch_norm b = {.node = n};
   const lb_tensor *t = dense_const(by);
-  if (!match_channels(conv, t, &b) || are_whole(b.weight)) return LB_OK;
+  if (lb_op_exact(conv) || !match_channels(conv, t, &b)) return LB_OK;
   double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
   if (!f) return lb_oom();
   int64_t step = lb_tensor_count(t) == 1 ? 0 : 1;
@@ -341,8 +334,8 @@ static bool look_through(const lb_rewrite *rw, lb_op op, scaled *s,
 
 static bool match_scaled(const lb_rewrite *rw, lb_node *n, scaled *s) {
   *s = (scaled){.b = {.node = n}, .x = n->in[0], .factor = 1};
-  if (n->op != LB_OP_Conv || lb_op_channels_last(n) || !only_first_output(n) ||
-      !match_conv(n, &s->b))
+  if (n->op != LB_OP_Conv || lb_op_channels_last(n) || lb_op_exact(n) ||
+      !only_first_output(n) || !match_conv(n, &s->b))
     return false;
   lb_dtype t = s->b.weight->dtype;
   if ((t != LB_F32 && t != LB_F64) || s->x->info.dtype != t) return false;

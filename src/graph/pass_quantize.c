@@ -243,6 +243,12 @@ static lb_status make_levels(const spot *s, lb_value *x, lb_value *scale,
   return make_level(s, *out, zero, range, out);
 }
 
+// Gives n, which stands for `from`, its attributes; a convolution is marked.
+static lb_status describe(lb_graph *g, lb_node *n, const lb_node *from) {
+  LB_TRY(lb_node_copy_attrs(g, n, from));
+  return n->op == LB_OP_Conv ? lb_node_set_int(g, n, "exact", 1) : LB_OK;
+}
+
 // DynamicQuantizeLinear, step by step; its node makes bytes of them.
 static lb_status spell_out(lb_rewrite *rw, lb_node *n) {
   static const float range[2] = {0, 255};
@@ -279,7 +285,7 @@ static lb_status rewrite_product(lb_rewrite *rw, lb_node *cast,
   LB_TRY(weights_of(rw, n->in[B], p->zero, p->n, p->inner, &in[1]));
   bool conv = n->op == LB_OP_ConvInteger;
   LB_TRY(lb_rewrite_become(rw, cast, conv ? LB_OP_Conv : LB_OP_MatMul, in, 2));
-  return lb_node_copy_attrs(rw->graph, cast, n);
+  return describe(rw->graph, cast, n);
 }
 
 // A bias that is added to integers is added to floats.
@@ -458,7 +464,7 @@ static lb_status make_sums(const spot *s, const qlinear *q, lb_value **out) {
   if (q->bias) LB_TRY(bias_of(s->rw, q, &in[2]));
   LB_TRY(lb_rewrite_insert(s->rw, s->at, q->conv ? LB_OP_Conv : LB_OP_MatMul,
                            in, q->bias ? 3 : 2, &sums));
-  LB_TRY(lb_node_copy_attrs(s->rw->graph, sums, n));
+  LB_TRY(describe(s->rw->graph, sums, n));
   return lb_rewrite_inserted(s->rw, sums, out);
 }
 

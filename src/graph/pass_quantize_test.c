@@ -122,6 +122,41 @@ static void a_product_that_makes_bytes_is_rounded_and_cut_off(void **state) {
       "out y\n");
 }
 
+// Scales stay behind sums, though constants could go into weights.
+static void sums_of_bytes_stay_exact(void **state) {
+  (void)state;
+  becomes(
+      "in x uint8[b,2,n]\n"
+      "const k int8[2,2,2] 1 2 3 4 5 6 7 8\n"
+      "c = ConvInteger(x, k)\n"
+      "f = Cast(c) {to=1}\n"
+      "y = Mul(f, 0.125)\n"
+      "out y\n",
+      NULL,
+      "in x: uint8[b,2,n]\n"
+      "f.Cast: float32[b,2,n] = Cast(x) {to=1}\n"
+      "f: float32[b,2,n-1] = Conv(f.Cast, k:float32[2,2,2]) {exact=1}\n"
+      "y: float32[b,2,n-1] = Mul(f, 0.125)\n"
+      "out y\n");
+  becomes(
+      "in x uint8[b,1,n]\n"
+      "const o float32[] 0.5\n"
+      "const z uint8[] 0\n"
+      "const k uint8[1,1,2] 1 2\n"
+      "y = QLinearConv(x, o, z, k, o, z, o, z)\n"
+      "out y\n",
+      &(lb_pass_options){.off = LB_PASS_LAYOUT | LB_PASS_CONV},
+      "in x: uint8[b,1,n]\n"
+      "y.Cast: float32[b,1,n] = Cast(x) {to=1}\n"
+      "y.Conv: float32[b,1,n-1] = Conv(y.Cast, k:float32[1,1,2]) "
+      "{exact=1}\n"
+      "y.Mul: float32[b,1,n-1] = Mul(y.Conv, 0.5)\n"
+      "y.Round: float32[b,1,n-1] = Round(y.Mul)\n"
+      "y.Clip: float32[b,1,n-1] = Clip(y.Round, 0, 255)\n"
+      "y: uint8[b,1,n-1] = Cast(y.Clip) {to=2}\n"
+      "out y\n");
+}
+
 static void products_with_scales_of_requests_stay(void **state) {
   (void)state;
   stays(
@@ -173,6 +208,7 @@ int main(void) {
       cmocka_unit_test(integers_that_stay_integers_stay),
       cmocka_unit_test(bytes_in_between_are_left_out),
       cmocka_unit_test(a_product_that_makes_bytes_is_rounded_and_cut_off),
+      cmocka_unit_test(sums_of_bytes_stay_exact),
       cmocka_unit_test(products_with_scales_of_requests_stay),
       cmocka_unit_test(floats_that_are_no_levels_are_made_bytes),
       cmocka_unit_test(pools_with_windows_of_nothing_keep_their_bytes),

@@ -552,7 +552,7 @@ static void a_factor_apart_joins_the_convolution(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[b,3,h,w]\n"
-      "const k float32[2,3,1,1] 1.25 2 3 4 5 6\n"
+      "const k float32[2,3,1,1] 1 2 3 4 5 6\n"
       "const s float32[1,2,1,1] 2 3\n"
       "c = Conv(x, k)\n"
       "d = Mul(s, c)\n"
@@ -565,7 +565,7 @@ static void a_factor_apart_joins_the_convolution(void **state) {
           "y: float32[b,2,h,w] = Conv(x, k:float32[2,3,1,1], [5,5])\n"
           "out y\n");
   const float *w = floats(g->main->nodes[0]->in[1]);
-  const float expected[] = {25, 40, 60, 120, 150, 180};
+  const float expected[] = {20, 40, 60, 120, 150, 180};
   for (int i = 0; i < 6; i++) assert_true(w[i] == expected[i]);
   lb_graph_free(g);
 }
@@ -585,11 +585,17 @@ static void what_is_no_factor_is_multiplied_still(void **state) {
       "c = Conv(x, k)\n"
       "y = Mul(c, 2.0)\n"
       "out y c\n");
-  stays(  // sums of whole numbers are exact
+  stays(  // sums of bytes
       "in x float32[b,3,h,w]\n"
       "const k float32[2,3,1,1] 3\n"
-      "c = Conv(x, k)\n"
+      "c = Conv(x, k) {exact=1}\n"
       "y = Mul(c, 0.1)\n"
+      "out y\n");
+  stays(  // the same, multiplied before
+      "in x float32[b,3,h,w]\n"
+      "const k float32[2,3,1,2] 3\n"
+      "m = Mul(x, 0.1)\n"
+      "y = Conv(m, k) {exact=1}\n"
       "out y\n");
   stays(  // not a number
       "in x float32[b,3,h,w]\n"
