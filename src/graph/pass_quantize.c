@@ -17,6 +17,8 @@
 
 #include "graph/rewrite.h"
 
+#define MAX_MOVES 8  // between bytes and what reads them as floats
+
 enum { A, B, A_ZERO, B_ZERO };  // inputs of a product
 enum { X, SCALE, ZERO };        // of QuantizeLinear; outputs of the dynamic one
 
@@ -118,9 +120,33 @@ static lb_value *levels_of(const lb_value *v) {
   return from && is_level(from, v->info.dtype) ? cast->in[0] : NULL;
 }
 
-// v as floats: what it was cut down from, where it is bytes of this pass.
+// n once more, of x, right before the spot.
+static lb_status repeat(const spot *s, const lb_node *n, lb_value *x,
+                        lb_value **out) {
+  lb_value *in[2] = {x, n->n_in > 1 ? n->in[1] : NULL};
+  lb_node *copy;
+  LB_TRY(lb_rewrite_insert(s->rw, s->at, n->op, in, n->n_in, &copy));
+  LB_TRY(lb_node_copy_attrs(s->rw->graph, copy, n));
+  return lb_rewrite_inserted(s->rw, copy, out);
+}
+
+// f(Cast(x)) = Cast(f(x)): the floats that v was cut down from, moved as bytes
+// of this pass are between there and v; NULL if it is none of these.
+static lb_status find_levels(const spot *s, const lb_value *v, lb_value **out) {
+  const lb_node *moved[MAX_MOVES];
+  int n = 0;
+  while (!(*out = levels_of(v)) && v->producer && moves(v->producer) &&
+         n < MAX_MOVES) {
+    moved[n++] = v->producer;
+    v = v->producer->in[0];
+  }
+  while (*out && n > 0) LB_TRY(repeat(s, moved[--n], *out, out));
+  return LB_OK;
+}
+
+// v as floats.
 static lb_status floats_of(const spot *s, lb_value *v, lb_value **out) {
-  *out = levels_of(v);
+  LB_TRY(find_levels(s, v, out));
   return *out ? LB_OK : lb_rewrite_cast(s->rw, s->at, v, LB_F32, out);
 }
 
@@ -488,31 +514,18 @@ static lb_status rewrite_qlinear(lb_rewrite *rw, const qlinear *q) {
 
 // DequantizeLinear(Cast(x)) = (x - z) * s
 static lb_status rewrite_dequantize(lb_rewrite *rw, lb_node *n) {
-  lb_value *x = n->out[0] ? levels_of(n->in[X]) : NULL;
-  lb_value *in[2] = {x, n->in[SCALE]}, *z = lb_node_input(n, ZERO);
+  lb_value *in[2] = {NULL, n->in[SCALE]}, *z = lb_node_input(n, ZERO);
   spot s = {rw, n};
   double scale;
   float zero = 0;
-  if (!x || n->out[0]->info.dtype != LB_F32 ||
-      !lb_match_scalar(n->in[SCALE], x, &scale) ||
+  if (!n->out[0] || n->out[0]->info.dtype != LB_F32 ||
+      !lb_match_scalar(n->in[SCALE], n->in[X], &scale) ||
       n->in[SCALE]->info.dtype != LB_F32 || (z && !zero_at(z, &zero)))
     return LB_OK;
-  if (zero != 0) LB_TRY(make_with(&s, LB_OP_Sub, x, zero, &in[0]));
+  LB_TRY(find_levels(&s, n->in[X], &in[0]));
+  if (!in[0]) return LB_OK;
+  if (zero != 0) LB_TRY(make_with(&s, LB_OP_Sub, in[0], zero, &in[0]));
   return lb_rewrite_become(rw, n, LB_OP_Mul, in, 2);
-}
-
-// f(Cast(x)) = Cast(f(x))
-static lb_status move_cast(lb_rewrite *rw, lb_node *n) {
-  lb_value *x = n->n_in > 0 && n->out[0] ? levels_of(n->in[0]) : NULL;
-  lb_dtype t = n->out[0] ? n->out[0]->info.dtype : LB_NONE;
-  lb_node *moved;
-  if (!x || !is_byte(t)) return LB_OK;
-  lb_value *in[2] = {x, n->n_in > 1 ? n->in[1] : NULL};
-  LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, &moved));
-  LB_TRY(lb_node_copy_attrs(rw->graph, moved, n));
-  LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &x, 1));
-  return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
 }
 
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
@@ -523,8 +536,7 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
   const lb_node *q = quantised(n);
   if (q) return rewrite_levels(rw, n, q);
   if (n->op == LB_OP_DequantizeLinear) return rewrite_dequantize(rw, n);
-  if (makes_floats(n)) return rewrite_sum(rw, n);
-  return moves(n) ? move_cast(rw, n) : LB_OK;
+  return makes_floats(n) ? rewrite_sum(rw, n) : LB_OK;
 }
 
 lb_status lb_pass_quantize(lb_rewrite *rw) {

@@ -157,6 +157,57 @@ static void sums_of_bytes_stay_exact(void **state) {
       "out y\n");
 }
 
+// Whoever reads floats reads them moved; bytes are moved for nobody else.
+static void levels_move_for_who_reads_floats(void **state) {
+  (void)state;
+  const char *source =
+      "in x float32[a,b,2,2]\n"
+      "r = Round(x)\n"
+      "l = Clip(r, 0.0, 255.0)\n"
+      "q = Cast(l) {to=2}\n"
+      "p = MaxPool(q) {kernel_shape=[2,2]}\n"
+      "f = Flatten(p)\n";
+  char graph[512];
+  snprintf(graph, sizeof graph, "%sy = DequantizeLinear(f, 0.5)\nout y\n",
+           source);
+  becomes(graph, &(lb_pass_options){.off = LB_PASS_LAYOUT},
+          "in x: float32[a,b,2,2]\n"
+          "r: float32[a,b,2,2] = Round(x)\n"
+          "l: float32[a,b,2,2] = Clip(r, 0, 255)\n"
+          "y.MaxPool: float32[a,b,1,1] = MaxPool(l) {kernel_shape=[2,2]}\n"
+          "y.Flatten: float32[a,b] = Flatten(y.MaxPool)\n"
+          "y: float32[a,b] = Mul(y.Flatten, 0.5)\n"
+          "out y\n");
+  snprintf(graph, sizeof graph, "%sout f\n", source);
+  becomes(graph, &(lb_pass_options){.off = LB_PASS_LAYOUT},
+          "in x: float32[a,b,2,2]\n"
+          "r: float32[a,b,2,2] = Round(x)\n"
+          "l: float32[a,b,2,2] = Clip(r, 0, 255)\n"
+          "q: uint8[a,b,2,2] = Cast(l) {to=2}\n"
+          "p: uint8[a,b,1,1] = MaxPool(q) {kernel_shape=[2,2]}\n"
+          "f: uint8[a,b] = Flatten(p)\n"
+          "out f\n");
+}
+
+// Bytes that leave the graph behind a Transpose: it sinks, and stays there.
+static void bytes_behind_a_transpose_come_to_rest(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[a,b,c]\n"
+      "t = Transpose(x) {perm=[0,2,1]}\n"
+      "r = Round(t)\n"
+      "l = Clip(r, 0.0, 255.0)\n"
+      "y = Cast(l) {to=2}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[a,b,c]\n"
+      "r.Round: float32[a,b,c] = Round(x)\n"
+      "l.Clip: float32[a,b,c] = Clip(r.Round, 0, 255)\n"
+      "y.Cast: uint8[a,b,c] = Cast(l.Clip) {to=2}\n"
+      "y: uint8[a,c,b] = Transpose(y.Cast) {perm=[0,2,1]}\n"
+      "out y\n");
+}
+
 static void products_with_scales_of_requests_stay(void **state) {
   (void)state;
   stays(
@@ -209,6 +260,8 @@ int main(void) {
       cmocka_unit_test(bytes_in_between_are_left_out),
       cmocka_unit_test(a_product_that_makes_bytes_is_rounded_and_cut_off),
       cmocka_unit_test(sums_of_bytes_stay_exact),
+      cmocka_unit_test(levels_move_for_who_reads_floats),
+      cmocka_unit_test(bytes_behind_a_transpose_come_to_rest),
       cmocka_unit_test(products_with_scales_of_requests_stay),
       cmocka_unit_test(floats_that_are_no_levels_are_made_bytes),
       cmocka_unit_test(pools_with_windows_of_nothing_keep_their_bytes),
