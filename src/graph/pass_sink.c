@@ -94,10 +94,18 @@ static bool has_own_axis(const lb_node *n) {
          !is_single(n->in[1], 1);
 }
 
+// Who reads what a loose Cast rounds reads its input: what is behind it would
+// come back.
+static bool is_loose(const lb_node *n) {
+  return n->op == LB_OP_Cast && lb_attr_int(n, "loose", 0) != 0;
+}
+
 static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   lb_value *in[MAX_IN];
   lb_turn t = {.rank = 0}, each;
-  if (n->n_in > MAX_IN || lb_rewrite_random(n) || has_own_axis(n)) return LB_OK;
+  if (n->n_in > MAX_IN || lb_rewrite_random(n) || has_own_axis(n) ||
+      is_loose(n))
+    return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] && sinks(n->in[i], &each)) t = each;
   if (t.rank == 0 || n->out[0]->info.rank != t.rank) return LB_OK;

@@ -56,6 +56,25 @@ static void what_moves_takes_what_it_gets(void **state) {
       "out y\n");
 }
 
+// It would go behind the rounding in one pass and before it in another.
+static void what_sinks_stays_before_the_rounding(void **state) {
+  (void)state;
+  becomes(
+      "in x float16[b,4]\n"
+      "t = Transpose(x) {perm=[1,0]}\n"
+      "e = Exp(t)\n"
+      "y = Sqrt(e)\n"
+      "out y\n",
+      NULL,
+      "in x: float16[b,4]\n"
+      "e.Cast.Cast: float32[b,4] = Cast(x) {to=1}\n"
+      "e.Exp.Exp: float32[b,4] = Exp(e.Cast.Cast)\n"
+      "y.Sqrt.Sqrt: float32[b,4] = Sqrt(e.Exp.Exp)\n"
+      "y.Sqrt: float32[4,b] = Transpose(y.Sqrt.Sqrt) {perm=[1,0]}\n"
+      "y: float16[4,b] = Cast(y.Sqrt) {to=10, loose=1}\n"
+      "out y\n");
+}
+
 static void a_cast_of_the_models_own_rounds(void **state) {
   (void)state;
   becomes(
@@ -124,6 +143,7 @@ int main(void) {
       cmocka_unit_test(what_computes_takes_and_makes_float32),
       cmocka_unit_test(an_input_is_widened_once),
       cmocka_unit_test(what_moves_takes_what_it_gets),
+      cmocka_unit_test(what_sinks_stays_before_the_rounding),
       cmocka_unit_test(a_cast_of_the_models_own_rounds),
       cmocka_unit_test(bodies_have_halves_at_their_borders),
       cmocka_unit_test(operators_with_several_outputs_round_each),
