@@ -99,8 +99,10 @@ typedef enum limber_compile_ops {  // for what
 } limber_compile_ops;
 
 typedef struct limber_runtime_options {
-  size_t size;    // sizeof this struct
-  int threads;    // 0: LIMBER_THREADS, else what cpuset and quota allow
+  size_t size;  // sizeof this struct
+  // 0: LIMBER_THREADS, else what cpuset and quota allow. A run uses no more of
+  // them than there are processors to run on; the others sleep.
+  int threads;
   int log_level;  // limber_log_level; lines above it are dropped
   // NULL: standard error. Any thread may call it, several at once.
   void (*log)(void *user, int level, const char *line);
@@ -127,6 +129,7 @@ typedef struct limber_runtime_options {
 LIMBER_API limber_status limber_runtime_create(
     const limber_runtime_options *options, limber_runtime **out);
 LIMBER_API void limber_runtime_destroy(limber_runtime *runtime);
+// As many as were asked for, whatever part of them runs can use.
 LIMBER_API int limber_runtime_threads(limber_runtime *runtime);
 // Waits until the listener to events has had all that was decided until now.
 LIMBER_API void limber_runtime_flush(limber_runtime *runtime);

@@ -43,12 +43,19 @@ int lb_cpu_allowed(void) {
 _Static_assert(sizeof(lb_cpu_mask) == sizeof(cpu_set_t),
                "as the system has it");
 
-lb_cpu_mask lb_cpu_allowed_mask(void) {
+lb_cpu_mask lb_cpu_allowed_mask(pid_t thread) {
   lb_cpu_mask m;
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set)) CPU_ZERO(&set);
+  if (sched_getaffinity(thread, sizeof set, &set)) CPU_ZERO(&set);
   memcpy(&m, &set, sizeof m);
   return m;
+}
+
+int lb_cpu_count_either(const lb_cpu_mask *a, const lb_cpu_mask *b) {
+  int count = 0;
+  for (size_t i = 0; i < sizeof a->bits / sizeof *a->bits; i++)
+    count += __builtin_popcountll(a->bits[i] | b->bits[i]);
+  return count;
 }
 
 int lb_cpu_here(void) { return sched_getcpu(); }

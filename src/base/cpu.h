@@ -13,8 +13,10 @@ int lb_cpu_allowed(void);
 typedef struct lb_cpu_mask {
   uint64_t bits[16];
 } lb_cpu_mask;
-// Those that the calling thread may use; none where there are more.
-lb_cpu_mask lb_cpu_allowed_mask(void);
+// Those that a thread of this process, with 0 the calling one, may use; none
+// where there are more, or no such thread.
+lb_cpu_mask lb_cpu_allowed_mask(pid_t thread);
+int lb_cpu_count_either(const lb_cpu_mask *a, const lb_cpu_mask *b);
 
 int lb_cpu_here(void);  // the one that the calling thread is on, or -1
 

@@ -148,7 +148,7 @@ static void v1_tells_of_throttling_too(void **state) {
 
 static void a_thread_is_placed_and_goes_home(void **state) {
   (void)state;
-  lb_cpu_mask all = lb_cpu_allowed_mask();
+  lb_cpu_mask all = lb_cpu_allowed_mask(0);
   int allowed = lb_cpu_allowed(), here = lb_cpu_here();
   lb_cpu_place(0, &all, here);
   int placed = lb_cpu_allowed(), there = lb_cpu_here();
@@ -164,7 +164,7 @@ static void a_thread_is_placed_and_goes_home(void **state) {
 
 static void a_thread_leaves_a_processor(void **state) {
   (void)state;
-  lb_cpu_mask all = lb_cpu_allowed_mask();
+  lb_cpu_mask all = lb_cpu_allowed_mask(0);
   int allowed = lb_cpu_allowed(), here = lb_cpu_here();
   assert_int_equal(lb_cpu_leave(0, here), allowed > 1);
   assert_int_equal(lb_cpu_allowed(), allowed);
@@ -176,6 +176,18 @@ static void a_thread_leaves_a_processor(void **state) {
   assert_int_equal(there, here);
   assert_false(lb_cpu_leave(0, -1));
   assert_false(lb_cpu_leave(INT_MAX, here));  // no such thread
+}
+
+static void masks_are_counted_together(void **state) {
+  (void)state;
+  lb_cpu_mask none = {{0}}, all = lb_cpu_allowed_mask(0);
+  lb_cpu_mask ends = {{[0] = 1, [15] = UINT64_C(1) << 63}}, first = {{1}};
+  assert_int_equal(lb_cpu_count_either(&none, &none), 0);
+  assert_int_equal(lb_cpu_count_either(&all, &none), lb_cpu_allowed());
+  assert_int_equal(lb_cpu_count_either(&all, &all), lb_cpu_allowed());
+  assert_int_equal(lb_cpu_count_either(&ends, &first), 2);
+  lb_cpu_mask gone = lb_cpu_allowed_mask(INT_MAX);  // no such thread
+  assert_int_equal(lb_cpu_count_either(&gone, &none), 0);
 }
 
 static void affinity_limits_what_is_usable(void **state) {
@@ -210,6 +222,7 @@ int main(void) {
       IN_ROOT(v1_tells_of_throttling_too),
       cmocka_unit_test(a_thread_is_placed_and_goes_home),
       cmocka_unit_test(a_thread_leaves_a_processor),
+      cmocka_unit_test(masks_are_counted_together),
       cmocka_unit_test(affinity_limits_what_is_usable),
   };
   return cmocka_run_group_tests_name("cpu", tests, NULL, NULL);

@@ -23,7 +23,11 @@
 //     finds itself where a run is leaves, and one that was woken there, and
 //     waits for its turn, is sent away by the run. Where there is no other
 //     processor the run works alone.
-// (6) There is no lock on the way of a job, so none can be held by a thread
+// (6) Two workers that share a processor take turns, too, while one of them
+//     holds a chunk that its run waits for. So no more threads take part than
+//     there are processors: `width`, looked at when a run enters, now and then.
+//     Workers behind it sleep on it, until it moves.
+// (7) There is no lock on the way of a job, so none can be held by a thread
 //     that a fork left behind. The child's copy is emptied inside fork.
 #include "base/pool.h"
 
@@ -49,6 +53,7 @@
 #define LINGER_US 50          // the same, after the last run has left
 #define JOIN_SPIN_US 50       // a caller, for helpers in their last chunk
 #define LATE_US 50            // a worker that was woken comes before
+#define LOOK_US 100000        // between looks at what processors there are
 #define STACK_PAGES 8         // that tasks may need
 #define PAGE 4096
 
@@ -88,11 +93,13 @@ typedef struct worker {
 
 struct lb_pool {
   _Alignas(64)
-      atomic_uint epoch;  // of published jobs; parked workers sleep on it
-  atomic_int inside;      // runs
-  atomic_ullong entered;  // runs that began
-  atomic_int cpu;         // where the last of them, or of jobs, did
-  atomic_llong woken_us;  // when workers were that have not come yet; 0: none
+      atomic_uint epoch;   // of published jobs; parked workers sleep on it
+  atomic_int inside;       // runs
+  atomic_ullong entered;   // runs that began
+  atomic_int cpu;          // where the last of them, or of jobs, did
+  atomic_llong woken_us;   // when workers were that have not come yet; 0: none
+  atomic_llong looked_us;  // when width was looked at
+  atomic_uint width;       // threads that take part; others sleep on it
   _Alignas(64) atomic_int parked;
   atomic_int spinning;
   atomic_uint forks;    // how many forks this copy of the pool is away
@@ -303,10 +310,14 @@ static void help(lb_pool *p, slot *s, int id, unsigned forks) {
     lb_word_wake(&s->helpers, 1);
 }
 
-// Runs are inside, and fewer than there are threads.
+static int width_of(const lb_pool *p) {
+  return (int)atomic_load_explicit(&p->width, memory_order_relaxed);
+}
+
+// Runs are inside, and fewer than there are threads for.
 static bool is_spare(const lb_pool *p) {
   int inside = atomic_load(&p->inside);
-  return inside > 0 && inside < p->threads;
+  return inside > 0 && inside < width_of(p);
 }
 
 static void spin_idle(lb_pool *p, unsigned seen) {
@@ -372,14 +383,18 @@ static void *worker_main(void *arg) {
   settle_in();
   atomic_store(&w->tid, lb_thread_id());
   unsigned forks = atomic_load(&p->forks);
-  while (!atomic_load(&p->stop) && atomic_load(&p->forks) == forks) {
-    unsigned seen = atomic_load(&p->epoch);
+  for (;;) {
+    unsigned seen = atomic_load(&p->epoch), width = atomic_load(&p->width);
+    // Both move when the pool stops, after the word that says so.
+    if (atomic_load(&p->stop) || atomic_load(&p->forks) != forks) break;
+    if ((unsigned)w->id >= width) {
+      lb_word_wait(&p->width, width, -1);
+      continue;
+    }
     bool apart = !is_in_the_way(p) || lb_cpu_leave(0, lb_cpu_here());
     slot *s = apart ? choose_slot(p) : NULL;
     if (s)
       help(p, s, w->id, forks);
-    else if (atomic_load(&p->stop))
-      break;
     else if (apart)
       idle(w, seen);
     else
@@ -406,6 +421,35 @@ static int start_workers(lb_pool *p) {
   }
   pthread_mutex_unlock(&p->starting);
   return err;
+}
+
+// -- processors -------------------------------------------------------------
+
+// Workers may use what the maker of the pool might, and who asks what it may.
+static int count_processors(const lb_pool *p) {
+  lb_cpu_mask own = lb_cpu_allowed_mask(0);
+  int tid = atomic_load(&p->workers[0].tid);
+  lb_cpu_mask workers = tid ? lb_cpu_allowed_mask(tid) : own;
+  int count = lb_cpu_count_either(&own, &workers);
+  return count ? count : p->threads;  // they cannot be told
+}
+
+// Those who sleep on either word look anew.
+static void set_width(lb_pool *p, unsigned width) {
+  if (atomic_exchange(&p->width, width) == width) return;
+  atomic_fetch_add(&p->epoch, 1);
+  lb_word_wake(&p->epoch, INT_MAX);
+  lb_word_wake(&p->width, INT_MAX);
+}
+
+static void look(lb_pool *p) {
+  if (p->threads == 1) return;
+  long long now = now_us(), at = atomic_load(&p->looked_us);
+  if ((at && now - at < LOOK_US) ||
+      !atomic_compare_exchange_strong(&p->looked_us, &at, now))
+    return;
+  int found = count_processors(p);
+  set_width(p, (unsigned)(found < p->threads ? found : p->threads));
 }
 
 // -- fork -------------------------------------------------------------------
@@ -481,6 +525,7 @@ static lb_pool *pool_alloc(int threads) {
   }
   memset(p, 0, sizeof *p);
   p->threads = threads;
+  atomic_store(&p->width, 1);
   p->workers = workers;
   for (int i = 0; i < threads - 1; i++)
     workers[i].pool = p, workers[i].id = i + 1;
@@ -498,6 +543,7 @@ lb_status lb_pool_new(int threads, lb_pool **out) {
   if (atfork_error) return lb_oom();
   lb_pool *p = pool_alloc(threads);
   if (!p) return lb_oom();
+  look(p);
   list_add(p);
   int err = start_workers(p);
   if (err) {
@@ -515,8 +561,7 @@ void lb_pool_free(lb_pool *p) {
   if (!p) return;
   list_remove(p);
   atomic_store(&p->stop, true);
-  atomic_fetch_add(&p->epoch, 1);
-  lb_word_wake(&p->epoch, INT_MAX);
+  set_width(p, 0);
   for (int i = 0; i < p->running; i++) pthread_join(p->workers[i].thread, NULL);
   pthread_mutex_destroy(&p->starting);
   free(p->workers);
@@ -525,8 +570,11 @@ void lb_pool_free(lb_pool *p) {
 
 int lb_pool_threads(const lb_pool *p) { return p ? p->threads : 1; }
 
+int lb_pool_width(const lb_pool *p) { return p ? width_of(p) : 1; }
+
 void lb_pool_enter(lb_pool *p) {
   if (!p) return;
+  look(p);
   atomic_fetch_add(&p->inside, 1);
   atomic_fetch_add_explicit(&p->entered, 1, memory_order_relaxed);
   atomic_store_explicit(&p->cpu, lb_cpu_here(), memory_order_relaxed);
@@ -549,8 +597,11 @@ lb_pool_runs lb_pool_count(const lb_pool *p) {
   return r;
 }
 
-static bool is_full(const lb_pool *p) {
-  return atomic_load_explicit(&p->inside, memory_order_relaxed) >= p->threads;
+// One thread takes part, or as many runs are inside as do.
+bool lb_pool_alone(const lb_pool *p) {
+  int width = lb_pool_width(p);
+  return width == 1 || task.pool == p ||
+         atomic_load_explicit(&p->inside, memory_order_relaxed) >= width;
 }
 
 void lb_pool_for(lb_pool *p, int64_t n, int64_t grain, lb_pool_fn *fn,
@@ -558,10 +609,8 @@ void lb_pool_for(lb_pool *p, int64_t n, int64_t grain, lb_pool_fn *fn,
   assert(grain > 0);
   if (n <= 0) return;
   work w = {.fn = fn, .user = user, .n = n, .grain = grain > 0 ? grain : 1};
-  bool nested = p && task.pool == p;
-  if (nested || lb_pool_threads(p) == 1 || n <= w.grain || is_full(p) ||
-      chunk_count(&w) > MAX_CHUNKS) {
-    run_alone(&w, nested ? task.id : 0);
+  if (n <= w.grain || lb_pool_alone(p) || chunk_count(&w) > MAX_CHUNKS) {
+    run_alone(&w, p && task.pool == p ? task.id : 0);
     return;
   }
   if (!atomic_load(&p->started)) (void)start_workers(p);

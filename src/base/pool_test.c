@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -114,8 +115,14 @@ static void meet(void *user, int64_t begin, int64_t end, int worker) {
   while (atomic_load(here) < 2) sched_yield();
 }
 
+// Who waits for another thread needs a processor for each.
+static void needs_two_processors(void) {
+  if (lb_cpu_allowed() < 2) skip();
+}
+
 static void workers_do_help(void **state) {
   (void)state;
+  needs_two_processors();
   lb_pool *p = pool_of(2);
   for (int round = 0; round < 50; round++) {
     atomic_int here = 0;
@@ -175,6 +182,7 @@ static void *hold_all(void *arg) {
 
 static void a_caller_needs_no_worker(void **state) {
   (void)state;
+  needs_two_processors();
   gate g = {.pool = pool_of(2)};
   pthread_t other;
   pthread_create(&other, NULL, hold_all, &g);
@@ -254,7 +262,7 @@ static void doze(void *user, int64_t begin, int64_t end, int worker) {
 // it all in less.
 static void on_one_processor_a_run_works_alone(void **state) {
   (void)state;
-  lb_cpu_mask all = lb_cpu_allowed_mask();
+  lb_cpu_mask all = lb_cpu_allowed_mask(0);
   lb_cpu_place(0, &all, lb_cpu_here());  // workers may use what their maker may
   lb_pool *p = pool_of(3);
   atomic_int helped = 0;
@@ -266,11 +274,80 @@ static void on_one_processor_a_run_works_alone(void **state) {
   assert_int_equal(helped, 0);
 }
 
+// Lets all others come, and notes who does.
+static void note_who(void *user, int64_t begin, int64_t end, int worker) {
+  (void)begin, (void)end;
+  atomic_fetch_or((atomic_uint *)user, 1u << worker);
+  nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+// The threads that had a part in a run of many jobs, as a mask.
+static unsigned who_comes(lb_pool *p) {
+  atomic_uint who = 0;
+  lb_pool_enter(p);
+  for (int i = 0; i < 20; i++) lb_pool_for(p, 32, 1, note_who, &who);
+  lb_pool_leave(p);
+  return who;
+}
+
+static void no_more_threads_take_part_than_processors(void **state) {
+  (void)state;
+  int most = lb_cpu_allowed(), threads = most < 12 ? most + 4 : 16;
+  lb_pool *p = pool_of(threads);
+  int width = most < threads ? most : threads;
+  assert_int_equal(lb_pool_width(p), width);
+  assert_int_equal(lb_pool_threads(p), threads);
+  assert_int_equal(who_comes(p) >> width, 0);
+  assert_true(counts_right(p, ITEMS, 7));
+  lb_pool_free(p);
+}
+
+// All threads of this process.
+static void place_all(const lb_cpu_mask *all, int cpu) {
+  DIR *tasks = opendir("/proc/self/task");
+  assert_non_null(tasks);
+  for (struct dirent *e; (e = readdir(tasks));)
+    if (e->d_name[0] != '.') lb_cpu_place(atoi(e->d_name), all, cpu);
+  closedir(tasks);
+}
+
+// Until the pool has looked: it does so now and then.
+static int width_after_a_while(lb_pool *p) {
+  nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+  lb_pool_enter(p);
+  lb_pool_leave(p);
+  return lb_pool_width(p);
+}
+
+static void processors_may_come_and_go(void **state) {
+  (void)state;
+  needs_two_processors();
+  lb_cpu_mask all = lb_cpu_allowed_mask(0);
+  lb_pool *p = pool_of(2);
+  for (int round = 0; round < 3; round++) {
+    place_all(&all, lb_cpu_here());
+    int one = width_after_a_while(p);
+    unsigned who = who_comes(p);
+    place_all(&all, -1);
+    assert_int_equal(one, 1);
+    assert_int_equal(who, 1);
+    assert_int_equal(width_after_a_while(p), 2);
+    atomic_int here = 0;
+    lb_pool_for(p, 2, 1, meet, &here);  // only a helper can end it
+  }
+  // A caller that keeps to a processor has workers on the others.
+  lb_cpu_place(0, &all, lb_cpu_here());
+  int width = width_after_a_while(p);
+  lb_cpu_place(0, &all, -1);
+  assert_int_equal(width, 2);
+  lb_pool_free(p);
+}
+
 // Workers that sleep where the run is are sent away, and are as free as before.
 static void workers_come_from_behind_a_run(void **state) {
   (void)state;
-  if (lb_cpu_allowed() < 2) skip();
-  lb_cpu_mask all = lb_cpu_allowed_mask();
+  needs_two_processors();
+  lb_cpu_mask all = lb_cpu_allowed_mask(0);
   lb_pool *p = pool_of(2);
   lb_pool_enter(p);
   for (int round = 0; round < 50; round++) {
@@ -335,6 +412,7 @@ static bool frees(lb_pool *p) {
 
 static void a_forked_child_starts_its_own_workers(void **state) {
   (void)state;
+  needs_two_processors();
   lb_pool *p = pool_of(3);
   assert_true(counts_right(p, ITEMS, 7));
   in_child(still_meets, p);
@@ -346,6 +424,7 @@ static void a_forked_child_starts_its_own_workers(void **state) {
 
 static void a_child_forked_amid_a_job_does_not_wait_for_it(void **state) {
   (void)state;
+  needs_two_processors();
   gate g = {.pool = pool_of(2)};
   pthread_t other;
   pthread_create(&other, NULL, hold_all, &g);
@@ -379,6 +458,7 @@ static void fork_in_task(void *user, int64_t begin, int64_t end, int worker) {
 
 static void a_child_forked_inside_a_task_comes_back(void **state) {
   (void)state;
+  needs_two_processors();
   lb_pool *p = pool_of(2);
   forking f = {.caller = pthread_self()};
   lb_pool_for(p, 2, 1, fork_in_task, &f);
@@ -402,6 +482,8 @@ int main(void) {
       cmocka_unit_test(a_nested_job_runs_on_its_own_thread),
       cmocka_unit_test(a_full_pool_leaves_jobs_to_their_callers),
       cmocka_unit_test(on_one_processor_a_run_works_alone),
+      cmocka_unit_test(no_more_threads_take_part_than_processors),
+      cmocka_unit_test(processors_may_come_and_go),
       cmocka_unit_test(workers_come_from_behind_a_run),
       cmocka_unit_test(idle_workers_park),
 #ifndef UNDER_TSAN

@@ -34,7 +34,7 @@ static void read_cgroups(lb_brake *b, int64_t now) {
   lb_cpu_limits limits = lb_cpu_read_limits(NULL);
   if (b->cpu < 0) {
     b->allowed = lb_cpu_allowed();
-    b->all = lb_cpu_allowed_mask();
+    b->all = lb_cpu_allowed_mask(0);
   }
   b->read_at = now;
   b->has_quota = limits.quota > 0;

@@ -99,7 +99,7 @@ static void run_call(call *c, lb_pool *pool) {
   const lb_split *s = &c->launch->split;
   if (s->parts == 1) {
     c->kernel(c->args);
-  } else if (s->grain == s->parts || lb_pool_threads(pool) == 1) {
+  } else if (s->grain == s->parts || lb_pool_alone(pool)) {
     run_parts(c, 0, s->parts, 0);
   } else {
     lb_pool_for(pool, s->parts, s->grain, run_parts, c);
@@ -154,7 +154,8 @@ static void run_all_zones(zones *z, lb_pool *pool) {
   for (const lb_launch *l = z->first; l; l = l->next)
     z->each += l->split.parts / z->bands;
   int64_t all = z->bands * z->each;
-  lb_pool_for(pool, all, are_wide(z->first) ? s->grain : all, run_zones, z);
+  bool shared = are_wide(z->first) && !lb_pool_alone(pool);
+  lb_pool_for(pool, all, shared ? s->grain : all, run_zones, z);
 }
 
 void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
