@@ -121,40 +121,41 @@ static void windows_are_right_at_every_level(void **state) {
 
 // -- registers ---------------------------------------------------------------
 
+// product + bias, and more to come.
+static uint8_t begin_product(lb_spec_builder *b, lb_layout right,
+                             uint8_t *bias) {
+  lb_spec_begin(b, LB_FORM_MATMUL);
+  lb_spec_input(b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(b, LB_F32, right);
+  *bias = lb_spec_input(b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t acc = lb_spec_node(b, LB_S_ACC, LB_F32, NULL, 0);
+  return lb_spec_node(b, LB_S_ADD, LB_F32, (uint8_t[]){acc, *bias}, 2);
+}
+
+static lb_spec end_product(lb_spec_builder *b, uint8_t y) {
+  lb_spec s;
+  lb_spec_output(b, y, LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(b, &s));
+  return s;
+}
+
 // x = product + bias, then x * (erf(x) + bias)
 static lb_spec product_with_erf(lb_layout right) {
   lb_spec_builder b;
-  lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MATMUL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, right);
-  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
-  uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
-  uint8_t x = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){acc, bias}, 2);
+  uint8_t bias, x = begin_product(&b, right, &bias);
   uint8_t y = lb_spec_node(&b, LB_S_ERF, LB_F32, &x, 1);
   y = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){y, bias}, 2);
-  lb_spec_output(&b, lb_spec_node(&b, LB_S_MUL, LB_F32, (uint8_t[]){x, y}, 2),
-                 LB_LAYOUT_FULL);
-  assert_ok(lb_spec_finish(&b, &s));
-  return s;
+  y = lb_spec_node(&b, LB_S_MUL, LB_F32, (uint8_t[]){x, y}, 2);
+  return end_product(&b, y);
 }
 
 // max(product + bias, 0)
 static lb_spec product_with_relu(lb_layout right) {
   lb_spec_builder b;
-  lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MATMUL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, right);
-  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t bias, x = begin_product(&b, right, &bias);
   uint8_t zero = lb_spec_scalar(&b, LB_F32);
-  uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
-  uint8_t x = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){acc, bias}, 2);
-  lb_spec_output(&b,
-                 lb_spec_node(&b, LB_S_MAX, LB_F32, (uint8_t[]){x, zero}, 2),
-                 LB_LAYOUT_FULL);
-  assert_ok(lb_spec_finish(&b, &s));
-  return s;
+  x = lb_spec_node(&b, LB_S_MAX, LB_F32, (uint8_t[]){x, zero}, 2);
+  return end_product(&b, x);
 }
 
 static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows,
