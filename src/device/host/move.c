@@ -82,8 +82,37 @@ typedef struct tile_job {
   int64_t bands;                     // tiles of rows
 } tile_job;
 
+// Four elements of four bytes, at any address.
+typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+
+#define PAIRS(x, y, a, b) __builtin_shufflevector(x, y, a, b, (a) + 4, (b) + 4)
+
+// Four columns of the input, `from` bytes apart, are the rows of the output.
+static void turn_four(const char *p, int64_t from, char *q, int64_t to) {
+  four a = *(const four *)p, b = *(const four *)(p + from);
+  four c = *(const four *)(p + 2 * from), d = *(const four *)(p + 3 * from);
+  four low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  four high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  four lower = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  four higher = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  *(four *)q = PAIRS(low, lower, 0, 1);
+  *(four *)(q + to) = PAIRS(low, lower, 2, 3);
+  *(four *)(q + 2 * to) = PAIRS(high, higher, 0, 1);
+  *(four *)(q + 3 * to) = PAIRS(high, higher, 2, 3);
+}
+
+// All blocks of four by four of a tile that is dense along rows in the input
+// and along columns in the output. What is read is used up at once.
+static void turn_blocks(const tile_job *job, int64_t rows, int64_t cols,
+                        const char *from, char *to) {
+  int64_t next = job->col_step[1], below = job->row_step[0];
+  for (int64_t c = 0; c + 4 <= cols; c += 4)
+    for (int64_t r = 0; r + 4 <= rows; r += 4)
+      turn_four(from + c * next + r * 4, next, to + r * below + c * 4, below);
+}
+
 // Copies rows x cols elements; the longer of the two is the inner loop.
-static void move_tile(const tile_job *job, int64_t rows, int64_t cols,
+static void copy_tile(const tile_job *job, int64_t rows, int64_t cols,
                       const char *from, char *to) {
   const int64_t *step = job->col_step, *next = job->row_step;
   int64_t inner = cols, outer = rows;
@@ -94,6 +123,19 @@ static void move_tile(const tile_job *job, int64_t rows, int64_t cols,
   for (int64_t i = 0; i < outer; i++)
     BY_SIZE(job->size, copy, inner, from + i * next[1], step[1],
             to + i * next[0], step[0])
+}
+
+static void move_tile(const tile_job *job, int64_t rows, int64_t cols,
+                      const char *from, char *to) {
+  bool turns = job->size == 4 && job->row_step[1] == 4 && job->col_step[0] == 4;
+  int64_t r = turns ? rows & ~INT64_C(3) : 0, c = cols & ~INT64_C(3);
+  if (turns) turn_blocks(job, rows, cols, from, to);
+  if (r < rows)
+    copy_tile(job, rows - r, cols, from + r * job->row_step[1],
+              to + r * job->row_step[0]);
+  if (r > 0 && c < cols)
+    copy_tile(job, r, cols - c, from + c * job->col_step[1],
+              to + c * job->col_step[0]);
 }
 
 static void move_band(const tile_job *job, int64_t rows, const char *from,
