@@ -184,6 +184,23 @@ static void channels_stay_last_from_image_to_image(void **state) {
       "out y\n");
 }
 
+static void a_pool_alone_gets_its_channels_last(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,4,h,w]\n"
+      "y = AveragePool(x) {kernel_shape=[2,2], strides=[2,2]}\n"
+      "out y\n",
+      &(lb_pass_options){.images = true},
+      "in x: float32[b,4,h,w]\n"
+      "y.Transpose: float32[b,h,w,4] = Transpose(x) {perm=[0,2,3,1]}\n"
+      "y.AveragePool: float32[b,floor(h/2),floor(w/2),4] = "
+      "AveragePool(y.Transpose) {kernel_shape=[2,2], strides=[2,2], "
+      "channels_last=1}\n"
+      "y: float32[b,4,floor(h/2),floor(w/2)] = "
+      "Transpose(y.AveragePool) {perm=[0,3,1,2]}\n"
+      "out y\n");
+}
+
 static void a_transpose_sinks_through_all_that_follows(void **state) {
   (void)state;
   becomes(
@@ -559,6 +576,7 @@ int main(void) {
       cmocka_unit_test(a_convolution_of_channels_first_stays),
       cmocka_unit_test(transposed_windows_side_by_side_are_channels),
       cmocka_unit_test(channels_stay_last_from_image_to_image),
+      cmocka_unit_test(a_pool_alone_gets_its_channels_last),
       cmocka_unit_test(the_product_with_inputs_leaves_a_recurrence),
       cmocka_unit_test(a_recurrence_whose_weights_are_not_known_stays),
       cmocka_unit_test(a_transpose_sinks_through_all_that_follows),

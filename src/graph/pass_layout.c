@@ -1,19 +1,21 @@
-// graph/pass_layout.c -- convolutions of images get their channels last.
+// graph/pass_layout.c -- convolutions and pools of images get their channels
+// last.
 //
 //   Conv(x) = Transpose(Conv{channels_last}(Transpose(x)))
 //
-// The inner loop of a convolution then walks channels, which lie next to each
-// other, whatever the kernel's size, strides and groups are. Transposes between
-// two of them cancel, once they have sunk (pass_sink.c); those at the ends of
-// the region are paid once. Without lb_pass_options.images this is done only
-// where channels lie last in memory already.
+// The inner loop then walks channels, which lie next to each other, whatever
+// the kernel's size, strides and groups are. Transposes between two of them
+// cancel, once they have sunk (pass_sink.c); those at the ends of the region
+// are paid once. Without lb_pass_options.images this is done only where
+// channels lie last in memory already.
 #include "graph/rewrite.h"
 
 static bool is_image(const lb_node *n) {
   bool conv = n->op == LB_OP_Conv || n->op == LB_OP_ConvTranspose;
-  return conv && n->n_out == 1 && n->out[0] && !lb_op_channels_last(n) &&
-         n->in[0]->info.dtype == LB_F32 && n->in[0]->info.rank >= 3 &&
-         lb_value_const(n->in[1]);
+  bool pool = n->op == LB_OP_MaxPool || n->op == LB_OP_AveragePool;
+  return (pool || (conv && lb_value_const(n->in[1]))) && n->n_out == 1 &&
+         n->out[0] && !lb_op_channels_last(n) &&
+         n->in[0]->info.dtype == LB_F32 && n->in[0]->info.rank >= 3;
 }
 
 // Do channels lie last in memory, as far as the graph says?
