@@ -171,10 +171,37 @@ static void look_at_next_rows(lb_tile *t) {
   t->share = lb_k_select(b, fresh, share, t->share);
 }
 
+// Windows of one vector wait for loads, and have no turn for another.
+static bool looks_down(const lb_tile *t) {
+  return t->m->e->spec->form == LB_FORM_CONV && t->vectors > 1;
+}
+
+// A line of an image is read by windows as often as they are high, and first by
+// their last run. Tiles of the first column send for the one below, or for the
+// rows of the next tile where windows have one run.
+static void look_at_next_line(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
+  lb_kval len = e->dims[LB_DIM_LEN], stride = e->in_stride[0].row;
+  lb_kval steps = lb_k_mul(b, len, e->dims[LB_DIM_STEPS]);
+  steps = lb_k_max(b, lb_k_mul(b, steps, steps_of(t->m)), one);
+  t->share = lb_emit_mul(e, stride, t->m->rows);
+  lb_kval up = lb_k_add(b, t->share, lb_emit_add(e, steps, -1));
+  lb_kval pace = lb_k_min(b, lb_k_div(b, up, steps), lb_k_i64(b, LB_PACK_COLS));
+  lb_kval first = lb_k_eq(b, t->col, zero);
+  t->pace = lb_k_select(b, first, pace, zero);
+  lb_kval at = lb_k_mul(b, lb_k_get(b, t->m->row), stride);
+  lb_kval below = lb_k_mul(b, len, e->taps[0].run);
+  below = lb_k_select(b, lb_k_lt(b, one, len), below, t->share);
+  t->next = lb_k_ptr(b, e->in[0], lb_k_add(b, at, below), 0);
+}
+
 // What the tiles of a column send for, with every step a bit: read all at once
 // it would come too slowly.
 void lb_sums_look_ahead(lb_tile *t) {
   t->next = LB_K_NONE;
+  if (looks_down(t)) look_at_next_line(t);
   if (looks_ahead(t->m)) look_at_next_column(t);
   if (looks_ahead_in_a(t->m)) look_at_next_rows(t);
 }
@@ -182,7 +209,8 @@ void lb_sums_look_ahead(lb_tile *t) {
 static void point_ahead(lb_tile *t) {
   lb_kbuilder *b = &t->m->e->b;
   if (t->next == LB_K_NONE) return;
-  t->next = lb_k_ptr(b, t->next, lb_k_mul(b, t->number, t->share), 0);
+  lb_kval at = lb_k_mul(b, t->number, t->share);
+  t->ahead = lb_k_reg(b, lb_k_ptr(b, t->next, at, 0));
 }
 
 static void begin_sums(lb_tile *t) {
@@ -221,7 +249,6 @@ static void begin_steps(lb_tile *t) {
     t->step_a = lb_emit_mul(e, e->in_stride[0].col, t->m->pairs ? 2 : 1);
   }
   t->at_b = lb_k_reg(b, t->b);
-  if (t->next != LB_K_NONE) t->ahead = lb_k_reg(b, t->next);
 }
 
 // The pointers to rows at k.
