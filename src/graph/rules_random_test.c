@@ -131,10 +131,8 @@ static bool is_cut_pool(lb_op op, int64_t sym, int64_t num) {
 static bool agrees(lb_op op, lb_dim sym, lb_dim num) {
   int64_t v;
   if (is_open(sym)) return true;
-  lb_status st = lb_dim_eval(sym, values, SYMBOLS, &v);
-  bool same = !lb_failed(st) && (v == num.k || is_cut_pool(op, v, num.k));
-  lb_status_drop(st);
-  return same;
+  return lb_dim_try_eval(sym, values, SYMBOLS, &v) &&
+         (v == num.k || is_cut_pool(op, v, num.k));
 }
 
 static bool outputs_agree(lb_op op, const lb_vinfo *sym, const lb_vinfo *num) {

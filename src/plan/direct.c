@@ -14,10 +14,8 @@ static int64_t size_of(lb_planner *p, uint32_t number) {
   int64_t size = p->sizes[number];
   if (size >= 0) return size;
   if (!lb_dim_has_values(s->dims[number], p->symbols, s->n_symbols)) return -1;
-  lb_status st = lb_dim_eval(s->dims[number], p->symbols, s->n_symbols, &size);
-  bool good = !lb_failed(st) && size >= 0;
-  lb_status_drop(st);
-  return p->sizes[number] = good ? size : -1;
+  bool good = lb_dim_try_eval(s->dims[number], p->symbols, s->n_symbols, &size);
+  return p->sizes[number] = good && size >= 0 ? size : -1;
 }
 
 void lb_planner_learn(lb_planner *p, const lb_value *v, const lb_tensor *t) {

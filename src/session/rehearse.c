@@ -51,12 +51,8 @@ static bool guess_dims(const lb_vinfo *info, lb_guess size, int64_t *env, int n,
     next = size.others;
     kind = LB_OPEN_OTHERS;
   }
-  for (int k = 0; k < info->rank; k++) {
-    lb_status st = lb_dim_eval(info->dims[k], env, n, &out->dims[k]);
-    if (!lb_failed(st)) continue;
-    lb_status_drop(st);
-    return false;
-  }
+  for (int k = 0; k < info->rank; k++)
+    if (!lb_dim_try_eval(info->dims[k], env, n, &out->dims[k])) return false;
   return true;
 }
 

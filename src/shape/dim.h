@@ -66,9 +66,10 @@ lb_status lb_dim_max(lb_symtab *t, lb_dim a, lb_dim b, lb_dim *out);
 // remainder are an error.
 lb_status lb_dim_divexact(lb_symtab *t, lb_dim a, lb_dim b, lb_dim *out);
 
-// Value for symbol values `env` (one per symbol, by index). An error: a symbol
-// beyond n_env, a negative size, division by zero, overflow.
-lb_status lb_dim_eval(lb_dim d, const int64_t *env, int n_env, int64_t *out);
+// Value for symbol values `env` (one per symbol, by index). False: a symbol
+// beyond n_env, a negative size, division by zero, overflow. Plans ask this of
+// every size, also of those that have none.
+bool lb_dim_try_eval(lb_dim d, const int64_t *env, int n_env, int64_t *out);
 
 // Whether `env` has the values of all its symbols; one below 0 is not known.
 bool lb_dim_has_values(lb_dim d, const int64_t *env, int n_env);

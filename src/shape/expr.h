@@ -159,8 +159,4 @@ lb_fail lb_div(lb_symtab *t, lb_atom_kind kind, lb_dim a, lb_dim b,
 lb_fail lb_minmax(lb_symtab *t, lb_atom_kind kind, lb_dim a, lb_dim b,
                   lb_dim *out);
 
-// -- print.c ----------------------------------------------------------------
-
-void lb_atom_print(const lb_atom *a, lb_strbuf *out);
-
 #endif

@@ -72,7 +72,7 @@ static void print_minmax(const lb_atom *a, lb_strbuf *out) {
   lb_strbuf_putc(out, ')');
 }
 
-void lb_atom_print(const lb_atom *a, lb_strbuf *out) {
+static void print_atom(const lb_atom *a, lb_strbuf *out) {
   switch ((lb_atom_kind)a->kind) {
     case LB_ATOM_SYMBOL: lb_strbuf_puts(out, a->name); break;
     case LB_ATOM_FLOORDIV:
@@ -87,7 +87,7 @@ void lb_atom_print(const lb_atom *a, lb_strbuf *out) {
 static void print_factor(const lb_atom *a, bool alone, lb_strbuf *out) {
   bool wrap = !alone && a->kind == LB_ATOM_MOD;
   if (wrap) lb_strbuf_putc(out, '(');
-  lb_atom_print(a, out);
+  print_atom(a, out);
   if (wrap) lb_strbuf_putc(out, ')');
 }
 
