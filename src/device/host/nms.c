@@ -8,15 +8,19 @@ typedef struct box {
   float x0, x1, y0, y1;  // x0 <= x1, y0 <= y1, unless the size is negative
 } box;
 
+typedef struct rival {
+  uint64_t key;  // the better, the less
+  int64_t box;
+} rival;
+
 typedef struct nms {
   int64_t batches, classes, boxes;
   int64_t most;  // boxes to select per class
   float overlap, score;
   bool scored;  // whether there is a least score
   const lb_f32 *scores;
-  box *box;        // of all batches
-  uint64_t *keys;  // of one class
-  int64_t *order, *temp;
+  box *box;         // of all batches
+  rival *rivals;    // of one class: a heap, the best of them first
   int64_t *chosen;  // boxes of all classes, one after the other
   int64_t *counts;  // how many of each class
 } nms;
@@ -44,41 +48,67 @@ static bool overlap(const box *a, const box *b, float threshold) {
   return first > 0 && second > 0 && all > 0 && both / all > threshold;
 }
 
-// Boxes of one class that reach the score, best first, into s->order.
-static int64_t rank_boxes(nms *s, const lb_f32 *scores) {
-  int64_t n = 0;
-  lb_order_keys(LB_F32, s->boxes, scores, sizeof(float), s->keys);
-  for (int64_t i = 0; i < s->boxes; i++) {
-    s->keys[i] = ~s->keys[i];
-    if (!s->scored || scores[i] > s->score) s->order[n++] = i;
+// -- rivals -------------------------------------------------------------------
+
+static bool is_better(const rival *a, const rival *b) {
+  return a->key < b->key || (a->key == b->key && a->box < b->box);
+}
+
+// Puts the one at `at` where it belongs among those below it.
+static void sink(rival *heap, int64_t n, int64_t at) {
+  rival moved = heap[at];
+  for (int64_t below; (below = 2 * at + 1) < n; at = below) {
+    if (below + 1 < n && is_better(&heap[below + 1], &heap[below])) below++;
+    if (is_better(&moved, &heap[below])) break;
+    heap[at] = heap[below];
   }
-  lb_order_sort(s->keys, 1, n, s->order, s->temp);
+  heap[at] = moved;
+}
+
+// Boxes of one class that reach the score: few of them are asked for, so they
+// are not sorted.
+static int64_t find_rivals(nms *s, const lb_f32 *scores) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < s->boxes; i++) {
+    if (s->scored && !(scores[i] > s->score)) continue;
+    rival *r = &s->rivals[n++];
+    lb_order_keys(LB_F32, 1, &scores[i], sizeof(float), &r->key);
+    r->key = ~r->key;
+    r->box = i;
+  }
+  for (int64_t i = n / 2; i-- > 0;) sink(s->rivals, n, i);
   return n;
+}
+
+static int64_t take_best(nms *s, int64_t *n) {
+  int64_t best = s->rivals[0].box;
+  s->rivals[0] = s->rivals[--*n];
+  if (*n > 0) sink(s->rivals, *n, 0);
+  return best;
 }
 
 // Returns how many it put into `chosen`.
 static int64_t choose(nms *s, const box *boxes, int64_t n, int64_t *chosen) {
   int64_t count = 0;
-  for (int64_t i = 0; i < n && count < s->most; i++) {
+  while (n > 0 && count < s->most) {
+    int64_t best = take_best(s, &n);
     bool free = true;
     for (int64_t k = 0; k < count && free; k++)
-      free = !overlap(&boxes[s->order[i]], &boxes[chosen[k]], s->overlap);
-    if (free) chosen[count++] = s->order[i];
+      free = !overlap(&boxes[best], &boxes[chosen[k]], s->overlap);
+    if (free) chosen[count++] = best;
   }
   return count;
 }
 
+// -- the operator -------------------------------------------------------------
+
 static lb_status nms_scratch(lb_host_call *c, nms *s) {
-  int64_t *keys;
   int64_t classes = s->batches * s->classes;
-  LB_TRY(lb_host_table(c, s->boxes, &keys));
-  LB_TRY(lb_host_table(c, s->boxes, &s->order));
-  LB_TRY(lb_host_table(c, s->boxes, &s->temp));
   LB_TRY(lb_host_table(c, classes, &s->counts));
   LB_TRY(lb_host_table(c, classes * s->most, &s->chosen));
-  s->keys = (uint64_t *)keys;
+  s->rivals = lb_arena_new(c->scratch, rival, (size_t)s->boxes);
   s->box = lb_arena_new(c->scratch, box, (size_t)(s->batches * s->boxes));
-  return s->box ? LB_OK : lb_oom();
+  return s->box && s->rivals ? LB_OK : lb_oom();
 }
 
 static lb_status nms_read(lb_host_call *c, nms *s) {
@@ -133,7 +163,7 @@ static lb_status nms_run(lb_host_call *c, nms *s) {
   int64_t *chosen = s->chosen;
   for (int64_t i = 0; i < s->batches * s->classes; i++) {
     const lb_f32 *row = (const lb_f32 *)scores.data + i * s->boxes;
-    int64_t n = rank_boxes(s, row);
+    int64_t n = find_rivals(s, row);
     s->counts[i] = choose(s, s->box + i / s->classes * s->boxes, n, chosen);
     chosen += s->counts[i];
   }
