@@ -71,9 +71,10 @@ static void move_row(const void *user, int64_t n, char *const *p,
 // -- transposing -------------------------------------------------------------
 
 #define TILE 32
+#define SHORT 8  // rows that are not worth a call each
 
-// Rows of the output run along one axis, the input's along another; the tile
-// of the two fits into the first cache on both sides.
+// Rows of the output run along one axis, the input's along another, or those of
+// both are short; the tile of the two fits into the first cache on both sides.
 typedef struct tile_job {
   lb_iter outer;  // the other axes
   size_t size;
@@ -170,6 +171,14 @@ static int input_row(const lb_iter *it, int64_t size) {
   return -1;
 }
 
+// The axis before the row, if it is the longer one of the two and the row is
+// short: pixels of three channels, blocks of DepthToSpace; else -1.
+static int beside_short_row(const lb_iter *it) {
+  int last = it->rank - 1;
+  bool is_short = last > 0 && it->dims[last] <= SHORT;
+  return is_short && it->dims[last - 1] > it->dims[last] ? last - 1 : -1;
+}
+
 static void drop_axis(lb_iter *it, int axis) {
   it->rank--;
   it->count /= it->dims[axis];
@@ -203,6 +212,7 @@ void lb_move(lb_pool *pool, const lb_tensor *from, const lb_tensor *to) {
   lb_iter_init(&it, 2, operands);
   if (it.count == 0) return;
   int axis = input_row(&it, (int64_t)size);
+  if (axis < 0) axis = beside_short_row(&it);
   if (axis >= 0)
     move_tiles(pool, &it, axis, size);
   else

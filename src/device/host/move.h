@@ -24,8 +24,8 @@ lb_tensor lb_cut(const lb_tensor *t, int axis, int64_t begin, int64_t n);
 void lb_byte_steps(const lb_tensor *t, int64_t *out);
 
 // Copies elements; `from` broadcasts to the dims of `to`, which may have any
-// strides. Same dtype, or at least same size of element. Transposes go tile by
-// tile.
+// strides. Same dtype, or at least same size of element. Transposes and short
+// rows go tile by tile.
 void lb_move(lb_pool *pool, const lb_tensor *from, const lb_tensor *to);
 
 // Every element of `to` becomes the one at `element`; NULL means zero.

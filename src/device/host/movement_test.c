@@ -1,6 +1,7 @@
 // device/host/movement_test.c -- joining, padding, repeating, rearranging and
 // masking, against the definitions element by element.
 #include "device/host/case_test.h"
+#include "device/host/move.h"
 
 static int random_dims(test_case *t, int lo, int hi, int64_t *dims) {
   int rank = (int)case_int(t, lo, hi);
@@ -11,6 +12,17 @@ static int random_dims(test_case *t, int lo, int hi, int64_t *dims) {
 static bool is_zero(const lb_tensor *x, const int64_t *index) {
   const uint64_t zero = 0;
   return memcmp(case_at(x, index), &zero, lb_dtype_size(x->dtype)) == 0;
+}
+
+// Tiles of 32 are cut along the axis before short rows.
+static void short_one(test_case *t) {
+  int64_t dims[] = {case_dim(t), case_int(t, 1, 70), case_int(t, 1, 9)};
+  case_begin(t, LB_OP_Identity);
+  case_in(t, case_random(t, case_dtype(t), 3, dims));
+  t->out[0] = case_dense(t, t->in[0].dtype, 3, dims);
+  lb_tensor to = case_scatter(t, &t->out[0]);
+  lb_move(NULL, &t->in[0], &to);
+  CASE_EACH(&to, i) CASE_SAME(t, &to, i, &t->in[0], i);
 }
 
 static void concat_one(test_case *t) {
@@ -271,6 +283,7 @@ static void trilu_one(test_case *t) {
   }
 }
 
+CASE_TEST(short_rows_are_moved_in_tiles, 400, short_one)
 CASE_TEST(concat_puts_inputs_one_after_the_other, 300, concat_one)
 CASE_TEST(tile_repeats_each_axis, 300, tile_one)
 CASE_TEST(pad_follows_its_mode_at_both_ends, 1500, pad_one)
@@ -281,6 +294,7 @@ CASE_TEST(trilu_keeps_one_side_of_a_diagonal, 300, trilu_one)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(short_rows_are_moved_in_tiles),
       cmocka_unit_test(concat_puts_inputs_one_after_the_other),
       cmocka_unit_test(tile_repeats_each_axis),
       cmocka_unit_test(pad_follows_its_mode_at_both_ends),
