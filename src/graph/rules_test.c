@@ -326,6 +326,9 @@ static void reshape_mistakes_are_named(void **state) {
         "Reshape 'Reshape_0': 0 at place 1 copies a dim that [12] has not");
   fails("in x float32[3]\ny = Reshape(x,[0,-1]) {allowzero=1}\nout y\n",
         "Reshape 'Reshape_0': 3 elements of [3] do not fit [0,-1]");
+  fails("in x float32[9,2,0,8]\ny = Reshape(x,[9,0,8])\nout y\n",
+        "Reshape 'Reshape_0': 0 elements of [9,2,0,8] do not fit [9,2,8]; a 0 "
+        "in [9,0,8] copies the dim at its place");
 }
 
 static void views_move_dims(void **state) {

@@ -12,13 +12,20 @@ typedef struct target {
   bool vague;    // some dim could be anything
 } target;
 
-static lb_status reshape_misfit(const lb_infer *c, const lb_dim *asked, int n) {
+// Whoever computed the shape from a size that is 0 has not asked for a copy.
+static lb_status reshape_misfit(const lb_infer *c, const lb_dim *asked,
+                                const target *t) {
   const lb_vinfo *x = &c->in[0];
   lb_dim count;
+  bool copied = false;
   LB_TRY(lb_rule_product(c, x->dims, x->rank, &count));
-  return lb_infer_error(c, "%s elements of %s do not fit %s",
-                        lb_rule_dim(c, count), lb_rule_text(c, 0),
-                        lb_rule_dims(c, n, asked));
+  for (int i = 0; i < t->n; i++)
+    copied = copied || !lb_dim_equal(asked[i], t->dims[i]);
+  return lb_infer_error(
+      c, "%s elements of %s do not fit %s%s%s%s", lb_rule_dim(c, count),
+      lb_rule_text(c, 0), lb_rule_dims(c, t->n, t->dims),
+      copied ? "; a 0 in " : "", copied ? lb_rule_dims(c, t->n, asked) : "",
+      copied ? " copies the dim at its place" : "");
 }
 
 // Symbols that may be negative (read from an input) may also be -1 or 0, so
@@ -84,7 +91,7 @@ static lb_status reshape_rest(const lb_infer *c, const lb_dim *asked,
   LB_TRY(lb_rule_product(c, to, n_to, &rest));
   bool sizes = lb_dim_is_const(all) && lb_dim_is_const(rest);
   if (lb_dim_is(rest, 0) || (sizes && all.k % rest.k != 0)) {
-    if (!has_none(x)) return reshape_misfit(c, asked, t->n);
+    if (!has_none(x)) return reshape_misfit(c, asked, t);
     *d = lb_dim_const(0);
     return LB_OK;
   }
@@ -100,7 +107,7 @@ static lb_status reshape_check(const lb_infer *c, const lb_dim *asked,
   LB_TRY(lb_rule_product(c, t->dims, t->n, &want));
   if (!lb_dim_is_const(have) || !lb_dim_is_const(want) || have.k == want.k)
     return LB_OK;
-  return reshape_misfit(c, asked, t->n);
+  return reshape_misfit(c, asked, t);
 }
 
 lb_status lb_shape_reshape(lb_infer *c) {
