@@ -5,6 +5,7 @@
 //                            lb_pack_v3 or lb_pack_v4
 //   limber-pack LEVEL        lists what it would make
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu/exec.h"
@@ -98,9 +99,43 @@ static lb_status write_file(const char *out, const char *suffix,
   return ok ? LB_OK : lb_error(LB_IO, "cannot write '%s'", path);
 }
 
+// Where a kernel begins, and its number in the index.
+typedef struct place {
+  uint32_t code;
+  size_t number;
+} place;
+
+static int by_code(const void *a, const void *b) {
+  uint32_t x = ((const place *)a)->code, y = ((const place *)b)->code;
+  return (x > y) - (x < y);
+}
+
+// A symbol for each kernel, as far as the next one: without a size of its own
+// it would have that of all code, and tools that read symbols take it at its
+// word.
+static lb_status put_symbols(const maker *m, const char *name, lb_strbuf *out) {
+  size_t n = m->image.n;
+  place *places = calloc(n + 1, sizeof *places);
+  if (!places) return lb_oom();
+  for (size_t i = 0; i < n; i++)
+    places[i] = (place){m->image.entries[i].code, i};
+  qsort(places, n, sizeof *places, by_code);
+  places[n].code = (uint32_t)m->image.code.len;
+  for (size_t i = 0; i < n; i++)
+    lb_strbuf_printf(out,
+                     "  .type limber_%s_%zu, @function\n"
+                     "  .set limber_%s_%zu, limber_pack_%s + %u\n"
+                     "  .size limber_%s_%zu, %u\n",
+                     name, places[i].number, name, places[i].number, name,
+                     places[i].code, name, places[i].number,
+                     places[i + 1].code - places[i].code);
+  free(places);
+  return LB_OK;
+}
+
 // The head's last field is the distance to the code, which the linker knows.
-static void put_assembly(const maker *m, const char *bytes, size_t index,
-                         lb_strbuf *out) {
+static lb_status put_assembly(const maker *m, const char *bytes, size_t index,
+                              lb_strbuf *out) {
   const char *name = strrchr(m->level, 'v');
   size_t field = offsetof(lb_pack, code), after = field + sizeof(int32_t);
   lb_strbuf_printf(out,
@@ -119,20 +154,16 @@ static void put_assembly(const maker *m, const char *bytes, size_t index,
                    "limber_pack_%s:\n  .incbin \"%s.bin\", %zu\n"
                    "  .size limber_pack_%s, . - limber_pack_%s\n",
                    name, name, bytes, index, name, name);
-  for (size_t i = 0; i < m->image.n; i++)
-    lb_strbuf_printf(out,
-                     "  .type limber_%s_%zu, @function\n"
-                     "  .set limber_%s_%zu, limber_pack_%s + %u\n",
-                     name, i, name, i, name, m->image.entries[i].code);
+  LB_TRY(put_symbols(m, name, out));
   lb_strbuf_puts(out, "  .section .note.GNU-stack, \"\", @progbits\n");
+  return lb_strbuf_status(out);
 }
 
 static lb_status write_all(maker *m, const char *out) {
   lb_strbuf index = {0}, text = {0};
   lb_status st = lb_pack_image_index(&m->image, &index);
   if (lb_failed(st)) goto done;
-  put_assembly(m, out, index.len, &text);
-  st = lb_strbuf_status(&text);
+  st = put_assembly(m, out, index.len, &text);
   if (!lb_failed(st)) st = write_file(out, ".bin", &index, &m->image.code);
   if (!lb_failed(st)) st = write_file(out, ".s", &text, NULL);
   if (!lb_failed(st))

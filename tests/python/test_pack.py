@@ -65,3 +65,20 @@ def test_below_v3_everything_runs_on_the_host():
     steps, warnings = steps_of("magika", "x86-64-v2")
     assert {s["tier"] for s in steps} == {"host"}
     assert warnings.count("fast kernels need x86-64-v3") == 1
+
+
+def test_kernels_have_symbols_of_their_own_size():
+    """Valgrind gives up on one that reaches beyond the code."""
+    text = subprocess.run(["nm", "-S", ROOT / "build" / "liblimber.so"],
+                          capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in text.splitlines()]
+    symbols = [(int(r[0], 16), int(r[1], 16), r[3]) for r in rows
+               if len(r) == 4]
+    for level in ("v3", "v4"):
+        [(begin, size)] = [s[:2] for s in symbols
+                           if s[2] == f"limber_pack_{level}"]
+        kernels = [s[:2] for s in symbols
+                   if s[2].startswith(f"limber_{level}_")]
+        assert len(kernels) > 1000
+        assert all(begin <= at and at + n <= begin + size for at, n in kernels)
+        assert sum(n for _, n in kernels) <= size
