@@ -210,6 +210,7 @@ static double flops_of_node(const lb_snode *n) {
     case LB_S_FMA: return 2;
     case LB_S_EXP: return 15;
     case LB_S_ERF: return 17;
+    case LB_S_SIGMOID: return 16;
     case LB_S_EXPM1:
     case LB_S_TANH:
     case LB_S_LOG: return 20;

@@ -288,20 +288,22 @@ static void floats_follow_ieee(void **state) {
   check_floats(LB_BF16);
 }
 
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
 static void functions_are_the_ones_they_are_called(void **state) {
   (void)state;
   static const struct {
     int op;
     double (*fn)(double);
-  } rows[] = {{LB_K_SQRT, sqrt},  {LB_K_FLOOR, floor}, {LB_K_CEIL, ceil},
-              {LB_K_ROUND, rint}, {LB_K_TRUNC, trunc}, {LB_K_EXP, exp},
-              {LB_K_EXP2, exp2},  {LB_K_EXPM1, expm1}, {LB_K_LOG, log},
-              {LB_K_LOG2, log2},  {LB_K_LOG1P, log1p}, {LB_K_ERF, erf},
-              {LB_K_ERFC, erfc},  {LB_K_SIN, sin},     {LB_K_COS, cos},
-              {LB_K_TAN, tan},    {LB_K_ASIN, asin},   {LB_K_ACOS, acos},
-              {LB_K_ATAN, atan},  {LB_K_SINH, sinh},   {LB_K_COSH, cosh},
-              {LB_K_TANH, tanh},  {LB_K_ASINH, asinh}, {LB_K_ACOSH, acosh},
-              {LB_K_ATANH, atanh}};
+  } rows[] = {{LB_K_SQRT, sqrt},   {LB_K_FLOOR, floor},    {LB_K_CEIL, ceil},
+              {LB_K_ROUND, rint},  {LB_K_TRUNC, trunc},    {LB_K_EXP, exp},
+              {LB_K_EXP2, exp2},   {LB_K_EXPM1, expm1},    {LB_K_LOG, log},
+              {LB_K_LOG2, log2},   {LB_K_LOG1P, log1p},    {LB_K_ERF, erf},
+              {LB_K_ERFC, erfc},   {LB_K_SIN, sin},        {LB_K_COS, cos},
+              {LB_K_TAN, tan},     {LB_K_ASIN, asin},      {LB_K_ACOS, acos},
+              {LB_K_ATAN, atan},   {LB_K_SINH, sinh},      {LB_K_COSH, cosh},
+              {LB_K_TANH, tanh},   {LB_K_ASINH, asinh},    {LB_K_ACOSH, acosh},
+              {LB_K_ATANH, atanh}, {LB_K_SIGMOID, sigmoid}};
   for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
     for (int t = LB_F32; t <= LB_BF16; t++) {
       char x[LANES * 8] = {0}, out[LANES * 8], want[8];

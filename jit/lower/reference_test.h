@@ -92,6 +92,7 @@ static inline double math_op(lb_sop op, double x) {
     case LB_S_EXPM1: return expm1(x);
     case LB_S_ERF: return erf(x);
     case LB_S_TANH: return tanh(x);
+    case LB_S_SIGMOID: return 1 / (1 + exp(-x));
     case LB_S_SIN: return sin(x);
     case LB_S_COS: return cos(x);
     case LB_S_TAN: return tan(x);

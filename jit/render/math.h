@@ -24,6 +24,7 @@ typedef lb_lv lb_math_fn(lb_em *e, lb_lv x);
   X(LOG1P, log1p)       \
   X(ERF, erf)           \
   X(TANH, tanh)         \
+  X(SIGMOID, sigmoid)   \
   X(SIN, sin)           \
   X(COS, cos)
 #define LB_MATH_WIDE(X) /* floats go by double */ \

@@ -12,6 +12,11 @@ static const double exp_part_c[] = {0x1.00088p-1, 0x1.555d8cp-3};
 static const lb_table exp_eighths =  // 2^(i / 8)
     {0x1.p+0,       0x1.172b84p+0, 0x1.306fep+0,  0x1.4bfdaep+0,
      0x1.6a09e6p+0, 0x1.8ace54p+0, 0x1.ae89fap+0, 0x1.d5818ep+0};
+static const lb_table exp_eighths_less =  // whose bits lack i << 20
+    {0x1.p+0,       0x1.f72b84p-1, 0x1.f06fep-1,  0x1.ebfdaep-1,
+     0x1.ea09e6p-1, 0x1.eace54p-1, 0x1.ee89fap-1, 0x1.f5818ep-1};
+static const double exp_less_c[] =  // exp(-r), with the above
+    {1, -1, 0x1.00088p-1, -0x1.555d8cp-3};
 // Coefficients of the polynomials around i erf_step, i < 8.
 static const lb_table erf_c[] = {
     {0, 0x1.1628f6p-1, 0x1.ba0dcep-1, 0x1.f2e95ep-1, 0x1.fe8286p-1,
@@ -97,6 +102,28 @@ lb_lv lb_math32_tanh(lb_em *e, lb_lv x) {
   lb_lv a = magnitude(e, x);
   lb_lv m = expm1_of(e, lb_math_atmost(e, plus(e, a, a), 20));
   return with_sign(e, over(e, m, plus(e, m, num(x.type, 2))), x);
+}
+
+// 1 + exp(-x) as 1 + 2^n exp(r). What the table's entries lack, and 2^n's
+// exponent, are both in n's bits: 2^n takes a shift and a sum. x is not so low
+// that it is infinite.
+static lb_lv sigmoid_inverse(lb_em *e, lb_lv x) {
+  lb_lt t = x.type, ti = int_of(t);
+  lb_lv big = mad(e, x, num(t, -log2_e), num(t, eighths));
+  lb_lv n = minus(e, big, num(t, eighths)), i = lb_em_bitcast(e, big, ti);
+  lb_lv r = mad(e, n, num(t, ln2_high), x);  // -r, as x is
+  r = mad(e, n, num(t, ln2_low), r);
+  lb_lv entry = lb_math_entry(e, &exp_eighths_less, i);
+  lb_lv bits = iadd(e, lb_em_bitcast(e, entry, ti), ishl(e, i, 20));
+  lb_lv p = LB_POLY(e, r, exp_less_c);
+  return mad(e, lb_em_bitcast(e, bits, t), p, num(t, 1));
+}
+
+// Up to 87, where it is 1; below -88.7, where exp(-x) is infinite, 0.
+lb_lv lb_math32_sigmoid(lb_em *e, lb_lv x) {
+  lb_lt t = x.type;
+  lb_lv y = over(e, num(t, 1), sigmoid_inverse(e, lb_math_atmost(e, x, 87)));
+  return sel(e, below(e, x, num(t, -88.7)), num(t, 0), y);
 }
 
 // x = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); x is positive and finite.

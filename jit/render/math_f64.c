@@ -56,6 +56,11 @@ lb_lv lb_math64_exp2(lb_em *e, lb_lv x) {
   return lb_math_scale(e, plus(e, expm1_poly(e, r), num(t, 1)), n);
 }
 
+lb_lv lb_math64_sigmoid(lb_em *e, lb_lv x) {
+  lb_lv one = num(x.type, 1), inverse = lb_math64_exp(e, lb_em_fneg(e, x));
+  return over(e, one, plus(e, one, inverse));
+}
+
 // 2^n (p + 1) - 1, of halves lest 2^n overflow. The sign of 0 is lost.
 static lb_lv expm1_of(lb_em *e, lb_lv x) {
   lb_lt t = x.type;

@@ -14,6 +14,7 @@ typedef long double ld;
 typedef ld exact_fn(ld x);
 
 static ld rsqrt_exact(ld x) { return 1 / sqrtl(x); }
+static ld sigmoid_exact(ld x) { return 1 / (1 + expl(-x)); }
 
 // bounds in ulp; `low` to `high`: where most arguments are drawn from
 typedef struct function {
@@ -42,6 +43,7 @@ static const function functions[] = {
     {LB_K_SINH, sinhl, 1, 3, -20, 20},
     {LB_K_COSH, coshl, 1, 2, -20, 20},
     {LB_K_TANH, tanhl, 3, 3, -10, 10},
+    {LB_K_SIGMOID, sigmoid_exact, 3, 3, -90, 20},
     {LB_K_ASINH, asinhl, 1, 3, -10, 10},
     {LB_K_ACOSH, acoshl, 1, 3, 1, 20},
     {LB_K_ATANH, atanhl, 1, 3, -1, 1},
@@ -70,8 +72,11 @@ static const double edges[] = {
     -126,       -149,     -150,       1023.9,    1024};
 enum { EDGES = sizeof edges / sizeof *edges };
 
-// Larger angles are taken for 0. Those of double have errors from 2^30 on.
+// Larger angles are taken for 0. Those of double have errors from 2^30 on. A
+// sigmoid that is no normal number may be 0.
 static bool in_scope(lb_kop op, lb_dtype t, double x) {
+  if (op == LB_K_SIGMOID)
+    return !isfinite(x) || x >= (t == LB_F32 ? -87.33 : -708.3);
   bool angle = op == LB_K_SIN || op == LB_K_COS || op == LB_K_TAN;
   return !angle || !isfinite(x) || fabs(x) <= (t == LB_F32 ? 0x1p47 : 0x1p30);
 }

@@ -82,6 +82,7 @@ static bool makes_jumps(const lb_snode *n) {
     case LB_S_EXP:
     case LB_S_EXPM1:
     case LB_S_TANH:
+    case LB_S_SIGMOID:
     case LB_S_ERF:
     case LB_S_ATAN:
     case LB_S_ASINH:

@@ -55,26 +55,13 @@ FN(Relu) {
   return choose(e, less(e, X, 0), num(e, X, 0), X);
 }
 
-static uint8_t sigmoid(lb_emitter *e, uint8_t x) {
-  uint8_t sum = plus(e, op1(e, LB_S_EXP, op1(e, LB_S_NEG, x)), 1);
-  return op2(e, LB_S_DIV, num(e, x, 1), sum);
-}
-
-FN(Sigmoid) {
-  (void)n;
-  return sigmoid(e, X);
-}
-
 FN(Swish) {
   double alpha = attr(n, "alpha", 1);
-  bool plain = alpha == 1;
-  return op2(e, LB_S_MUL, X, sigmoid(e, plain ? X : times(e, X, alpha)));
+  uint8_t x = alpha == 1 ? X : times(e, X, alpha);
+  return op2(e, LB_S_MUL, X, op1(e, LB_S_SIGMOID, x));
 }
 
-FN(SwiGLU) {
-  uint8_t sum = plus(e, op1(e, LB_S_EXP, times(e, X, -attr(n, "alpha", 1))), 1);
-  return op2(e, LB_S_MUL, op2(e, LB_S_DIV, X, sum), Y);
-}
+FN(SwiGLU) { return op2(e, LB_S_MUL, emit_Swish(e, n, src), Y); }
 
 // 0 below 0, 1 above 1; each is a choice of the greater or less, which is one
 // instruction.
@@ -380,7 +367,7 @@ static const map_op ops[LB_OP_COUNT] = {
     PLAIN(Atanh, ATANH, F), PLAIN(Ceil, CEIL, F), PLAIN(Cos, COS, F),
     PLAIN(Cosh, COSH, F), PLAIN(Erf, ERF, F), PLAIN(Exp, EXP, F),
     PLAIN(Floor, FLOOR, F), PLAIN(Log, LOG, F), PLAIN(Neg, NEG, F | S),
-    PLAIN(Round, ROUND, F), PLAIN(Sin, SIN, F), PLAIN(Sinh, SINH, F),
+    PLAIN(Round, ROUND, F), PLAIN(Sigmoid, SIGMOID, F), PLAIN(Sin, SIN, F), PLAIN(Sinh, SINH, F),
     PLAIN(Sqrt, SQRT, F), PLAIN(Tan, TAN, F), PLAIN(Tanh, TANH, F),
     MADE(Add, F | S | U), PLAIN(Sub, SUB, F | S | U),
     PLAIN(Mul, MUL, F | S | U), PLAIN(Div, DIV, F | S | U),
@@ -397,7 +384,7 @@ static const map_op ops[LB_OP_COUNT] = {
     MADE(Max, F | S | U), MADE(Mean, F), MADE(Min, F | S | U), MADE(Mish, F),
     MADE(Mod, F | S | U), MADE(PRelu, F | S), MADE(Pow, F),
     MADE(Reciprocal, F), MADE(Relu, F | S), MADE(Resize, F), MADE(Selu, F), MADE(Shrink, F),
-    MADE(Sigmoid, F), MADE(Sign, F | S | U), MADE(Softplus, F),
+    MADE(Sign, F | S | U), MADE(Softplus, F),
     MADE(Softsign, F), MADE(Sum, F), MADE(SwiGLU, F), MADE(Swish, F),
     MADE(ThresholdedRelu, F), MADE(Where, F | S | U | B),
     // clang-format on
@@ -443,7 +430,6 @@ bool lb_emit_is_cheap(const lb_node *n) {
     case LB_OP_Mod:
     case LB_OP_Pow:
     case LB_OP_Selu:
-    case LB_OP_Sigmoid:
     case LB_OP_Softplus:
     case LB_OP_SwiGLU:
     case LB_OP_Swish: return false;

@@ -250,10 +250,7 @@ static uint8_t activate(maker *m, int i, uint8_t x) {
   lb_emitter *e = &m->e;
   if (m->known) return 0;
   switch (activation_of(m->node, m->direction, i)) {
-    case SIGMOID: {
-      uint8_t inverse = lb_emit_op1(e, LB_S_EXP, lb_emit_op1(e, LB_S_NEG, x));
-      return op2(m, LB_S_DIV, one(m), op2(m, LB_S_ADD, inverse, one(m)));
-    }
+    case SIGMOID: return lb_emit_op1(e, LB_S_SIGMOID, x);
     case TANH: return lb_emit_op1(e, LB_S_TANH, x);
     default: {
       uint8_t zero = lb_emit_num(e, m->dtype, 0);

@@ -260,9 +260,8 @@ static double evaluate(const place *p, const lb_snode *n, const double *v) {
     case LB_S_ADD: return x + y;
     case LB_S_SUB: return x - y;
     case LB_S_MUL: return x * y;
-    case LB_S_DIV: return x / y;
     case LB_S_NEG: return -x;
-    case LB_S_EXP: return exp(x);
+    case LB_S_SIGMOID: return sigmoid(x);
     case LB_S_TANH: return tanh(x);
     case LB_S_LT: return x < y;
     case LB_S_SELECT: return x > 0 ? y : v[n->src[2]];
