@@ -339,6 +339,32 @@ static void steps_of_sums_multiply_no_places(void **state) {
     }
 }
 
+static lb_spec convolution(bool plus) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_CONV);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  uint8_t more = plus ? lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL) : 0;
+  uint8_t y = lb_spec_acc(&b, LB_ACC_DOT, LB_F32);
+  if (plus) y = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){y, more}, 2);
+  lb_spec_output(&b, y, LB_LAYOUT_FULL);
+  return finish(&b);
+}
+
+// Four lines of two rows of six, with each run; with each step b and the image.
+static void what_is_added_to_convolutions_is_sent_for(void **state) {
+  (void)state;
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, 6);
+  for (int plus = 0; plus < 2; plus++) {
+    lb_spec s = convolution(plus);
+    lb_kernel k = lowered(&s, &f, "x86-64-v4");
+    assert_int_equal(count_of(&k, LB_K_PREFETCH), 4 + 1 + plus * 2 * 4);
+    lb_kernel_fini(&k);
+  }
+}
+
 static void all_tiles_share_a_long_epilogue(void **state) {
   (void)state;
   lb_spec s = linear(LB_S_ERF);
@@ -404,6 +430,7 @@ int main(void) {
       cmocka_unit_test(softmax_takes_each_exponential_once),
       cmocka_unit_test(a_product_with_facts_is_one_tile),
       cmocka_unit_test(steps_of_sums_multiply_no_places),
+      cmocka_unit_test(what_is_added_to_convolutions_is_sent_for),
       cmocka_unit_test(all_tiles_share_a_long_epilogue),
       cmocka_unit_test(sizes_that_are_known_leave_no_loops),
       cmocka_unit_test(tiles_that_are_none_are_refused),

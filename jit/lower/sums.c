@@ -345,22 +345,41 @@ static void step(lb_tile *t, lb_kval k) {
              lb_k_add(&e->b, lb_k_get(&e->b, t->at_a), t->step_a));
 }
 
+// Some rows of an operand, those columns of it that the tile has.
+typedef struct part {
+  const lb_soperand *of;
+  lb_kval base, stride;
+  lb_kval row;
+  uint32_t rows;
+} part;
+
+static void send_for(const lb_tile *t, const part *p) {
+  lb_kbuilder *b = &t->m->e->b;
+  if (p->of->layout != LB_LAYOUT_FULL) return;
+  int64_t size = (int64_t)lb_dtype_size(p->of->dtype);
+  lb_kval at = lb_k_add(b, lb_k_mul(b, p->row, p->stride), t->col);
+  for (uint32_t r = 0; r < p->rows; r++) {
+    lb_kval first = lb_k_ptr(b, p->base, at, 0);
+    for (int64_t x = 0; x < t->panels * t->m->panel_cols * size; x += LINE)
+      lb_k_prefetch(b, lb_k_ptr(b, first, lb_k_i64(b, 0), x), 0);
+    at = lb_k_add(b, at, p->stride);
+  }
+}
+
 // Where outputs will be stored, three rows from `row` on.
 static void send_for_outputs(const lb_tile *t, lb_kval row) {
-  lb_emit *e = t->m->e;
-  lb_kbuilder *b = &e->b;
-  for (int i = 0; i < e->spec->n_out; i++) {
-    if (e->spec->out[i].layout != LB_LAYOUT_FULL) continue;
-    int64_t size = (int64_t)lb_dtype_size(e->spec->out[i].dtype);
-    lb_kval stride = e->out_stride[i].row;
-    lb_kval at = lb_k_add(b, lb_k_mul(b, row, stride), t->col);
-    for (int r = 0; r < LB_ROWS_A_POINTER; r++) {
-      lb_kval p = lb_k_ptr(b, e->out[i], at, 0);
-      for (int64_t x = 0; x < t->panels * t->m->panel_cols * size; x += LINE)
-        lb_k_prefetch(b, lb_k_ptr(b, p, lb_k_i64(b, 0), x), 0);
-      at = lb_k_add(b, at, stride);
-    }
-  }
+  const lb_emit *e = t->m->e;
+  for (int i = 0; i < e->spec->n_out; i++)
+    send_for(t, &(part){&e->spec->out[i], e->out[i], e->out_stride[i].row, row,
+                        LB_ROWS_A_POINTER});
+}
+
+// What outputs are made of beside the sums, `rows` rows from `row` on.
+static void send_for_inputs(const lb_tile *t, lb_kval row, uint32_t rows) {
+  const lb_emit *e = t->m->e;
+  for (int i = lb_spec_factors(e->spec); i < e->spec->n_in; i++)
+    send_for(
+        t, &(part){&e->spec->in[i], e->in[i], e->in_stride[i].row, row, rows});
 }
 
 // Long sums are cut into parts, and with each outputs of three rows are sent
@@ -394,13 +413,17 @@ static lb_kval piece_of(lb_emit *e, int input, lb_kval run, lb_kval step) {
                   lb_k_mul(&e->b, step, e->taps[input].step));
 }
 
-// CONV: the pieces of rows and columns, one after the other.
+// CONV: the pieces of rows and columns, one after the other. With each run,
+// of which there are three mostly, a third of what is added to sums is sent
+// for.
 static void sum_pieces(lb_tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_tile first = *t;
   lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
   lb_kval run = lb_k_loop(b, zero, e->dims[LB_DIM_LEN], one);
+  uint32_t third = (t->rows + 2) / 3;
+  send_for_inputs(t, lb_k_add(b, t->row, lb_emit_mul(e, run, third)), third);
   lb_kval step = lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], one);
   lb_kval of_a = piece_of(e, 0, run, step), of_b = piece_of(e, 1, run, step);
   for (uint32_t r = 0; r < t->rows; r += LB_ROWS_A_POINTER)
