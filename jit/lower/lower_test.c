@@ -339,6 +339,18 @@ static void steps_of_sums_multiply_no_places(void **state) {
     }
 }
 
+// Tiles of three panels, of two and of one, each of nine rows, eight and one.
+static void what_is_left_of_columns_goes_in_two_panels(void **state) {
+  (void)state;
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 9);
+  lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, 48);
+  lb_spec s = linear(LB_S_COUNT);
+  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  assert_int_equal(count_of(&k, LB_K_FMA), (3 + 2 + 1) * (9 + 8 + 1));
+  lb_kernel_fini(&k);
+}
+
 static lb_spec convolution(bool plus) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_CONV);
@@ -430,6 +442,7 @@ int main(void) {
       cmocka_unit_test(softmax_takes_each_exponential_once),
       cmocka_unit_test(a_product_with_facts_is_one_tile),
       cmocka_unit_test(steps_of_sums_multiply_no_places),
+      cmocka_unit_test(what_is_left_of_columns_goes_in_two_panels),
       cmocka_unit_test(what_is_added_to_convolutions_is_sent_for),
       cmocka_unit_test(all_tiles_share_a_long_epilogue),
       cmocka_unit_test(sizes_that_are_known_leave_no_loops),

@@ -2,14 +2,14 @@
 //
 // A *tile* is some rows times some panels of 16 columns, its sums in registers,
 // one for each row and vector. Columns are the outer loop: tiles of the full
-// width, then narrower ones; what is left of the last panel is masked, and half
-// of its vectors are left out if they have none of it. Where all columns fit
-// into one tile, it is that one, masked. Rows are the inner one: tiles of all
-// rows and of one row less, as many of each as make them come out even, which
-// they do where the facts were chosen for the size. Else the last tile is
-// *short*, which reads rows twice where it has too few. Around both, rows are
-// cut into *bands* whose part of a stays in the second cache while all columns
-// go by.
+// width, then narrower ones; what is left of the last panel, or of the last
+// two, is masked, and half of the vectors are left out if they have none of it.
+// Where all columns fit into one tile, it is that one, masked. Rows are the
+// inner one: tiles of all rows and of one row less, as many of each as make
+// them come out even, which they do where the facts were chosen for the size.
+// Else the last tile is *short*, which reads rows twice where it has too few.
+// Around both, rows are cut into *bands* whose part of a stays in the second
+// cache while all columns go by.
 //
 // Where b is in pairs, each lane of a sum has every other k of a column, two
 // lanes of neighbours a column. A tile's panels hold half as many columns then,
@@ -178,20 +178,27 @@ static lb_kval emit_columns(const lb_matmul *m, lb_tile t, lb_kval begin) {
   return end;
 }
 
-// The last columns, a panel at a time. Where they fit into half of its vectors,
-// the others are left out.
+// How many panels the last columns take at a time, if they have more than one.
+// Where a panel is a vector, two take little longer than one: a step waits for
+// its loads, of which all but one are of a.
+static uint32_t last_panels(const lb_matmul *m) {
+  bool two = m->rows >= MIN_ROWS && m->panels > 2;
+  return two && m->e->lanes == LB_PACK_COLS ? 2 : 1;
+}
+
+// The last columns, a panel or two at a time. Where they fit into half of the
+// vectors of those, the others are left out.
 static void emit_last_columns(const lb_matmul *m, lb_kval begin) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
-  lb_tile t = {.panels = 1, .masked = true};
-  uint32_t half = m->pairs ? 0 : LB_PACK_COLS / e->lanes / 2;
+  lb_tile t = {.panels = last_panels(m), .masked = true};
+  uint32_t half = t.panels * LB_PACK_COLS / e->lanes / 2;
   lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], begin);
   if (half) {
+    lb_tile less = {.panels = 1, .masked = true, .vectors = half};
     lb_k_if(b, lb_k_le(b, left, lb_k_i64(b, half * e->lanes)));
-    t.vectors = half;
-    emit_columns(m, t, begin);
+    emit_columns(m, less, begin);
     lb_k_else(b);
-    t.vectors = 0;
   }
   emit_columns(m, t, begin);
   if (half) lb_k_end(b);
