@@ -1,4 +1,4 @@
-// graph/pass_einsum.c -- Einsum of one or two inputs in simpler operators.
+// graph/pass_einsum.c -- Einsum in simpler operators.
 //
 // A *label* is a letter, or one axis of the ellipsis. Of two inputs a and b,
 // each label is one of
@@ -12,13 +12,15 @@
 //
 // Several lefts are more axes of A's batch; several sums are seen as one, and
 // so are several rights whose sizes are known. Without a sum it is a Mul. One
-// input is a Transpose. Anything else, a diagonal say, stays as it is.
+// input is a Transpose. Of more inputs two become one, again and again, as long
+// as what they make has no more axes than they have. Anything else, a diagonal
+// say, stays as it is.
 #include <ctype.h>
 #include <string.h>
 
 #include "graph/rewrite.h"
 
-enum { LETTERS = 52, MAX_LABELS = LETTERS + LB_MAX_RANK };
+enum { LETTERS = 52, MAX_LABELS = LETTERS + LB_MAX_RANK, MAX_IN = 8 };
 
 typedef struct term {
   int8_t label[LB_MAX_RANK];
@@ -29,7 +31,7 @@ typedef struct term {
 typedef struct einsum {
   lb_rewrite *rw;
   lb_node *node;
-  term in[2], out;
+  term in[MAX_IN], out;
   lb_dim size[MAX_LABELS];
 } einsum;
 
@@ -112,13 +114,96 @@ static bool find_sizes(einsum *e) {
 }
 
 static bool match(lb_rewrite *rw, lb_node *n, einsum *e) {
-  if (n->op != LB_OP_Einsum || n->n_in > 2 || !n->out[0] ||
+  if (n->op != LB_OP_Einsum || n->n_in > MAX_IN || !n->out[0] ||
       !lb_dtype_is_float(n->out[0]->info.dtype))
     return false;
   memset(e, 0, sizeof *e);
   e->rw = rw;
   e->node = n;
-  return read_equation(e) && find_sizes(e);
+  return read_equation(e) && (n->n_in > 2 || find_sizes(e));
+}
+
+// -- more than two inputs ----------------------------------------------------
+
+typedef struct pair {
+  uint32_t a, b;  // inputs, a < b
+  int labels;     // that they have
+  term made;      // those of them that the result or another input has
+} pair;
+
+static bool is_needed(const einsum *e, const pair *p, int label) {
+  if (place(&e->out, label) >= 0) return true;
+  for (uint32_t i = 0; i < e->node->n_in; i++)
+    if (i != p->a && i != p->b && place(&e->in[i], label) >= 0) return true;
+  return false;
+}
+
+// False if they make more axes than either has.
+static bool look_at(const einsum *e, pair *p) {
+  const term *a = &e->in[p->a], *b = &e->in[p->b];
+  p->labels = 0;
+  p->made.n = 0;
+  for (int i = 0; i < a->n + b->n; i++) {
+    int l = i < a->n ? a->label[i] : b->label[i - a->n];
+    if (l >= LETTERS) return false;
+    if (i >= a->n && place(a, l) >= 0) continue;
+    p->labels++;
+    if (is_needed(e, p, l) && !put(&p->made, l)) return false;
+  }
+  return p->made.n <= (a->n > b->n ? a->n : b->n);
+}
+
+// The pair that is the least work.
+static bool find_pair(const einsum *e, pair *out) {
+  bool found = false;
+  for (uint32_t a = 0; a < e->node->n_in; a++)
+    for (uint32_t b = a + 1; b < e->node->n_in; b++) {
+      pair p = {.a = a, .b = b};
+      if (!look_at(e, &p) || (found && p.labels >= out->labels)) continue;
+      *out = p;
+      found = true;
+    }
+  return found;
+}
+
+static char *write_term(char *to, const term *t) {
+  for (int i = 0; i < t->n; i++) {
+    int l = t->label[i];
+    *to++ = (char)(l < 26 ? 'A' + l : 'a' + l - 26);
+  }
+  return to;
+}
+
+static lb_status set_equation(const einsum *e, lb_node *n, const term *in,
+                              const term *out) {
+  char text[(MAX_IN + 1) * (LB_MAX_RANK + 1) + 2], *to = text;
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    if (i > 0) *to++ = ',';
+    to = write_term(to, &in[i]);
+  }
+  *to++ = '-', *to++ = '>';
+  *write_term(to, out) = '\0';
+  return lb_node_set_str(e->rw->graph, n, "equation", text);
+}
+
+static lb_status rewrite_pair(einsum *e) {
+  pair p;
+  term rest[MAX_IN], two[2];
+  lb_value *in[MAX_IN];
+  uint32_t n = 0;
+  lb_node *node;
+  if (!find_pair(e, &p)) return LB_OK;
+  two[0] = e->in[p.a], two[1] = e->in[p.b];
+  LB_TRY(lb_rewrite_insert(e->rw, e->node, LB_OP_Einsum,
+                           (lb_value *[]){two[0].value, two[1].value}, 2,
+                           &node));
+  LB_TRY(set_equation(e, node, two, &p.made));
+  LB_TRY(lb_rewrite_inserted(e->rw, node, &p.made.value));
+  for (uint32_t i = 0; i < e->node->n_in; i++)
+    if (i != p.b) rest[n++] = i == p.a ? p.made : e->in[i];
+  for (uint32_t i = 0; i < n; i++) in[i] = rest[i].value;
+  LB_TRY(lb_rewrite_become(e->rw, e->node, LB_OP_Einsum, in, n));
+  return set_equation(e, e->node, rest, &e->out);
 }
 
 // -- operands ----------------------------------------------------------------
@@ -312,6 +397,7 @@ static lb_status rewrite_product(einsum *e) {
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   einsum e;
   if (!match(rw, n, &e)) return LB_OK;
+  if (n->n_in > 2) return rewrite_pair(&e);
   return n->n_in == 1 ? rewrite_one(&e) : rewrite_product(&e);
 }
 

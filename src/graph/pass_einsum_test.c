@@ -63,12 +63,57 @@ static void without_a_sum_it_is_a_mul(void **state) {
       "out y\n");
 }
 
+// First the pair that takes the fewest turns.
+static void more_inputs_are_paired(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[n,4,6]\n"
+      "in w float32[4,6,8]\n"
+      "in g float32[n,4]\n"
+      "y = Einsum(x, w, g) {equation=\"nef,efd,ne->nd\"}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[n,4,6]\n"
+      "in w: float32[4,6,8]\n"
+      "in g: float32[n,4]\n"
+      "y.Einsum.Unsqueeze: float32[n,4,1] = Unsqueeze(g, [2])\n"
+      "y.Einsum: float32[n,4,6] = Mul(x, y.Einsum.Unsqueeze)\n"
+      "y.Reshape: float32[n,24] = Reshape(y.Einsum, [0,24])\n"
+      "y.Reshape: float32[24,8] = Reshape(w, [24,8])\n"
+      "y.MatMul: float32[n,8] = MatMul(y.Reshape, y.Reshape)\n"
+      "out y = y.MatMul\n");
+  becomes(
+      "in x float32[a,b]\n"
+      "in y float32[b,c]\n"
+      "in z float32[c,d]\n"
+      "in w float32[d]\n"
+      "r = Einsum(x, y, z, w) {equation=\"ij,jk,kl,l->i\"}\n"
+      "out r\n",
+      NULL,
+      "in x: float32[a,b]\n"
+      "in y: float32[b,c]\n"
+      "in z: float32[c,d]\n"
+      "in w: float32[d]\n"
+      "r.Einsum.Unsqueeze: float32[d,1] = Unsqueeze(w, [1])\n"
+      "r.Einsum.MatMul: float32[c,1] = MatMul(z, r.Einsum.Unsqueeze)\n"
+      "r.Einsum.MatMul: float32[b,1] = MatMul(y, r.Einsum.MatMul)\n"
+      "r.MatMul: float32[a,1] = MatMul(x, r.Einsum.MatMul)\n"
+      "r.Squeeze: float32[a] = Squeeze(r.MatMul, [1])\n"
+      "out r = r.Squeeze\n");
+}
+
 static void anything_else_stays(void **state) {
   (void)state;
   stays(  // a diagonal
       "in x float32[a,a]\n"
       "y = Einsum(x) {equation=\"ii->i\"}\n"
       "out y\n");
+  stays(  // more axes on the way
+      "in x float32[a]\n"
+      "in y float32[b]\n"
+      "in z float32[c]\n"
+      "r = Einsum(x, y, z) {equation=\"i,j,k->ijk\"}\n"
+      "out r\n");
   stays(  // a sum of its own
       "in x float32[a,b]\n"
       "in z float32[c]\n"
@@ -87,6 +132,7 @@ int main(void) {
       cmocka_unit_test(a_product_is_found),
       cmocka_unit_test(several_axes_are_seen_as_one),
       cmocka_unit_test(without_a_sum_it_is_a_mul),
+      cmocka_unit_test(more_inputs_are_paired),
       cmocka_unit_test(anything_else_stays),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -207,7 +207,9 @@ EQUATIONS = ("ij,jk->ik", "ij,jk", "bij,bjk->bik", "...ij,...jk->...ik",
              "i,i->", "ij,ij->ij", "bhid,bhjd->bhij", "bhij,bhjd->bhid",
              "...ij->...ji", "ij,jk,kl->il", "ba", "abc,cd->abd",
              " ij , jk -> ik ", "...i,...i->...", "aij,akj->aik", "ijk->kij",
-             "i...->...i", "ab,ab->a", "iij->ij")
+             "i...->...i", "ab,ab->a", "iij->ij", "ahi,hij,ah->aj",
+             "ab,bc,cd,d->a", "ab,ab,bc->ac", "ab,cd,bc->ad", "a,b,c->abc",
+             "abc,abd,bd->cd", "ab,ac,bc->")
 
 
 @operator("Einsum")
