@@ -198,50 +198,65 @@ static lb_spec residual(void) {
   return finish(&b);
 }
 
-enum { MOST = 24, N = 5, K = 2 };
+enum { K = 2 };
 
-static void add_product(const lb_kernel *k, int64_t m, float *a, float *b,
-                        float *r, float *out) {
-  size_t bytes = (size_t)m * N * sizeof(float);
-  lb_karg args[] = {lb_karg_mem(out, bytes),
-                    lb_karg_mem(a, (size_t)m * K * sizeof *a),
-                    lb_karg_mem(b, K * N * sizeof *b),
+// a * b + r in place of r, of m rows and n columns, all of whose numbers are
+// small: each is added to once.
+static void add_product(const lb_kernel *k, int64_t m, int64_t n) {
+  size_t each = sizeof(float), bytes = (size_t)(m * n) * each;
+  float *a = malloc((size_t)m * K * each), *b = malloc((size_t)n * K * each);
+  float *r = malloc(bytes), *want = malloc(bytes);
+  assert_true(a && b && r && want);
+  for (int64_t i = 0; i < m * K; i++) a[i] = (float)(i % 7);
+  for (int64_t i = 0; i < n * K; i++) b[i] = (float)(i % 3 + 1);
+  for (int64_t i = 0; i < m * n; i++) {
+    want[i] = r[i] = (float)(i % 1000);
+    for (int64_t at = 0; at < K; at++)
+      want[i] += a[i / n * K + at] * b[at * n + i % n];
+  }
+  lb_karg args[] = {lb_karg_mem(r, bytes),
+                    lb_karg_mem(a, (size_t)m * K * each),
+                    lb_karg_mem(b, (size_t)n * K * each),
                     lb_karg_mem(r, bytes),
                     lb_karg_i64(m),
-                    lb_karg_i64(N),
+                    lb_karg_i64(n),
                     lb_karg_i64(K),
-                    lb_karg_i64(N),
+                    lb_karg_i64(n),
                     lb_karg_i64(1),
                     lb_karg_i64(K),
                     lb_karg_i64(1),
-                    lb_karg_i64(N),
+                    lb_karg_i64(n),
                     lb_karg_i64(1),
-                    lb_karg_i64(N),
+                    lb_karg_i64(n),
                     lb_karg_i64(1)};
   assert_ok(run_kernel(k, args, 15, 1));
+  assert_memory_equal(r, want, bytes);
+  free(a), free(b), free(r), free(want);
+}
+
+static lb_kernel residual_of_tiles(uint16_t rows, uint16_t cols) {
+  lb_spec s = residual();
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
+  lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, cols);
+  return lowered(&s, &f, "x86-64-v4");
 }
 
 // A short tile reads rows that another one has: none may be added to twice.
 static void short_tiles_add_to_each_row_once(void **state) {
   (void)state;
-  lb_spec s = residual();
-  lb_facts f = {0};
-  lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 9);
-  lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, 16);
-  lb_kernel k = lowered(&s, &f, "x86-64-v4");
-  for (int64_t m = 1; m <= MOST; m++) {
-    float a[MOST * K], b[K * N], r[MOST * N], want[MOST * N];
-    for (int i = 0; i < MOST * K; i++) a[i] = (float)(i % 7);
-    for (int i = 0; i < K * N; i++) b[i] = (float)(i % 3 + 1);
-    for (int i = 0; i < MOST * N; i++) {
-      r[i] = (float)i;
-      want[i] = (float)i;
-      for (int n = 0; n < K; n++)
-        want[i] += a[i / N * K + n] * b[n * N + i % N];
-    }
-    add_product(&k, m, a, b, r, r);
-    assert_memory_equal(r, want, (size_t)m * N * sizeof *r);
-  }
+  lb_kernel k = residual_of_tiles(9, 16);
+  for (int64_t m = 1; m <= 24; m++) add_product(&k, m, 5);
+  lb_kernel_fini(&k);
+}
+
+// Of so many columns eight tiles are a band: one, two and three of them.
+static void bands_add_to_each_row_once(void **state) {
+  (void)state;
+  lb_kernel k = residual_of_tiles(9, 48);
+  static const int64_t rows[] = {71, 72, 73, 143, 144, 145, 149};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    add_product(&k, rows[i], 2003);
   lb_kernel_fini(&k);
 }
 
@@ -439,6 +454,7 @@ int main(void) {
       cmocka_unit_test(sums_do_not_depend_on_the_level),
       cmocka_unit_test(rows_may_be_written_in_place),
       cmocka_unit_test(short_tiles_add_to_each_row_once),
+      cmocka_unit_test(bands_add_to_each_row_once),
       cmocka_unit_test(softmax_takes_each_exponential_once),
       cmocka_unit_test(a_product_with_facts_is_one_tile),
       cmocka_unit_test(steps_of_sums_multiply_no_places),

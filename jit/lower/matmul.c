@@ -23,7 +23,8 @@
 #include "lower/tile.h"
 
 enum {
-  BAND_ELEMENTS = 1 << 17,  // of a in a band, about
+  BAND_ELEMENTS = 1 << 17,  // of a in a band, about, or of the product
+  NEAR_B = 1 << 16,         // elements of b that stay in the second cache
   MIN_BAND = 8,             // tiles
   MIN_ROWS = 5,             // that a tile of one panel needs to be worth it
 };
@@ -232,11 +233,16 @@ static void emit_band(const lb_matmul *m) {
   emit_last_columns(m, col);
 }
 
+// If b is small, a band's part of the product stays there, too: its lines lie
+// side by side across columns of tiles, and are fetched so.
 static lb_kval tiles_a_band(const lb_matmul *m) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
   lb_kval one = lb_k_i64(b, 1), k = lb_k_max(b, e->dims[LB_DIM_K], one);
-  lb_kval n = lb_k_div(b, lb_k_i64(b, BAND_ELEMENTS / m->rows), k);
+  lb_kval cols = lb_k_max(b, e->dims[LB_DIM_COLS], one);
+  lb_kval small = lb_k_le(b, lb_k_mul(b, k, cols), lb_k_i64(b, NEAR_B));
+  lb_kval widest = lb_k_select(b, small, lb_k_max(b, k, cols), k);
+  lb_kval n = lb_k_div(b, lb_k_i64(b, BAND_ELEMENTS / m->rows), widest);
   return lb_k_max(b, n, lb_k_i64(b, MIN_BAND));
 }
 
