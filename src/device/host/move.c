@@ -72,6 +72,7 @@ static void move_row(const void *user, int64_t n, char *const *p,
 
 #define TILE 32
 #define SHORT 8  // rows that are not worth a call each
+#define FEW 8    // of the output that blocks are turned to at a time
 
 // Rows of the output run along one axis, the input's along another, or those of
 // both are short; the tile of the two fits into the first cache on both sides.
@@ -103,13 +104,15 @@ static void turn_four(const char *p, int64_t from, char *q, int64_t to) {
 }
 
 // All blocks of four by four of a tile that is dense along rows in the input
-// and along columns in the output. What is read is used up at once.
+// and along columns in the output. Few rows at a time: where they lie a power
+// of two apart, more would not fit into the first cache.
 static void turn_blocks(const tile_job *job, int64_t rows, int64_t cols,
                         const char *from, char *to) {
   int64_t next = job->col_step[1], below = job->row_step[0];
-  for (int64_t c = 0; c + 4 <= cols; c += 4)
-    for (int64_t r = 0; r + 4 <= rows; r += 4)
-      turn_four(from + c * next + r * 4, next, to + r * below + c * 4, below);
+  for (int64_t row = 0; row + 4 <= rows; row += FEW)
+    for (int64_t c = 0; c + 4 <= cols; c += 4)
+      for (int64_t r = row; r + 4 <= rows && r < row + FEW; r += 4)
+        turn_four(from + c * next + r * 4, next, to + r * below + c * 4, below);
 }
 
 // Copies rows x cols elements; the longer of the two is the inner loop.
