@@ -63,9 +63,33 @@ static int tapped_axes(const lb_node *n, int space) {
   return count;
 }
 
-// Does its image come with channels first, as far as the graph says? Its last
-// axis is walked as one with taps then, side by side: there is room for one
-// more.
+// Channels of the weights of one group, and where they stand.
+typedef struct channels {
+  int64_t in, out;
+  int in_axis, out_axis;
+} channels;
+
+static channels channels_of(const lb_node *n) {
+  const lb_tensor *w = weights_of(n);
+  int64_t groups = groups_of(n);
+  if (is_transposed(n))
+    return (channels){w->dims[0] / groups, w->dims[1], 0, 1};
+  return (channels){w->dims[1], w->dims[0] / groups, 1, 0};
+}
+
+// Elements of a column of one group's weights.
+static int64_t terms_of(const lb_node *n) {
+  return lb_tensor_count(weights_of(n)) / groups_of(n) / channels_of(n).out;
+}
+
+static bool pays_in_pairs(const lb_node *n) {
+  channels c = channels_of(n);
+  return c.in % 2 == 0 && lb_pack_pays_in_pairs(terms_of(n), c.out);
+}
+
+// Is it read as it lies, with channels first, as far as the graph says? Its
+// last axis is walked as one with taps then, side by side: there is room for
+// one more. Pairs are of channels that lie side by side, and worth a copy.
 static bool is_planar(const lb_node *n) {
   const lb_node *t = n->in[0]->producer;
   uint32_t rank;
@@ -75,7 +99,8 @@ static bool is_planar(const lb_node *n) {
          !is_depthwise(n) &&  // one channel, and it is a window
          tapped_axes(n, (int)rank - 3) < 2 && perm[rank - 1] == 1 &&
          perm[rank - 2] == (int64_t)rank - 1 &&
-         lb_attr_int_at(n, "dilations", (int)rank - 3, 1) == 1;
+         lb_attr_int_at(n, "dilations", (int)rank - 3, 1) == 1 &&
+         !pays_in_pairs(n);
 }
 
 bool lb_window_is(const lb_node *n, lb_form *form) {
@@ -101,20 +126,6 @@ lb_acc lb_window_acc(const lb_node *n) {
 
 // -- weights -----------------------------------------------------------------
 
-// Channels of the weights of one group, and where they stand.
-typedef struct channels {
-  int64_t in, out;
-  int in_axis, out_axis;
-} channels;
-
-static channels channels_of(const lb_node *n) {
-  const lb_tensor *w = weights_of(n);
-  int64_t groups = groups_of(n);
-  if (is_transposed(n))
-    return (channels){w->dims[0] / groups, w->dims[1], 0, 1};
-  return (channels){w->dims[1], w->dims[0] / groups, 1, 0};
-}
-
 // The weights of group g as [taps..., in, out]; planar: the last tap behind in.
 static lb_tensor in_order(const lb_node *n, int64_t g, channels c) {
   const lb_tensor *w = weights_of(n);
@@ -139,15 +150,13 @@ static lb_tensor in_order(const lb_node *n, int64_t g, channels c) {
 // One group as a matrix whose elements are still to come.
 static lb_matrix group_matrix(const lb_node *n) {
   channels c = channels_of(n);
-  int64_t k = lb_tensor_count(weights_of(n)) / groups_of(n) / c.out;
-  return (lb_matrix){.rows = k,
+  return (lb_matrix){.rows = terms_of(n),
                      .cols = c.out,
                      .row_stride = c.out,
                      .col_stride = 1,
                      .elem = sizeof(float),
                      .flush = true,
-                     .paired = c.in % 2 == 0 && !is_planar(n) &&
-                               lb_pack_pays_in_pairs(k, c.out)};
+                     .paired = pays_in_pairs(n)};
 }
 
 bool lb_window_is_paired(const lb_node *n) { return group_matrix(n).paired; }
