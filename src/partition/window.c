@@ -21,10 +21,11 @@
 #include "spec/pack.h"
 
 enum {
-  MIN_ROWS = 8,    // that make a good tile
-  MANY_ROWS = 32,  // that lie side by side, more do not help
-  BATCH = -1,      // instead of an axis of space
-  X = 1,           // operands: the result, the image, weights
+  MIN_ROWS = 8,           // that make a good tile
+  MANY_ROWS = 32,         // that lie side by side, more do not help
+  BATCH = -1,             // instead of an axis of space
+  FEW_WEIGHTS = 1 << 16,  // elements that stay near
+  X = 1,                  // operands: the result, the image, weights
   W,
 };
 
@@ -404,22 +405,41 @@ static bool strides_of(const lb_walk *b, const lb_tensor *t, int64_t *out) {
   return true;
 }
 
-// Loops are batch and the axes of space, but the one of rows, and groups.
+// Loops are batch and the axes of space, but the one of rows, and groups. These
+// come last where all their weights stay near: then they see a row of the image
+// while it is near, too.
+static int group_loop(const binder *r) {
+  const lb_window *w = r->window;
+  int64_t weights = r->walk->group_in * r->walk->group_out * w->groups;
+  for (int i = 0; i < w->space; i++) weights *= w->axes[i].kernel;
+  if (w->groups > 1 && weights <= FEW_WEIGHTS) return w->space;
+  return r->walk->rows == BATCH ? 0 : 1;
+}
+
+// The next loop behind the one at `at` that is not of groups.
+static int loop_behind(const binder *r, int at) {
+  return at + 1 + (at + 1 == group_loop(r));
+}
+
 static void set_loops(const binder *r, lb_bind_operand *o,
                       const int64_t *strides, int64_t group, bool image) {
   const lb_walk *b = r->walk;
-  int at = 0;
-  if (b->rows == BATCH)
+  int at = loop_behind(r, -1);
+  o->outer[group_loop(r)] = group;
+  if (b->rows == BATCH) {
     o->row = strides[0];
-  else
-    o->outer[at++] = strides[0];
-  o->outer[at++] = group;
+  } else {
+    o->outer[at] = strides[0];
+    at = loop_behind(r, at);
+  }
   for (int i = 0; i < r->window->space; i++) {
     int64_t by = image ? b->zones[i]->in_step : b->zones[i]->out_step;
-    if (i == b->rows)
+    if (i == b->rows) {
       o->row = strides[1 + i] * by;
-    else
-      o->outer[at++] = strides[1 + i] * by;
+    } else {
+      o->outer[at] = strides[1 + i] * by;
+      at = loop_behind(r, at);
+    }
   }
 }
 
@@ -463,7 +483,7 @@ static void put_weights(binder *r) {
   if (!conv) return;
   o->row = all * unit;
   o->col = all;
-  o->outer[b->rows == BATCH ? 0 : 1] = panels * o->row;
+  o->outer[group_loop(r)] = panels * o->row;
 }
 
 static void set_dims(binder *r) {
@@ -486,12 +506,18 @@ static void set_dims(binder *r) {
   }
   for (int i = 0; i < w->space; i++)
     if (b->zones[i]->taps == 0) o->dims[LB_DIM_LEN] = 0;
-  int at = 0;
-  if (b->rows != BATCH) o->outer[at++] = b->y.dims[0];
-  o->outer[at++] = w->groups;
-  for (int i = 0; i < w->space; i++)
-    if (i != b->rows) o->outer[at++] = b->zones[i]->n;
-  o->n_outer = at;
+  o->n_outer = w->space + 1;
+  o->outer[group_loop(r)] = w->groups;
+  int at = loop_behind(r, -1);
+  if (b->rows != BATCH) {
+    o->outer[at] = b->y.dims[0];
+    at = loop_behind(r, at);
+  }
+  for (int i = 0; i < w->space; i++) {
+    if (i == b->rows) continue;
+    o->outer[at] = b->zones[i]->n;
+    at = loop_behind(r, at);
+  }
 }
 
 // Where operands begin in the present zone.
