@@ -13,6 +13,8 @@
 // where padding is zeros, and a weight. A sample is the sum over all
 // combinations of taps.
 
+enum { GRID_TAPS = 256 };  // of a point at most
+
 typedef enum grid_mode { GRID_NEAREST, GRID_LINEAR, GRID_CUBIC } grid_mode;
 typedef enum grid_pad { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION } grid_pad;
 
@@ -100,46 +102,66 @@ static grid_taps taps_of(const grid *g, int d, double at) {
   return t;
 }
 
-// The sample of one channel.
-static double grid_sample(const grid *g, const grid_taps *t, int64_t plane) {
+// What a point is made of, in all channels alike: all combinations of taps that
+// are inside.
+typedef struct grid_point {
+  int n;
+  int64_t at[GRID_TAPS];  // in a plane
+  double weight[GRID_TAPS];
+} grid_point;
+
+static void grid_find(const grid *g, const lb_f64 *coords, grid_point *out) {
+  grid_taps t[LB_MAX_RANK];
   int64_t pick[LB_MAX_RANK] = {0}, each[LB_MAX_RANK];
-  double sum = 0;
-  for (int d = 0; d < g->n; d++) each[d] = g->taps;
+  out->n = 0;
+  for (int d = 0; d < g->n; d++) {
+    t[d] = taps_of(g, d, coords[g->n - 1 - d]);
+    each[d] = g->taps;
+  }
   do {
-    int64_t offset = 0;
+    int64_t at = 0;
     double weight = 1;
     bool inside = true;
     for (int d = 0; d < g->n; d++) {
       int64_t i = t[d].index[pick[d]];
       inside &= i >= 0;
       weight *= t[d].weight[pick[d]];
-      offset = offset * g->dims[d] + i;
+      at = at * g->dims[d] + i;
     }
     if (!inside) continue;
-    offset += plane * g->plane;
-    double x = g->wide ? ((const lb_f64 *)g->x)[offset]
-                       : (double)((const lb_f32 *)g->x)[offset];
-    sum += weight * x;
+    out->at[out->n] = at;
+    out->weight[out->n++] = weight;
   } while (lb_next_index(g->n, each, pick));
-  return sum;
 }
+
+// The samples of all channels at one point, `from` the first plane.
+#define GRID_SAMPLE(T)                                               \
+  static void grid_sample_##T(const grid *g, const grid_point *p,    \
+                              const T *from, T *to) {                \
+    for (int64_t c = 0; c < g->channels; c++) {                      \
+      double sum = 0;                                                \
+      for (int i = 0; i < p->n; i++)                                 \
+        sum += p->weight[i] * (double)from[c * g->plane + p->at[i]]; \
+      to[c * g->points] = (T)sum;                                    \
+    }                                                                \
+  }
+GRID_SAMPLE(lb_f32)
+GRID_SAMPLE(lb_f64)
 
 static void grid_task(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const grid *g = user;
+  grid_point point;
   for (int64_t p = begin; p < end; p++) {
-    grid_taps t[LB_MAX_RANK];
-    for (int d = 0; d < g->n; d++)
-      t[d] = taps_of(g, d, g->coords[p * g->n + g->n - 1 - d]);
-    for (int64_t ch = 0; ch < g->channels; ch++) {
-      int64_t plane = p / g->points * g->channels + ch;
-      double v = grid_sample(g, t, plane);
-      int64_t at = plane * g->points + p % g->points;
-      if (g->wide)
-        ((lb_f64 *)g->y)[at] = v;
-      else
-        ((lb_f32 *)g->y)[at] = (float)v;
-    }
+    int64_t plane = p / g->points * g->channels, at = p % g->points;
+    int64_t from = plane * g->plane, to = plane * g->points + at;
+    grid_find(g, g->coords + p * g->n, &point);
+    if (g->wide)
+      grid_sample_lb_f64(g, &point, (const lb_f64 *)g->x + from,
+                         (lb_f64 *)g->y + to);
+    else
+      grid_sample_lb_f32(g, &point, (const lb_f32 *)g->x + from,
+                         (lb_f32 *)g->y + to);
   }
 }
 
@@ -176,6 +198,9 @@ lb_status lb_host_GridSample(lb_host_call *c) {
     return lb_error(LB_INVALID,
                     "the grid must have %d coordinates a point "
                     "and one part an image",
+                    g.n);
+  if (pow(g.taps, g.n) > GRID_TAPS)
+    return lb_error(LB_UNSUPPORTED, "%d taps along each of %d axes", g.taps,
                     g.n);
   memcpy(g.dims, in->dims + 2, (size_t)g.n * sizeof *g.dims);
   g.plane = lb_product(g.n, g.dims);
