@@ -151,14 +151,34 @@ typedef struct pass {
   }
 LB_WIDE_FLOATS(PASS, )
 
+// The same along the last axis, where nothing lies side by side: outputs
+// [begin, end).
+#define POINTS(id, S, T, load, store, ...)                                     \
+  static void points_##id(const pass *p, int64_t begin, int64_t end) {         \
+    const table *t = p->t;                                                     \
+    const S *x = (const S *)p->x + begin / t->out * t->in;                     \
+    S *y = (S *)p->y;                                                          \
+    int64_t o = begin % t->out;                                                \
+    for (int64_t i = begin; i < end; i++) {                                    \
+      const int64_t *index = t->index + o * t->taps;                           \
+      const double *weight = t->weight + o * t->taps;                          \
+      T sum = (T)weight[0] * x[index[0]];                                      \
+      for (int64_t k = 1; k < t->taps; k++) sum += (T)weight[k] * x[index[k]]; \
+      y[i] = t->outside && t->outside[o] ? (T)p->extrapolation : sum;          \
+      if (++o == t->out) o = 0, x += t->in;                                    \
+    }                                                                          \
+  }
+LB_WIDE_FLOATS(POINTS, )
+
 static void pass_task(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const pass *p = user;
+  if (p->inner == 1) {
+    (p->wide ? points_F64 : points_F32)(p, begin, end);
+    return;
+  }
   for (int64_t i = begin; i < end; i++)
-    if (p->wide)
-      pass_F64(p, i / p->t->out, i % p->t->out);
-    else
-      pass_F32(p, i / p->t->out, i % p->t->out);
+    (p->wide ? pass_F64 : pass_F32)(p, i / p->t->out, i % p->t->out);
 }
 
 static void round_row(const void *user, int64_t n, char *const *p,
@@ -231,17 +251,20 @@ static bool outside(const table *t, int64_t o) {
   return t->outside && t->outside[o];
 }
 
-#define MOVE(S)                                                     \
-  static void move_##S(const movement *m, int64_t at, int64_t base, \
-                       bool out) {                                  \
-    int last = m->x->rank - 1;                                      \
-    const table *t = &m->tables[last];                              \
-    const S *x = (const S *)m->x->data + base;                      \
-    S *y = (S *)m->out->data + at;                                  \
-    const int64_t stride = m->x->strides[last];                     \
-    for (int64_t o = 0; o < t->out; o++)                            \
-      y[o] = out || outside(t, o) ? *(const S *)m->extrapolation    \
-                                  : x[source(t, o) * stride];       \
+#define MOVE(S)                                                            \
+  static void move_##S(const movement *m, int64_t at, int64_t base,        \
+                       bool out) {                                         \
+    int last = m->x->rank - 1;                                             \
+    const table *t = &m->tables[last];                                     \
+    const S *x = (const S *)m->x->data + base;                             \
+    S *y = (S *)m->out->data + at;                                         \
+    const int64_t stride = m->x->strides[last];                            \
+    if (!out && !t->outside && !t->identity)                               \
+      for (int64_t o = 0; o < t->out; o++) y[o] = x[t->index[o] * stride]; \
+    else                                                                   \
+      for (int64_t o = 0; o < t->out; o++)                                 \
+        y[o] = out || outside(t, o) ? *(const S *)m->extrapolation         \
+                                    : x[source(t, o) * stride];            \
   }
 MOVE(lb_u8)
 MOVE(lb_u16)
