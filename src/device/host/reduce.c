@@ -256,29 +256,41 @@ lb_status lb_host_ReduceLogSumExp(lb_host_call *c) {
 
 // -- ArgMax, ArgMin ----------------------------------------------------------
 
-// AHEAD: x is better than a, the best so far. EQUAL: as good.
+// AHEAD: x is better than a, the best so far. EQUAL: as good. Elements side by
+// side are chosen without branches, and so in lanes; those that lie apart one
+// by one, where a better one is rare.
+#define CHOOSE(S, load, at, AHEAD, EQUAL)                              \
+  if (step == (int64_t)sizeof(S)) {                                    \
+    for (int64_t j = 0; j < n; j++) {                                  \
+      const T x = load(((const S *)(at))[j]), a = best[j];             \
+      const bool is = (AHEAD) | (last & (EQUAL));                      \
+      best[j] = is ? x : a;                                            \
+      where[j] = is ? index : where[j];                                \
+    }                                                                  \
+  } else {                                                             \
+    for (int64_t j = 0; j < n; j++) {                                  \
+      const T x = load(*(const S *)((at) + j * step)), a = best[j];    \
+      if ((AHEAD) || (last && (EQUAL))) best[j] = x, where[j] = index; \
+    }                                                                  \
+  }
+
 #define ARG_BLOCK(id, S, TT, load, store, Name, AHEAD, EQUAL)        \
   static void Name##_##id(const reduction *r, int64_t n, char *from, \
                           int64_t step, char *to) {                  \
     typedef TT T;                                                    \
     T best[BLOCK];                                                   \
-    int64_t index = 0;                                               \
-    EACH_OUTPUT(S, load, from, best[j] = x; ((lb_i64 *)to)[j] = 0;); \
-    EACH_REDUCED(1, index++; EACH_OUTPUT(                            \
-                     S, load, at, const T a = best[j];               \
-                     if ((AHEAD) || (r->last && (EQUAL))) {          \
-                       best[j] = x;                                  \
-                       ((lb_i64 *)to)[j] = index;                    \
-                     }););                                           \
+    int32_t where[BLOCK], index = 0;                                 \
+    const bool last = r->last;                                       \
+    EACH_OUTPUT(S, load, from, best[j] = x; where[j] = 0;);          \
+    EACH_REDUCED(1, index++; CHOOSE(S, load, at, AHEAD, EQUAL));     \
+    for (int64_t j = 0; j < n; j++) ((lb_i64 *)to)[j] = where[j];    \
   }
 
-// NaN is better than any number, as numpy has it.
-#define NANS_EQUAL (isnan(x) && isnan(a))
-LB_FLOATS(ARG_BLOCK, ArgMax, x > a || (isnan(x) && !isnan(a)),
-          x == a || NANS_EQUAL)
+// NaN is better than any number, as numpy has it; of NaNs the first is.
+#define SAME ((x == a) | ((x != x) & (a != a)))
+LB_FLOATS(ARG_BLOCK, ArgMax, !(x <= a) & (a == a), SAME)
 LB_INTS(ARG_BLOCK, ArgMax, x > a, x == a)
-LB_FLOATS(ARG_BLOCK, ArgMin, x < a || (isnan(x) && !isnan(a)),
-          x == a || NANS_EQUAL)
+LB_FLOATS(ARG_BLOCK, ArgMin, !(x >= a) & (a == a), SAME)
 LB_INTS(ARG_BLOCK, ArgMin, x < a, x == a)
 
 static lb_status arg_reduce(lb_host_call *c, block_fn *const *fns) {
@@ -293,6 +305,9 @@ static lb_status arg_reduce(lb_host_call *c, block_fn *const *fns) {
   LB_TRY(lb_host_axis(c, lb_attr_int(c->node, "axis", 0), t->rank, &axis));
   if (t->dims[axis] == 0 && lb_tensor_count(&c->out[0]) > 0)
     return lb_error(LB_INVALID, "axis %d is empty: nothing to choose from",
+                    axis);
+  if (t->dims[axis] > INT32_MAX)
+    return lb_error(LB_UNSUPPORTED, "axis %d has more than 2^31 elements",
                     axis);
   bool last = lb_attr_int(c->node, "select_last_index", 0) != 0;
   reduce(c, 1u << axis, fns[t->dtype], last);

@@ -172,7 +172,10 @@ static void arg_one(test_case *t) {
   case_attr_int(t, "axis", axis - rank);
   case_attr_int(t, "select_last_index", last);
   lb_tensor x = case_dense(t, dtype, rank, dims);
-  CASE_EACH(&x, k) put(&x, k, (double)case_int(t, 0, 3));
+  CASE_EACH(&x, k) {
+    bool nan = lb_dtype_is_float(dtype) && case_int(t, 0, 7) == 0;
+    put(&x, k, nan ? (double)NAN : (double)case_int(t, 0, 3));
+  }
   case_in(t, case_scatter(t, &x));
   int64_t len = dims[axis];
   dims[axis] = 1;
@@ -185,8 +188,9 @@ static void arg_one(test_case *t) {
     double top = number(&x, at);
     for (at[axis] = 1; at[axis] < len; at[axis]++) {
       double v = number(&x, at);
-      if (max ? v < top : v > top) continue;
-      if (v == top && !last) continue;
+      bool equal = v == top || (isnan(v) && isnan(top));
+      bool ahead = !isnan(top) && (isnan(v) || (max ? v > top : v < top));
+      if (!ahead && !(equal && last)) continue;
       top = v;
       best = at[axis];
     }
