@@ -72,7 +72,7 @@ static void move_row(const void *user, int64_t n, char *const *p,
 
 #define TILE 32
 #define SHORT 8  // rows that are not worth a call each
-#define FEW 8    // of the output that blocks are turned to at a time
+#define FEW 8    // rows of the output that are written by turns
 
 // Rows of the output run along one axis, the input's along another, or those of
 // both are short; the tile of the two fits into the first cache on both sides.
