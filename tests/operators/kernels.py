@@ -73,6 +73,7 @@ SUMS = {
     "ReduceSum": lambda case, y: terms(case, y),
     "ReduceMean": lambda case, y: terms(case, y) + 1,
     "GlobalAveragePool": lambda case, y: terms(case, y) + 1,
+    "AveragePool": lambda case, y: np.prod(case.attrs["kernel_shape"]) + 1,
     "ReduceL1": lambda case, y: terms(case, y),
     "ReduceSumSquare": lambda case, y: terms(case, y) + 1,
     "Conv": lambda case, y: np.prod(case.inputs[1].shape[1:]) + 1,
