@@ -85,7 +85,7 @@ typedef struct tile_job {
 } tile_job;
 
 // Four elements of four bytes, at any address.
-typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint32_t four __attribute__((vector_size(16), aligned(1), may_alias));
 
 #define PAIRS(x, y, a, b) __builtin_shufflevector(x, y, a, b, (a) + 4, (b) + 4)
 
