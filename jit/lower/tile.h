@@ -69,8 +69,7 @@ static inline bool lb_matmul_has_panels(const lb_matmul *m) {
   return lb_panel_cols(m->e->spec->in[1].layout) != 0;
 }
 
-// -- matmul.c
-// ------------------------------------------------------------------
+// -- matmul.c ----------------------------------------------------------------
 
 // Which lanes from column `col` of the product on are columns of it.
 lb_kval lb_tile_tail(const lb_tile *t, lb_kval col);
@@ -79,8 +78,7 @@ lb_kval lb_tile_tail(const lb_tile *t, lb_kval col);
 lb_kval lb_tile_mask(const lb_tile *t, lb_kval c);
 void lb_tile_make_masks(lb_tile *t);
 
-// -- sums.c
-// --------------------------------------------------------------------
+// -- sums.c ------------------------------------------------------------------
 
 // How much is sent for ahead: what all bands share, and what depends on the
 // present one.
@@ -91,8 +89,7 @@ void lb_sums_look_ahead(lb_tile *t);
 // The sums of a tile.
 void lb_sums_emit(lb_tile *t);
 
-// -- finish.c
-// ------------------------------------------------------------------
+// -- finish.c ----------------------------------------------------------------
 
 // What is made of sums is long: they are put in memory first.
 bool lb_finish_is_long(const lb_emit *e);

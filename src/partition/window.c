@@ -410,10 +410,11 @@ static bool strides_of(const lb_walk *b, const lb_tensor *t, int64_t *out) {
 // while it is near, too.
 static int group_loop(const binder *r) {
   const lb_window *w = r->window;
+  int outer = r->walk->rows == BATCH ? 0 : 1;
+  if (w->groups == 1) return outer;
   int64_t weights = r->walk->group_in * r->walk->group_out * w->groups;
   for (int i = 0; i < w->space; i++) weights *= w->axes[i].kernel;
-  if (w->groups > 1 && weights <= FEW_WEIGHTS) return w->space;
-  return r->walk->rows == BATCH ? 0 : 1;
+  return weights <= FEW_WEIGHTS ? w->space : outer;
 }
 
 // The next loop behind the one at `at` that is not of groups.
