@@ -8,11 +8,6 @@ typedef struct box {
   float x0, x1, y0, y1;  // x0 <= x1, y0 <= y1, unless the size is negative
 } box;
 
-typedef struct rival {
-  uint64_t key;  // the better, the less
-  int64_t box;
-} rival;
-
 typedef struct nms {
   int64_t batches, classes, boxes;
   int64_t most;  // boxes to select per class
@@ -20,7 +15,8 @@ typedef struct nms {
   bool scored;  // whether there is a least score
   const lb_f32 *scores;
   box *box;         // of all batches
-  rival *rivals;    // of one class: a heap, the best of them first
+  uint64_t *keys;   // of one class's scores, from the last box to the first
+  int64_t *rivals;  // those that reach the score: a heap, the best on top
   int64_t *chosen;  // boxes of all classes, one after the other
   int64_t *counts;  // how many of each class
 } nms;
@@ -50,40 +46,24 @@ static bool overlap(const box *a, const box *b, float threshold) {
 
 // -- rivals -------------------------------------------------------------------
 
-static bool is_better(const rival *a, const rival *b) {
-  return a->key < b->key || (a->key == b->key && a->box < b->box);
-}
-
-// Puts the one at `at` where it belongs among those below it.
-static void sink(rival *heap, int64_t n, int64_t at) {
-  rival moved = heap[at];
-  for (int64_t below; (below = 2 * at + 1) < n; at = below) {
-    if (below + 1 < n && is_better(&heap[below + 1], &heap[below])) below++;
-    if (is_better(&moved, &heap[below])) break;
-    heap[at] = heap[below];
-  }
-  heap[at] = moved;
-}
-
 // Boxes of one class that reach the score: few of them are asked for, so they
-// are not sorted.
+// are not sorted. Counted from the last box, the first of equals is on top.
 static int64_t find_rivals(nms *s, const lb_f32 *scores) {
   int64_t n = 0;
   for (int64_t i = 0; i < s->boxes; i++) {
-    if (s->scored && !(scores[i] > s->score)) continue;
-    rival *r = &s->rivals[n++];
-    lb_order_keys(LB_F32, 1, &scores[i], sizeof(float), &r->key);
-    r->key = ~r->key;
-    r->box = i;
+    const lb_f32 *score = &scores[s->boxes - 1 - i];
+    if (s->scored && !(*score > s->score)) continue;
+    lb_order_keys(LB_F32, 1, score, sizeof *score, &s->keys[i]);
+    s->rivals[n++] = i;
   }
-  for (int64_t i = n / 2; i-- > 0;) sink(s->rivals, n, i);
+  lb_order_heap(s->keys, s->rivals, n);
   return n;
 }
 
 static int64_t take_best(nms *s, int64_t *n) {
-  int64_t best = s->rivals[0].box;
+  int64_t best = s->boxes - 1 - s->rivals[0];
   s->rivals[0] = s->rivals[--*n];
-  if (*n > 0) sink(s->rivals, *n, 0);
+  if (*n > 0) lb_order_sink(s->keys, s->rivals, *n, 0);
   return best;
 }
 
@@ -106,9 +86,10 @@ static lb_status nms_scratch(lb_host_call *c, nms *s) {
   int64_t classes = s->batches * s->classes;
   LB_TRY(lb_host_table(c, classes, &s->counts));
   LB_TRY(lb_host_table(c, classes * s->most, &s->chosen));
-  s->rivals = lb_arena_new(c->scratch, rival, (size_t)s->boxes);
+  LB_TRY(lb_host_table(c, s->boxes, &s->rivals));
+  s->keys = lb_arena_new(c->scratch, uint64_t, (size_t)s->boxes);
   s->box = lb_arena_new(c->scratch, box, (size_t)(s->batches * s->boxes));
-  return s->box && s->rivals ? LB_OK : lb_oom();
+  return s->box && s->keys ? LB_OK : lb_oom();
 }
 
 static lb_status nms_read(lb_host_call *c, nms *s) {

@@ -80,3 +80,21 @@ void lb_order_sort(const uint64_t *keys, int64_t len, int64_t n, int64_t *rows,
   }
   if (from != rows) memcpy(rows, from, (size_t)n * sizeof *rows);
 }
+
+static bool is_above(const uint64_t *keys, int64_t a, int64_t b) {
+  return keys[a] != keys[b] ? keys[a] > keys[b] : a > b;
+}
+
+void lb_order_sink(const uint64_t *keys, int64_t *heap, int64_t n, int64_t at) {
+  int64_t moved = heap[at];
+  for (int64_t below; (below = 2 * at + 1) < n; at = below) {
+    if (below + 1 < n && is_above(keys, heap[below + 1], heap[below])) below++;
+    if (!is_above(keys, heap[below], moved)) break;
+    heap[at] = heap[below];
+  }
+  heap[at] = moved;
+}
+
+void lb_order_heap(const uint64_t *keys, int64_t *heap, int64_t n) {
+  for (int64_t i = n / 2; i-- > 0;) lb_order_sink(keys, heap, n, i);
+}

@@ -16,6 +16,14 @@ void lb_order_keys(lb_dtype t, int64_t n, const void *from, int64_t step,
 void lb_order_sort(const uint64_t *keys, int64_t len, int64_t n, int64_t *rows,
                    int64_t *temp);
 
+// A heap of n numbers of elements has the one with the greatest key on top, of
+// equal ones the greatest number. Puts the one at `at` where it belongs among
+// those below it.
+void lb_order_sink(const uint64_t *keys, int64_t *heap, int64_t n, int64_t at);
+
+// Makes a heap of n numbers in any order.
+void lb_order_heap(const uint64_t *keys, int64_t *heap, int64_t n);
+
 // Same keys in both rows.
 bool lb_order_equal(const uint64_t *keys, int64_t len, int64_t a, int64_t b);
 

@@ -20,40 +20,21 @@ typedef struct topk_job {
   int64_t *heaps;              // k per worker
 } topk_job;
 
-// Whether a comes after b; of equal ones the lower index is first.
-static bool after(const uint64_t *keys, int64_t a, int64_t b) {
-  return keys[a] != keys[b] ? keys[a] > keys[b] : a > b;
-}
-
-// Lets the element at the root sink until none below comes after it.
-static void sink(const uint64_t *keys, int64_t *heap, int64_t n, int64_t root) {
-  int64_t x = heap[root];
-  for (;;) {
-    int64_t child = 2 * root + 1;
-    if (child >= n) break;
-    if (child + 1 < n && after(keys, heap[child + 1], heap[child])) child++;
-    if (!after(keys, heap[child], x)) break;
-    heap[root] = heap[child];
-    root = child;
-  }
-  heap[root] = x;
-}
-
 // The first k of n in order; the heap keeps the last of those on top.
 static void select_first(const uint64_t *keys, int64_t n, int64_t k,
                          int64_t *heap) {
   for (int64_t i = 0; i < k; i++) heap[i] = i;
-  for (int64_t i = k / 2 - 1; i >= 0; i--) sink(keys, heap, k, i);
+  lb_order_heap(keys, heap, k);
   for (int64_t i = k; i < n; i++) {
     if (keys[i] >= keys[heap[0]]) continue;
     heap[0] = i;
-    sink(keys, heap, k, 0);
+    lb_order_sink(keys, heap, k, 0);
   }
   for (int64_t left = k - 1; left > 0; left--) {
     int64_t last = heap[0];
     heap[0] = heap[left];
     heap[left] = last;
-    sink(keys, heap, left, 0);
+    lb_order_sink(keys, heap, left, 0);
   }
 }
 
