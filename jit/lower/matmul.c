@@ -9,7 +9,8 @@
 // them come out even, which they do where the facts were chosen for the size.
 // Else the last tile is *short*, which reads rows twice where it has too few.
 // Around both, rows are cut into *bands* whose part of a stays in the second
-// cache while all columns go by.
+// cache while all columns go by, beside b and their part of the product if b is
+// small enough.
 //
 // Where b is in pairs, each lane of a sum has every other k of a column, two
 // lanes of neighbours a column. A tile's panels hold half as many columns then,
@@ -23,8 +24,9 @@
 #include "lower/tile.h"
 
 enum {
-  BAND_ELEMENTS = 1 << 17,  // of a in a band, about, or of the product
-  NEAR_B = 1 << 16,         // elements of b that stay in the second cache
+  BAND_ELEMENTS = 1 << 17,  // of a in a band, about
+  NEAR_B = 1 << 18,         // elements of b that stay in the second cache
+  NEAR_BAND = 1 << 15,      // of a in a band then, or half of the product's
   MIN_BAND = 8,             // tiles
   MIN_ROWS = 5,             // that a tile of one panel needs to be worth it
 };
@@ -233,16 +235,20 @@ static void emit_band(const lb_matmul *m) {
   emit_last_columns(m, col);
 }
 
-// If b is small, a band's part of the product stays there, too: its lines lie
-// side by side across columns of tiles, and are fetched so.
+// Where b stays in the second cache it is there for the next band, so bands are
+// short: their part of the product stays there, too, whose lines lie side by
+// side across columns of tiles and are fetched so. A larger b is read anew by
+// each band.
 static lb_kval tiles_a_band(const lb_matmul *m) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
   lb_kval one = lb_k_i64(b, 1), k = lb_k_max(b, e->dims[LB_DIM_K], one);
   lb_kval cols = lb_k_max(b, e->dims[LB_DIM_COLS], one);
-  lb_kval small = lb_k_le(b, lb_k_mul(b, k, cols), lb_k_i64(b, NEAR_B));
-  lb_kval widest = lb_k_select(b, small, lb_k_max(b, k, cols), k);
-  lb_kval n = lb_k_div(b, lb_k_i64(b, BAND_ELEMENTS / m->rows), widest);
+  lb_kval near = lb_k_le(b, lb_k_mul(b, k, cols), lb_k_i64(b, NEAR_B));
+  lb_kval half = lb_k_max(b, k, lb_k_div(b, cols, lb_k_i64(b, 2)));
+  lb_kval few = lb_k_div(b, lb_k_i64(b, NEAR_BAND / m->rows), half);
+  lb_kval many = lb_k_div(b, lb_k_i64(b, BAND_ELEMENTS / m->rows), k);
+  lb_kval n = lb_k_select(b, near, few, many);
   return lb_k_max(b, n, lb_k_i64(b, MIN_BAND));
 }
 
