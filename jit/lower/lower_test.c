@@ -295,6 +295,20 @@ static void a_product_with_facts_is_one_tile(void **state) {
   lb_kernel_fini(&k);
 }
 
+// Three rows that begin somewhere in a line: four lines each, and a part of one
+// more.
+static void outputs_are_sent_for_to_their_last_line(void **state) {
+  (void)state;
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_ASSUME_AT_MOST, LB_DIM_COLS, 64);
+  lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, 6);
+  lb_spec s = linear(LB_S_COUNT);
+  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  assert_int_equal(count_of(&k, LB_K_FMA), 24);
+  assert_int_equal(count_of(&k, LB_K_PREFETCH), 4 + 1 + 15);
+  lb_kernel_fini(&k);
+}
+
 // Multiplications of places in the loops around a vector of sums, where `loops`
 // is set to how many of them there are.
 static int places_multiplied(const lb_kernel *k, int *loops) {
@@ -457,6 +471,7 @@ int main(void) {
       cmocka_unit_test(bands_add_to_each_row_once),
       cmocka_unit_test(softmax_takes_each_exponential_once),
       cmocka_unit_test(a_product_with_facts_is_one_tile),
+      cmocka_unit_test(outputs_are_sent_for_to_their_last_line),
       cmocka_unit_test(steps_of_sums_multiply_no_places),
       cmocka_unit_test(what_is_left_of_columns_goes_in_two_panels),
       cmocka_unit_test(what_is_added_to_convolutions_is_sent_for),

@@ -353,15 +353,22 @@ typedef struct part {
   uint32_t rows;
 } part;
 
+// Where columns do not fill lines, rows begin somewhere in one, and end in one
+// more.
 static void send_for(const lb_tile *t, const part *p) {
   lb_kbuilder *b = &t->m->e->b;
   if (p->of->layout != LB_LAYOUT_FULL) return;
   int64_t size = (int64_t)lb_dtype_size(p->of->dtype);
+  int64_t bytes = t->panels * t->m->panel_cols * size;
+  bool fills =
+      lb_facts_divides(t->m->e->facts, LB_DIM_COLS, (int)(LINE / size));
   lb_kval at = lb_k_add(b, lb_k_mul(b, p->row, p->stride), t->col);
   for (uint32_t r = 0; r < p->rows; r++) {
     lb_kval first = lb_k_ptr(b, p->base, at, 0);
-    for (int64_t x = 0; x < t->panels * t->m->panel_cols * size; x += LINE)
+    for (int64_t x = 0; x < bytes; x += LINE)
       lb_k_prefetch(b, lb_k_ptr(b, first, lb_k_i64(b, 0), x), 0);
+    if (!fills)
+      lb_k_prefetch(b, lb_k_ptr(b, first, lb_k_i64(b, 0), bytes - 1), 0);
     at = lb_k_add(b, at, p->stride);
   }
 }
