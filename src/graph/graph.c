@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define ARENA_BLOCK (64 * 1024)
+#define MAX_WALK 64  // nodes, for a label
 
 lb_status lb_graph_new(lb_graph **out) {
   *out = NULL;
@@ -222,7 +223,22 @@ lb_status lb_node_set_ints(lb_graph *g, lb_node *n, const char *name,
   return set_attr(g, n, name, a);
 }
 
+// Whether the channels of its images are last, as passes like to have them, as
+// far as can be told from what its first input came through.
+static bool is_turned(const lb_node *n) {
+  for (int i = 0; i < MAX_WALK && n; i++) {
+    uint32_t rank;
+    const int64_t *perm = lb_attr_ints(n, "perm", &rank);
+    if (lb_attr_int(n, "channels_last", 0) != 0) return true;
+    if (perm) return rank > 2 && perm[rank - 1] == 1;
+    if (n->op == LB_OP_Reshape) return false;
+    n = n->n_in && n->in[0] ? n->in[0]->producer : NULL;
+  }
+  return false;
+}
+
 const char *lb_node_label(const lb_node *n, char *buf, size_t cap) {
-  snprintf(buf, cap, "%s '%s'", lb_op_infos[n->op].name, n->name);
+  snprintf(buf, cap, "%s '%s'%s", lb_op_infos[n->op].name, n->name,
+           is_turned(n) ? " (channels last)" : "");
   return buf;
 }

@@ -112,10 +112,11 @@ lb_status lb_rewrite_value(lb_rewrite *rw, const lb_value *v, const char *tag,
 }
 
 // A node at the end of n's region, moved to where n stands or right behind it.
-static lb_status add_beside(lb_node *n, bool behind, lb_op op, const char *name,
-                            uint32_t n_in, lb_node **out) {
+// It has the name of n, which is what the model's author knows of it.
+static lb_status add_beside(lb_node *n, bool behind, lb_op op, uint32_t n_in,
+                            lb_node **out) {
   lb_region *r = n->region;
-  LB_TRY(lb_node_new(r, op, name, n_in, 1, out));
+  LB_TRY(lb_node_new(r, op, n->name, n_in, 1, out));
   uint32_t at = r->n_nodes - 1;
   while (r->nodes[at - 1] != n) {
     r->nodes[at] = r->nodes[at - 1];
@@ -131,7 +132,7 @@ lb_status lb_rewrite_insert(lb_rewrite *rw, lb_node *n, lb_op op,
   lb_value *v, **first = n->out;
   while (!*first) first++;
   LB_TRY(lb_rewrite_value(rw, *first, lb_op_infos[op].name, &v));
-  LB_TRY(add_beside(n, false, op, v->name, n_in, out));
+  LB_TRY(add_beside(n, false, op, n_in, out));
   for (uint32_t i = 0; i < n_in; i++) {
     (*out)->in[i] = in[i];
     lb_rewrite_use(rw, in[i], 1);
@@ -165,7 +166,7 @@ lb_status lb_rewrite_after(lb_rewrite *rw, lb_node *n, uint32_t i, lb_op op,
                            lb_node **out) {
   lb_value *old = n->out[i], *v;
   LB_TRY(lb_rewrite_value(rw, old, lb_op_infos[n->op].name, &v));
-  LB_TRY(add_beside(n, true, op, v->name, 1, out));
+  LB_TRY(add_beside(n, true, op, 1, out));
   lb_node_set_out(*out, 0, old);
   lb_node_set_out(n, i, v);
   (*out)->in[0] = v;

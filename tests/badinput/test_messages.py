@@ -144,6 +144,27 @@ def test_shapes_that_do_not_broadcast():
                             "broadcast (dim 0: 2 against 4)")
 
 
+@pytest.mark.parametrize("op, message", [
+    ("Concat", "Concat 'join' (channels last): input 1 is [1,7,6,8]; dim 1 "
+     "must be 5 as in the inputs before it"),
+    ("Add", "Add 'join' (channels last): shapes [1,5,6,8] and [1,7,6,8] do not "
+     "broadcast (dim 1: 5 against 7)"),
+])
+def test_nodes_of_turned_images_keep_their_names(op, message):
+    attributes = {"axis": 1} if op == "Concat" else {}
+    weights = helper.make_tensor("w", F, [8, 3, 1, 1], [1.0] * 24)
+    m = limber.load(model(
+        [helper.make_node("Conv", ["x", "w"], ["a"]),
+         helper.make_node("Conv", ["y", "w"], ["b"]),
+         helper.make_node(op, ["a", "b"], ["c"], name="join", **attributes),
+         helper.make_node("Relu", ["c"], ["z"])],
+        [info("x", [1, 3, "h", "w"]), info("y", [1, 3, "p", "q"])],
+        [info("z", None)], initializer=[weights]))
+    with pytest.raises(limber.Error) as e:
+        m.run(None, {"x": f32(1, 3, 5, 6), "y": f32(1, 3, 7, 6)})
+    assert str(e.value) == message
+
+
 def test_zero_sized_tensors_run(pair):
     y, = pair.run(None, {"input_ids": f32(0, 3), "attention_mask": f32(0, 3)})
     assert y.shape == (0, 3)

@@ -25,6 +25,7 @@ typedef struct test_case {
   uint64_t seed, state;
   lb_node node;
   lb_attr attrs[8];
+  lb_value *values[CASE_TENSORS];  // of its inputs: nobody makes them
   lb_tensor in[CASE_TENSORS], out[CASE_TENSORS];
   void *blocks[64];  // owned
   int n_blocks;
@@ -162,8 +163,8 @@ static inline lb_status case_grow(lb_host_call *c, int i, int rank,
 }
 
 static inline void case_begin(test_case *t, lb_op op) {
-  t->node = (lb_node){.op = op, .name = "node", .attrs = t->attrs};
-  t->node.n_out = 1;
+  t->node = (lb_node){
+      .op = op, .name = "node", .attrs = t->attrs, .in = t->values, .n_out = 1};
   lb_arena_init(&t->scratch, 4096);
   t->call = (lb_host_call){.node = &t->node,
                            .in = t->in,
