@@ -335,11 +335,19 @@ static trace recurrent(const finder *f, const lb_node *n, const lb_value *out) {
   for (uint32_t i = 1; i < n->n_in; i++) {
     bool state = i == 5 || i == 6, lengths = i == 4;
     if (!n->in[i]) continue;
-    if (state || lengths ? !is_apart(f, n, i, state ? 1 : 0)
-                         : of(f, n, i).lot != SAME)
+    if (state || lengths
+            ? !is_apart(f, n, i, state || lb_op_projected(n) ? 1 : 0)
+            : of(f, n, i).lot != SAME)
       return mixed;
   }
   return apart(f, out, out->out_index == 0 ? 2 : 1);
+}
+
+static trace within(const finder *f, const lb_node *n, const lb_value *out) {
+  if (lb_attr_int(n, "layout", 0) || !is_apart(f, n, 0, 0) ||
+      !is_apart(f, n, 1, 1))
+    return mixed;
+  return apart(f, out, 1);
 }
 
 static trace attention(const finder *f, const lb_node *n, const lb_value *out) {
@@ -366,6 +374,7 @@ static trace visit_items(const finder *f, const lb_node *n,
     case LB_OP_LSTM:
     case LB_OP_GRU:
     case LB_OP_RNN: return recurrent(f, n, out);
+    case LB_OP_Within: return within(f, n, out);
     case LB_OP_MaxPool:  // its second result counts from the first item on
       return out->out_index == 0 ? images(f, n, out, 1) : mixed;
     case LB_OP_Conv:

@@ -158,6 +158,19 @@ static void images_and_sequences(void **state) {
       "y, h = GRU(x, w, r) {hidden_size=3}\nz = Squeeze(h, [0])\nout z\n",
       "1");
   expect(
+      "in a float32[n,t,4]\nin l int32[n]\nconst w float32[1,9,4] 1\n"
+      "const r float32[1,9,3] 1\nx = Transpose(a) {perm=[1,0,2]}\n"
+      "y, h = GRU(x, w, r, _, l) {hidden_size=3}\nz = Squeeze(h, [0])\n"
+      "out z\n",
+      "11");
+  expect(
+      "in a float32[n,t,9]\nin l int32[n]\n"
+      "const r float32[1,9,3] 1\nx = Transpose(a) {perm=[1,0,2]}\n"
+      "m = Within(l, x)\n"
+      "y, h = GRU(x, _, r, _, m) {hidden_size=3, projected=1}\n"
+      "z = Squeeze(h, [0])\nout z\n",
+      "11");
+  expect(
       "in q float32[n,2,t,4]\nin m float32[n,1,1,t]\n"
       "y = Attention(q, q, q, m)\nout y\n",
       "11");

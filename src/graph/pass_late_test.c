@@ -311,6 +311,26 @@ static void the_product_with_inputs_leaves_a_recurrence(void **state) {
       "out h\n");
 }
 
+static void lengths_of_sequences_become_steps_within_them(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,t,3]\n"
+      "in n int32[b]\n"
+      "const w float32[1,2,3] 1\n"
+      "const r float32[1,2,2] 1\n"
+      "y = RNN(x, w, r, _, n) {layout=1}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,t,3]\n"
+      "in n: int32[b]\n"
+      "y.MatMul: float32[b,t,2] = MatMul(x, w:float32[3,2])\n"
+      "y.Within: float32[t,b] = Within(n, y.MatMul) {layout=1}\n"
+      "y: float32[b,t,1,2] = "
+      "RNN(y.MatMul, _, r:float32[1,2,2], _, y.Within) {layout=1, "
+      "projected=1}\n"
+      "out y\n");
+}
+
 static void a_recurrence_whose_weights_are_not_known_stays(void **state) {
   (void)state;
   stays(
@@ -578,6 +598,7 @@ int main(void) {
       cmocka_unit_test(channels_stay_last_from_image_to_image),
       cmocka_unit_test(a_pool_alone_gets_its_channels_last),
       cmocka_unit_test(the_product_with_inputs_leaves_a_recurrence),
+      cmocka_unit_test(lengths_of_sequences_become_steps_within_them),
       cmocka_unit_test(a_recurrence_whose_weights_are_not_known_stays),
       cmocka_unit_test(a_transpose_sinks_through_all_that_follows),
       cmocka_unit_test(a_transpose_sinks_through_reshapes_that_keep_axes),

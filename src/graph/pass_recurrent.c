@@ -3,12 +3,16 @@
 //
 //   LSTM(x, W, R, [Wb, Rb]) = LSTM{projected}(MatMul(x, W^T) + Wb, R, [0, Rb])
 //
+// Lengths of sequences become what kernels can read a step at a time:
+//
+//   LSTM(.., lengths) = LSTM{projected}(.., Within(lengths, x))
+//
 // What is left does one step after the other.
 #include <string.h>
 
 #include "graph/rewrite.h"
 
-enum { X, W, R, B };  // inputs
+enum { X, W, R, B, LENGTHS };  // inputs
 
 typedef struct recurrent {
   lb_node *node;
@@ -108,6 +112,18 @@ static void set_input(lb_rewrite *rw, lb_node *n, uint32_t i, lb_value *v) {
   n->in[i] = v;
 }
 
+static lb_status replace_lengths(lb_rewrite *rw, lb_node *n) {
+  lb_value *in[2] = {lb_node_input(n, LENGTHS), n->in[X]}, *mask;
+  lb_node *within;
+  if (!in[0]) return LB_OK;
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Within, in, 2, &within));
+  if (lb_attr_int(n, "layout", 0))
+    LB_TRY(lb_node_set_int(rw->graph, within, "layout", 1));
+  LB_TRY(lb_rewrite_inserted(rw, within, &mask));
+  set_input(rw, n, LENGTHS, mask);
+  return LB_OK;
+}
+
 static lb_status rewrite(lb_rewrite *rw, const recurrent *v) {
   lb_node *n = v->node, *product;
   lb_value *in[2], *x, *b;
@@ -124,6 +140,7 @@ static lb_status rewrite(lb_rewrite *rw, const recurrent *v) {
   }
   set_input(rw, n, X, x);
   set_input(rw, n, W, NULL);
+  LB_TRY(replace_lengths(rw, n));
   return lb_node_set_int(rw->graph, n, "projected", 1);
 }
 

@@ -228,6 +228,12 @@ static lb_status rnn_check_input(const lb_infer *c, const rnn *r, lb_dim rows) {
   return lb_rule_expect(c, 0, "X", 3, (lb_dim[]){x->dims[0], x->dims[1], all});
 }
 
+static lb_status rnn_check_lengths(const lb_infer *c, const rnn *r) {
+  if (!lb_op_projected(c->node))
+    return lb_rule_expect(c, 4, "sequence_lens", 1, &r->batch);
+  return lb_rule_expect(c, 4, "Within", 2, (lb_dim[]){r->seq, r->batch});
+}
+
 static lb_status rnn_check(const lb_infer *c, const rnn *r) {
   lb_dim rows, both, peep;
   LB_TRY(lb_rule_mul(c, r->hidden, lb_dim_const(r->gates), &rows));
@@ -236,7 +242,7 @@ static lb_status rnn_check(const lb_infer *c, const rnn *r) {
   LB_TRY(rnn_check_input(c, r, rows));
   LB_TRY(lb_rule_expect(c, 2, "R", 3, (lb_dim[]){r->dirs, rows, r->hidden}));
   LB_TRY(lb_rule_expect(c, 3, "B", 2, (lb_dim[]){r->dirs, both}));
-  LB_TRY(lb_rule_expect(c, 4, "sequence_lens", 1, &r->batch));
+  LB_TRY(rnn_check_lengths(c, r));
   lb_dim state[3] = {r->batch_first ? r->batch : r->dirs,
                      r->batch_first ? r->dirs : r->batch, r->hidden};
   LB_TRY(lb_rule_expect(c, 5, "initial_h", 3, state));
@@ -247,9 +253,10 @@ static lb_status rnn_check(const lb_infer *c, const rnn *r) {
 lb_status lb_shape_rnn(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
   LB_TRY(lb_rule_takes(c, 0, LB_TYPES_FLOAT));
-  LB_TRY(lb_rule_takes(c, 4, LB_BIT(I32)));
+  bool masked = lb_op_projected(c->node);
+  if (!masked) LB_TRY(lb_rule_takes(c, 4, LB_BIT(I32)));
   for (int i = 1; i < 8; i++) {
-    if (i != 4) LB_TRY(lb_rule_same_type(c, 0, i));
+    if (i != 4 || masked) LB_TRY(lb_rule_same_type(c, 0, i));
   }
   for (int i = 0; i < 3; i++) LB_TRY(lb_rule_rank(c, i, 3, 3));
   bool sized = lb_attr_int(c->node, "hidden_size", -1) >= 0;
@@ -268,5 +275,18 @@ lb_status lb_shape_rnn(lb_infer *c) {
   lb_rule_set(c, 0, x->dtype, 4, y);
   lb_rule_set(c, 1, x->dtype, 3, last);
   lb_rule_set(c, 2, x->dtype, 3, last);
+  return LB_OK;
+}
+
+lb_status lb_shape_within(lb_infer *c) {
+  const lb_vinfo *x = &c->in[1];
+  bool first = lb_attr_int(c->node, "layout", 0) != 0;
+  LB_TRY(lb_rule_takes(c, 0, LB_BIT(I32)));
+  LB_TRY(lb_rule_takes(c, 1, LB_TYPES_FLOAT));
+  LB_TRY(lb_rule_rank(c, 1, 3, 3));
+  if (x->rank < 0) return lb_rule_unknown(c, 0, x->dtype, 2);
+  lb_dim dims[2] = {x->dims[first], x->dims[!first]};
+  LB_TRY(lb_rule_expect(c, 0, "sequence_lens", 1, &dims[1]));
+  lb_rule_set(c, 0, x->dtype, 2, dims);
   return LB_OK;
 }

@@ -195,12 +195,19 @@ static inline lb_region *text_body(text *t, lb_region *parent) {
   return r;
 }
 
+// Those of our own, too, which no model can name.
+static inline lb_op text_op(const char *name) {
+  lb_op op = 0;
+  while (op < LB_OP_COUNT && strcmp(lb_op_infos[op].name, name) != 0) op++;
+  return op;
+}
+
 static inline void text_node(text *t, lb_region *r) {
   char out[8][64], w[64];
   lb_value *in[16];
   uint32_t n_out = 0, n_in = 0;
   while (!text_take(t, "=")) text_word(t, out[n_out++], sizeof out[0]);
-  lb_op op = lb_op_find("", text_word(t, w, sizeof w));
+  lb_op op = text_op(text_word(t, w, sizeof w));
   assert_int_not_equal(op, LB_OP_COUNT);
   assert_true(text_take(t, "("));
   while (!text_take(t, ")")) in[n_in++] = text_input(t, r);

@@ -74,8 +74,7 @@ bool lb_recurrent_is(const lb_node *n) {
     return false;
   bool clips = lb_attr_float(n, "clip", 0) > 0;
   return has_weights(n) && has_usual_activations(n) && !clips &&
-         !is_given(n, LENGTHS) && !is_given(n, P) &&
-         lb_attr_int(n, "input_forget", 0) == 0 &&
+         !is_given(n, P) && lb_attr_int(n, "input_forget", 0) == 0 &&
          (!is_given(n, B) || lb_value_const(n->in[B])) &&
          n->in[X]->info.dtype == n->in[R]->info.dtype;
 }
@@ -151,7 +150,8 @@ typedef struct maker {  // of one kernel
   const lb_node *node;
   const lb_rshape *shape;
   lb_turn *out;
-  bool known;  // what it computes: nothing is emitted
+  bool known;      // what it computes: nothing is emitted
+  uint8_t within;  // its sequence; if there are lengths
   lb_emitter e;
   lb_dtype dtype;
   int direction;
@@ -238,12 +238,32 @@ static void write(maker *m, uint8_t node) {
 
 // -- kernels -----------------------------------------------------------------
 
-static uint8_t op2(maker *m, lb_sop op, uint8_t x, uint8_t y) {
-  return m->known ? 0 : lb_emit_op2(&m->e, op, x, y);
+static uint8_t number(maker *m, double x) {
+  return m->known ? 0 : lb_emit_num(&m->e, m->dtype, x);
 }
 
-static uint8_t one(maker *m) {
-  return m->known ? 0 : lb_emit_num(&m->e, m->dtype, 1);
+// Is this step one of the row's? Read after all other inputs.
+static void read_mask(maker *m) {
+  if (!is_given(m->node, LENGTHS)) return;
+  const int64_t *s = tensor_of(m, LB_RMEM_MASK)->strides;
+  add_operand(m, LB_RMEM_MASK, 0, s[1], s[0]);
+  m->out->b.operands[m->out->b.n_operands - 1].col = 0;
+  uint8_t mask = input(m, LB_LAYOUT_ROWS), zero = number(m, 0);
+  if (!m->known) m->within = lb_emit_test(&m->e, LB_S_LT, zero, mask);
+}
+
+// Behind the end of a sequence its state stays as it was, and its output is 0.
+static void write_state(maker *m, uint8_t fresh, uint8_t before) {
+  bool masked = is_given(m->node, LENGTHS) && !m->known;
+  write(m, masked ? lb_emit_choose(&m->e, m->within, fresh, before) : fresh);
+}
+
+static void write_y(maker *m, uint8_t fresh) {
+  write_state(m, fresh, is_given(m->node, LENGTHS) ? number(m, 0) : fresh);
+}
+
+static uint8_t op2(maker *m, lb_sop op, uint8_t x, uint8_t y) {
+  return m->known ? 0 : lb_emit_op2(&m->e, op, x, y);
 }
 
 static uint8_t activate(maker *m, int i, uint8_t x) {
@@ -286,6 +306,11 @@ static void make_product(maker *m, int number) {
   write(m, biased ? op2(m, LB_S_ADD, sum, added) : sum);
 }
 
+// The state where it may stay as it is and is not read anyway.
+static uint8_t read_kept(maker *m) {
+  return is_given(m->node, LENGTHS) ? read_state(m, LB_RMEM_H) : 0;
+}
+
 static void make_lstm(maker *m) {
   enum { I, O, F, C };
   gate g[4];
@@ -293,14 +318,15 @@ static void make_lstm(maker *m) {
   add_state(m, LB_RMEM_C);
   add_y(m);
   read_gates(m, (const int[]){I, O, F, C}, 4, g);
-  uint8_t c = read_state(m, LB_RMEM_C);
+  uint8_t c = read_state(m, LB_RMEM_C), before = read_kept(m);
+  read_mask(m);
   uint8_t in = activate_gate(m, 0, g[I]), forget = activate_gate(m, 0, g[F]);
   uint8_t next = op2(m, LB_S_MUL, in, activate_gate(m, 1, g[C]));
   next = op2(m, LB_S_ADD, op2(m, LB_S_MUL, forget, c), next);
   uint8_t h = op2(m, LB_S_MUL, activate_gate(m, 0, g[O]), activate(m, 2, next));
-  write(m, h);
-  write(m, next);
-  write(m, h);
+  write_state(m, h, before);
+  write_state(m, next, c);
+  write_y(m, h);
 }
 
 static void make_rnn(maker *m) {
@@ -308,9 +334,11 @@ static void make_rnn(maker *m) {
   add_state(m, LB_RMEM_H);
   add_y(m);
   read_gates(m, (const int[]){0}, 1, &g);
+  uint8_t before = read_kept(m);
+  read_mask(m);
   uint8_t h = activate_gate(m, 0, g);
-  write(m, h);
-  write(m, h);
+  write_state(m, h, before);
+  write_y(m, h);
 }
 
 enum { Z, RESET, NEXT };  // gates of GRU
@@ -326,10 +354,10 @@ static void make_reset(maker *m) {
 // The state of which z keeps a share; `sum` is what the new one is made of.
 static void write_gru(maker *m, gate update, uint8_t sum, uint8_t h) {
   uint8_t z = activate_gate(m, 0, update), next = activate(m, 1, sum);
-  uint8_t fresh = op2(m, LB_S_MUL, op2(m, LB_S_SUB, one(m), z), next);
-  h = op2(m, LB_S_ADD, fresh, op2(m, LB_S_MUL, z, h));
-  write(m, h);
-  write(m, h);
+  uint8_t fresh = op2(m, LB_S_MUL, op2(m, LB_S_SUB, number(m, 1), z), next);
+  uint8_t after = op2(m, LB_S_ADD, fresh, op2(m, LB_S_MUL, z, h));
+  write_state(m, after, h);
+  write_y(m, after);
 }
 
 static void make_gru(maker *m) {
@@ -342,6 +370,7 @@ static void make_gru(maker *m) {
   else
     read_gates(m, (const int[]){Z, NEXT, RESET}, 3, g);
   uint8_t h = read_state(m, LB_RMEM_H), from_h = g[1].h;
+  read_mask(m);
   if (!reset) from_h = op2(m, LB_S_MUL, activate_gate(m, 0, g[2]), from_h);
   write_gru(m, g[0], op2(m, LB_S_ADD, g[1].x, from_h), h);
 }

@@ -9,8 +9,8 @@
 
 #include "partition/partition.h"
 
-// True if kernels can do it: projected, one length for all, usual activations,
-// no clipping, no peepholes.
+// True if kernels can do it: projected, usual activations, no clipping, no
+// peepholes.
 bool lb_recurrent_is(const lb_node *n);
 
 // The weights of its products, one behind the other. False if their bytes do
@@ -25,16 +25,17 @@ typedef enum lb_rmem {
   LB_RMEM_Y,       // output 0
   LB_RMEM_H,       // output 1: at first the state before the first step
   LB_RMEM_C,       // output 2, likewise. LSTM alone
+  LB_RMEM_MASK,    // input 4: 1 where a step is within its sequence
   LB_RMEM_GATES,   // [batch, gates * hidden], between kernels
   LB_RMEM_RESET,   // [batch, hidden], likewise. GRU alone
   LB_RMEM_PACKED,  // the partition's
   LB_RMEMS
 } lb_rmem;
 
-// Dims and strides, by lb_rmem: X, Y, H, C. Strides of Y along time and
+// Dims and strides, by lb_rmem: X, Y, H, C, MASK. Strides of Y along time and
 // directions may be 0, where nobody reads it.
 typedef struct lb_rshape {
-  lb_tensor tensor[LB_RMEM_C + 1];
+  lb_tensor tensor[LB_RMEM_MASK + 1];
 } lb_rshape;
 
 // False if kernels cannot do it at these shapes.

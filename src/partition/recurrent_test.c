@@ -33,12 +33,15 @@ typedef struct sample {
   int64_t steps, batch, hidden, gates;
   int directions;
   bool reverse, batch_first, linear, biased;
+  bool masked;  // sequences have lengths of their own
+  int64_t lengths[MAX_BATCH];
   uint32_t relu;  // bit d: in direction d, of an RNN
   float x[MAX_STEPS * MAX_BATCH * 2 * WIDE];
   float r[2 * WIDE * MAX_HIDDEN], b[2 * 2 * WIDE];
   float y[MAX_STEPS * MAX_BATCH * 2 * MAX_HIDDEN];
   float h[2 * MAX_BATCH * MAX_HIDDEN], c[2 * MAX_BATCH * MAX_HIDDEN];
   float h0[2 * MAX_BATCH * MAX_HIDDEN], c0[2 * MAX_BATCH * MAX_HIDDEN];
+  float mask[MAX_STEPS * MAX_BATCH];
   float room[MAX_BATCH * WIDE], reset[MAX_BATCH * MAX_HIDDEN];
   lb_rshape shape;
   lb_graph *graph;
@@ -68,6 +71,30 @@ static void set_shapes(sample *s) {
   shape[LB_RMEM_Y] = tensor_of(4, first ? y_first : y, s->y);
   shape[LB_RMEM_H] = tensor_of(3, state, s->h);
   shape[LB_RMEM_C] = tensor_of(3, state, s->c);
+  shape[LB_RMEM_MASK] = tensor_of(2, (const int64_t[]){t, n}, s->mask);
+}
+
+// What lies behind the end of a sequence must not matter.
+static void draw_lengths(sample *s) {
+  const int64_t *xs = s->shape.tensor[LB_RMEM_X].strides;
+  int64_t wide = s->directions * s->gates * s->hidden;
+  s->masked = draw(2);
+  for (int64_t n = 0; n < s->batch; n++) {
+    s->lengths[n] = s->masked ? draw(s->steps + 1) : s->steps;
+    for (int64_t t = 0; t < s->steps; t++)
+      s->mask[t * s->batch + n] = t < s->lengths[n] ? 1 : 0;
+    for (int64_t t = s->lengths[n]; t < s->steps; t++)
+      for (int64_t i = 0; i < wide; i++)
+        s->x[t * xs[s->batch_first] + n * xs[!s->batch_first] + i] = NAN;
+  }
+}
+
+static lb_value *parameter(sample *s, const char *name) {
+  lb_value *v;
+  must(lb_value_new(s->graph, name, &v));
+  v->info.dtype = LB_F32;
+  must(lb_region_add_param(s->graph->main, v));
+  return v;
 }
 
 static lb_value *constant(sample *s, const char *name, lb_tensor t) {
@@ -78,15 +105,13 @@ static lb_value *constant(sample *s, const char *name, lb_tensor t) {
 
 static void make_node(sample *s) {
   int64_t d = s->directions, wide = s->gates * s->hidden;
-  lb_value *x, *y;
+  lb_value *y;
   must(lb_graph_new(&s->graph));
-  must(lb_node_new(s->graph->main, s->op, NULL, 4, 1, &s->node));
-  must(lb_value_new(s->graph, "x", &x));
-  x->info.dtype = LB_F32;
-  must(lb_region_add_param(s->graph->main, x));
+  must(lb_node_new(s->graph->main, s->op, NULL, 5, 1, &s->node));
   must(lb_value_new(s->graph, "y", &y));
   lb_node *n = s->node;
-  n->in[0] = x;
+  n->in[0] = parameter(s, "x");
+  if (s->masked) n->in[4] = parameter(s, "mask");
   n->in[2] = constant(
       s, "r", tensor_of(3, (const int64_t[]){d, wide, s->hidden}, s->r));
   if (s->biased)
@@ -134,6 +159,7 @@ static void sample_make(sample *s, lb_op op, uint32_t number) {
   memcpy(s->c, s->c0, sizeof s->c);
   for (size_t i = 0; i < sizeof s->y / sizeof *s->y; i++) s->y[i] = NAN;
   set_shapes(s);
+  draw_lengths(s);
   make_node(s);
 }
 
@@ -204,11 +230,15 @@ static void check_sequence(const sample *s, int d, int64_t n) {
     c[i] = (double)s->c0[state + i];
   }
   for (int64_t k = 0; k < s->steps; k++) {
-    int64_t t = s->reverse || d == 1 ? s->steps - 1 - k : k;
+    bool within = k < s->lengths[n];
+    bool back = within && (s->reverse || d == 1);
+    int64_t t = back ? s->lengths[n] - 1 - k : k;
     const float *x =
         s->x + t * xs[first] + n * xs[!first] + d * s->gates * s->hidden;
     const float *y =
         s->y + t * ys[first] + d * ys[first ? 2 : 1] + n * ys[first ? 0 : 2];
+    for (int64_t i = 0; i < s->hidden && !within; i++) near((double)y[i], 0);
+    if (!within) continue;
     if (s->op == LB_OP_LSTM) step_lstm(s, d, x, h, next, c);
     if (s->op == LB_OP_GRU) step_gru(s, d, x, h, next);
     if (s->op == LB_OP_RNN) step_rnn(s, d, x, h, next);
@@ -279,9 +309,9 @@ static void walk_element(const place *p) {
 
 static void walk(sample *s, const lb_partition *part, const lb_turn *t,
                  int64_t number) {
-  float *mem[LB_RMEMS] = {
-      s->x, s->b,    s->y,     s->h,
-      s->c, s->room, s->reset, (float *)(uintptr_t)part->packed};
+  float *mem[LB_RMEMS] = {s->x,    s->b,     s->y,
+                          s->h,    s->c,     s->mask,
+                          s->room, s->reset, (float *)(uintptr_t)part->packed};
   place p = {.turn = t};
   for (uint32_t i = 0; i < t->b.n_operands; i++)
     p.at[i] = mem[t->mem[i]] + t->b.operands[i].offset + number * t->step[i];

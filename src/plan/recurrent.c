@@ -13,7 +13,7 @@
 #define FLOPS_PER_NS 70.0
 #define TURN_ALONE_NS 8000
 
-enum { H0 = 5, C0 = 6 };  // inputs
+enum { BIAS = 3, MASK, H0, C0 };  // inputs
 
 typedef struct series {
   lb_planner *p;
@@ -39,6 +39,10 @@ static lb_status add_temp(series *s, lb_rmem mem, const lb_tensor *t) {
   s->at[mem] =
       (lb_operand){.tensor = kept, .place = LB_PLACE_ARENA, .offset = *at};
   return LB_OK;
+}
+
+static bool is_given(const series *s, uint32_t input) {
+  return input < s->call.n_in && s->call.in[input].tensor->dtype != LB_NONE;
 }
 
 static lb_operand *output(const series *s, uint32_t i) {
@@ -107,7 +111,10 @@ static lb_status place_rooms(series *s) {
   LB_TRY(add_temp(s, LB_RMEM_GATES, &gates));
   if (n->op == LB_OP_GRU) LB_TRY(add_temp(s, LB_RMEM_RESET, &reset));
   s->at[LB_RMEM_X] = s->call.in[0];
-  if (s->call.n_in > 3) s->at[LB_RMEM_BIAS] = s->call.in[3];
+  if (is_given(s, BIAS)) s->at[LB_RMEM_BIAS] = s->call.in[BIAS];
+  if (!is_given(s, MASK)) return LB_OK;
+  s->at[LB_RMEM_MASK] = s->call.in[MASK];
+  s->shape.tensor[LB_RMEM_MASK] = *s->call.in[MASK].tensor;
   return LB_OK;
 }
 
@@ -118,7 +125,7 @@ static lb_status add_copy(series *s, lb_rmem mem, uint32_t input) {
   lb_step *copy;
   LB_TRY(lb_planner_step(s->p, NULL, LB_STEP_COPY, 1, 1, &copy));
   copy->out[0] = s->at[mem];
-  if (input < s->call.n_in && s->call.in[input].tensor->dtype != LB_NONE) {
+  if (is_given(s, input)) {
     copy->in[0] = s->call.in[input];
     return LB_OK;
   }

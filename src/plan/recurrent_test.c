@@ -9,8 +9,16 @@ typedef struct wish {
   lb_op op;
   int64_t steps;
   const char *direction;
-  bool deterministic, wants_h;
+  bool deterministic, wants_h, masked;
 } wish;
+
+static lb_value *constant_mask(lb_graph *g, int64_t steps) {
+  static float ones[3 * 8];
+  lb_tensor t = tensor(LB_F32, ones, DIMS(steps, 3));
+  lb_value *v;
+  ok(lb_const_new(g, "mask", &t, &v));
+  return v;
+}
 
 static lb_node *add_node(lb_graph *g, const wish *w) {
   static float zeros[2 * 8 * 2];
@@ -19,8 +27,9 @@ static lb_node *add_node(lb_graph *g, const wish *w) {
   lb_tensor weights = tensor(LB_F32, zeros, DIMS(d, gates * 2, 2));
   lb_value *y, *h;
   lb_node *n;
-  ok(lb_node_new(g->main, w->op, "n", 3, 2, &n));
+  ok(lb_node_new(g->main, w->op, "n", 5, 2, &n));
   n->in[0] = param(g->main, "x", LB_F32, DIMS(w->steps, 3, d * gates * 2));
+  if (w->masked) n->in[4] = constant_mask(g, w->steps);
   ok(lb_const_new(g, "r", &weights, &n->in[2]));
   ok(lb_value_new(g, "y", &y));
   ok(lb_value_new(g, "h", &h));
@@ -81,20 +90,24 @@ static void expect(wish w, const char *want) {
 
 static void launches_run_once_for_every_step(void **state) {
   (void)state;
-  expect((wish){LB_OP_LSTM, 5, "forward", false, true}, "K K L2/2*5-1 C ");
-  expect((wish){LB_OP_LSTM, 1, "bidirectional", false, false},
+  expect((wish){LB_OP_LSTM, 5, "forward", false, true, false},
+         "K K L2/2*5-1 C ");
+  expect((wish){LB_OP_LSTM, 1, "bidirectional", false, false, false},
          "K K L2/4*1-1 C ");
-  expect((wish){LB_OP_GRU, 7, "bidirectional", false, true}, "K L4/8*7-1 C ");
+  expect((wish){LB_OP_GRU, 7, "bidirectional", false, true, false},
+         "K L4/8*7-1 C ");
+  expect((wish){LB_OP_LSTM, 5, "bidirectional", false, true, true},
+         "K K L2/4*5-1 C ");
 }
 
 static void without_steps_there_are_no_launches(void **state) {
   (void)state;
-  expect((wish){LB_OP_LSTM, 0, "forward", false, true}, "C ");
+  expect((wish){LB_OP_LSTM, 0, "forward", false, true, false}, "C ");
 }
 
 static void what_gives_other_bits_stays_alone_if_asked(void **state) {
   (void)state;
-  expect((wish){LB_OP_LSTM, 5, "forward", true, true}, "C ");
+  expect((wish){LB_OP_LSTM, 5, "forward", true, true, false}, "C ");
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-// device/host/recurrent.c -- LSTM, GRU, RNN.
+// device/host/recurrent.c -- LSTM, GRU, RNN, and which steps they take.
 //
 // The three differ in how many gates they have and what a step does with them;
 // the rest is shared. Input times weights is one product for all steps of a
@@ -416,6 +416,38 @@ static lb_status read_input(lb_host_call *c, const recurrent *v, int i,
   return lb_host_dense(c, &c->in[i], v->work, out);
 }
 
+static lb_status read_lengths(lb_host_call *c, int input, int64_t steps,
+                              int64_t batch, const int64_t **out) {
+  int64_t n;
+  LB_TRY(lb_host_ints(c, input, out, &n));
+  if (*out && n != batch)
+    return lb_error(LB_INVALID, "%lld sequence_lens for a batch of %lld",
+                    (long long)n, (long long)batch);
+  for (int64_t i = 0; i < n; i++)
+    if ((*out)[i] < 0 || (*out)[i] > steps)
+      return lb_error(LB_INVALID, "sequence_lens[%lld] is %lld of %lld steps",
+                      (long long)i, (long long)(*out)[i], (long long)steps);
+  return LB_OK;
+}
+
+// Of what Within made of them.
+static lb_status count_lengths(lb_host_call *c, recurrent *v) {
+  lb_tensor mask, lengths;
+  if (!lb_host_given(c, LENGTHS)) return LB_OK;
+  if (lb_tensor_count(&c->in[LENGTHS]) != v->steps * v->batch)
+    return lb_error(LB_INVALID, "the mask has %lld elements, not %lld",
+                    (long long)lb_tensor_count(&c->in[LENGTHS]),
+                    (long long)(v->steps * v->batch));
+  LB_TRY(lb_host_dense(c, &c->in[LENGTHS], LB_I64, &mask));
+  LB_TRY(lb_host_temp(c, LB_I64, 1, &v->batch, &lengths));
+  int64_t *sums = lengths.data;
+  memset(sums, 0, lb_tensor_bytes(&lengths));
+  for (int64_t i = 0; i < v->steps * v->batch; i++)
+    sums[i % v->batch] += ((const int64_t *)mask.data)[i];
+  v->lengths = sums;
+  return LB_OK;
+}
+
 static lb_status read_inputs(lb_host_call *c, recurrent *v) {
   int64_t cells = v->directions * v->hidden, states = cells * v->batch;
   LB_TRY(lb_host_dense(c, &c->in[X], v->work, &v->x));
@@ -430,17 +462,9 @@ static lb_status read_inputs(lb_host_call *c, recurrent *v) {
     LB_TRY(read_input(c, v, C0, states, &v->c0));
     LB_TRY(read_input(c, v, P, 3 * cells, &v->p));
   }
-  int64_t n;
-  LB_TRY(lb_host_ints(c, LENGTHS, &v->lengths, &n));
-  if (v->lengths && n != v->batch)
-    return lb_error(LB_INVALID, "%lld sequence_lens for a batch of %lld",
-                    (long long)n, (long long)v->batch);
-  for (int64_t i = 0; i < n; i++)
-    if (v->lengths[i] < 0 || v->lengths[i] > v->steps)
-      return lb_error(LB_INVALID, "sequence_lens[%lld] is %lld of %lld steps",
-                      (long long)i, (long long)v->lengths[i],
-                      (long long)v->steps);
-  return LB_OK;
+  return v->projected
+             ? count_lengths(c, v)
+             : read_lengths(c, LENGTHS, v->steps, v->batch, &v->lengths);
 }
 
 static lb_status make_room(lb_host_call *c, recurrent *v) {
@@ -493,3 +517,17 @@ static lb_status run(lb_host_call *c, kind k) {
 lb_status lb_host_LSTM(lb_host_call *c) { return run(c, KIND_LSTM); }
 lb_status lb_host_GRU(lb_host_call *c) { return run(c, KIND_GRU); }
 lb_status lb_host_RNN(lb_host_call *c) { return run(c, KIND_RNN); }
+
+lb_status lb_host_Within(lb_host_call *c) {
+  const lb_tensor *y = &c->out[0];
+  int64_t steps = y->dims[0], batch = y->dims[1];
+  const int64_t *lengths;
+  lb_tensor mask;
+  LB_TRY(read_lengths(c, 0, steps, batch, &lengths));
+  LB_TRY(lb_host_temp(c, LB_I64, 2, y->dims, &mask));
+  int64_t *m = mask.data;
+  for (int64_t t = 0; t < steps; t++)
+    for (int64_t n = 0; n < batch; n++) m[t * batch + n] = t < lengths[n];
+  lb_convert(c->pool, &mask, y);
+  return LB_OK;
+}

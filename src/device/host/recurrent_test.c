@@ -177,6 +177,16 @@ static lb_tensor state_biases(test_case *t, const spec *s) {
   return number_list(t, LB_F32, 2, t->in[3].dims, list);
 }
 
+// 1 where a step is within its sequence: [steps, batch].
+static lb_tensor mask_of(test_case *t, const spec *s) {
+  double list[5 * 3];
+  const int64_t dims[] = {s->steps, s->batch};
+  if (!s->lengths) return (lb_tensor){0};
+  for (int64_t i = 0; i < s->steps * s->batch; i++)
+    list[i] = i / s->batch < s->lengths[i % s->batch];
+  return number_list(t, LB_F32, 2, dims, list);
+}
+
 static lb_code run_projected(test_case *t, const spec *s, lb_host_fn *fn) {
   lb_tensor x = t->in[0], w = t->in[1], b = t->in[3];
   case_attr_int(t, "projected", 1);
@@ -184,6 +194,7 @@ static lb_code run_projected(test_case *t, const spec *s, lb_host_fn *fn) {
   t->in[3] = state_biases(t, s);
   t->in[0] = from_x;
   t->in[1] = (lb_tensor){0};
+  t->in[4] = mask_of(t, s);
   lb_code code = case_run(t, fn);
   t->in[0] = x, t->in[1] = w, t->in[3] = b;
   return code;
@@ -289,6 +300,23 @@ static void activations_take_their_alpha_and_beta(void **state) {
   assert_int_equal(code, LB_INVALID);
 }
 
+static void within_one(test_case *t) {
+  int64_t lengths[4], steps = case_int(t, 0, 5), batch = case_int(t, 0, 4);
+  bool first = case_int(t, 0, 1);
+  const int64_t x[] = {first ? batch : steps, first ? steps : batch, 2};
+  lb_dtype dtype = case_int(t, 0, 1) ? LB_F32 : LB_F64;
+  for (int i = 0; i < 4; i++) lengths[i] = case_int(t, 0, steps);
+  case_begin(t, LB_OP_Within);
+  case_attr_int(t, "layout", first);
+  case_in(t, case_ints(t, lengths, batch));
+  case_in(t, number_random(t, dtype, 3, x));
+  t->out[0] = case_dense(t, dtype, 2, (int64_t[]){steps, batch});
+  CASE_CHECK(t, case_run(t, lb_host_Within) == LB_CODE_OK);
+  CASE_EACH(&t->out[0], i)
+  CASE_CHECK(t, number_at(&t->out[0], i) == (i[0] < lengths[i[1]]));
+}
+CASE_TEST(steps_are_within_sequences_or_not, 100, within_one)
+
 static void lengths_outside_the_sequence_are_refused(void **state) {
   (void)state;
   static const int64_t lengths[] = {2, -1, INT64_MAX};
@@ -301,6 +329,13 @@ static void lengths_outside_the_sequence_are_refused(void **state) {
     case_in(&t, case_ints(&t, &lengths[i], 1));
     t.out[0] = case_dense(&t, LB_F32, 4, y);
     assert_int_equal(case_run(&t, lb_host_RNN), LB_INVALID);
+    case_end(&t);
+    t = (test_case){0};
+    case_begin(&t, LB_OP_Within);
+    case_in(&t, case_ints(&t, &lengths[i], 1));
+    case_in(&t, number_random(&t, LB_F32, 3, one));
+    t.out[0] = case_dense(&t, LB_F32, 2, one);
+    assert_int_equal(case_run(&t, lb_host_Within), LB_INVALID);
     case_end(&t);
   }
 }
@@ -321,6 +356,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_step_follows_the_equations),
       cmocka_unit_test(activations_take_their_alpha_and_beta),
+      cmocka_unit_test(steps_are_within_sequences_or_not),
       cmocka_unit_test(lengths_outside_the_sequence_are_refused),
       cmocka_unit_test(an_empty_batch_takes_no_time),
   };
