@@ -307,7 +307,8 @@ static inline void make_taps(problem *p, int i) {
   int64_t n = piece * unit, gap = is_paired(p) && packed ? 2 * unit : unit;
   int64_t step = piece * unit + draw(3) * gap;
   int64_t run = d[LB_DIM_STEPS] * step + draw(3) * gap;
-  int64_t row = i == 0 ? draw(3) ? (1 + draw(2)) * step : 1 + draw(40) : 0;
+  int64_t near = draw(2) ? 2 : 1 + draw(40);
+  int64_t row = i == 0 ? draw(3) ? (1 + draw(2)) * step : near : 0;
   if (i == 0 && d[LB_DIM_STEPS] > 60 && draw(4)) row = run;  // windows apart
   int64_t last = (d[LB_DIM_LEN] - 1) * run + (d[LB_DIM_STEPS] - 1) * step;
   if (packed) {

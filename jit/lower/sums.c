@@ -18,6 +18,8 @@ enum {
   PREFETCH_BYTES = 1024,  // ahead in b
   LONG_SUM = 96,          // steps, in which outputs have the time to come
   LINE = 64,              // bytes
+  CLOSE = 2,              // elements from a row to the next
+  AT_ONCE = 3,            // steps of rows that are close
 };
 
 // The last row at which the rows of the pointer to row r are all there.
@@ -277,36 +279,41 @@ static lb_kval load_pair(const lb_tile *t, lb_kval p) {
   return lb_k_shuffle(b, x, y, table, e->lanes);
 }
 
-// a[row r, k] in all lanes.
-static lb_kval load_a(const lb_tile *t, const lb_kval *pointers, uint32_t r) {
+// The pointer to row r, where rows are as far apart as arguments say.
+static lb_kval row_at(const lb_tile *t, const lb_kval *pointers, uint32_t r) {
   lb_emit *e = t->m->e;
   lb_kval p = pointers[r / LB_ROWS_A_POINTER];
   uint32_t strides = r % LB_ROWS_A_POINTER;
-  if (strides)
-    p = lb_k_ptr(&e->b, p, lb_emit_mul(e, e->in_stride[0].row, strides), 0);
+  if (!strides) return p;
+  return lb_k_ptr(&e->b, p, lb_emit_mul(e, e->in_stride[0].row, strides), 0);
+}
+
+// What is there in all lanes.
+static lb_kval load_a(const lb_tile *t, lb_kval p) {
+  lb_emit *e = t->m->e;
   if (t->m->pairs) return load_pair(t, p);
   return lb_k_splat(&e->b, widen(t, lb_k_load(&e->b, p, 1, 0)), e->lanes);
 }
 
-static lb_kval load_packed(const lb_tile *t, uint32_t v, lb_kval row) {
+static lb_kval load_packed(const lb_tile *t, uint32_t v, lb_kval row,
+                           uint32_t n) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   uint32_t per_panel = LB_PACK_COLS / e->lanes;
   int64_t size = (int64_t)lb_dtype_size(e->spec->in[1].dtype);
-  int64_t disp = v % per_panel * e->lanes * size;
+  int64_t disp = (n * LB_PACK_COLS + v % per_panel * e->lanes) * size;
   lb_kval at = t->panel[v / per_panel];
   if (v % per_panel == 0)
     lb_k_prefetch(b, lb_k_ptr(b, row, at, disp + PREFETCH_BYTES), 0);
   return lb_k_load(b, lb_k_ptr(b, row, at, disp), e->lanes, 0);
 }
 
-// Columns of vector v, in the present row of b.
-static lb_kval load_b(const lb_tile *t, uint32_t v) {
+// Columns of vector v, n rows behind this one of b if it has panels.
+static lb_kval load_b(const lb_tile *t, uint32_t v, lb_kval row, uint32_t n) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_stride stride = e->in_stride[1];
-  lb_kval row = lb_k_get(b, t->at_b);
-  if (lb_matmul_has_panels(t->m)) return widen(t, load_packed(t, v, row));
+  if (lb_matmul_has_panels(t->m)) return widen(t, load_packed(t, v, row, n));
   if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
     lb_kval col = lb_emit_mul(e, stride.col, v * e->lanes);
     lb_kval p = lb_k_ptr(b, row, col, 0);
@@ -322,24 +329,34 @@ static lb_kval sum(const lb_tile *t, lb_kval acc, lb_kval x, lb_kval y) {
   return lb_k_add(b, acc, lb_k_mul(b, x, y));
 }
 
+static void send_ahead(const lb_tile *t) {
+  lb_emit *e = t->m->e;
+  if (t->next == LB_K_NONE) return;
+  lb_k_prefetch(&e->b, lb_k_get(&e->b, t->ahead), 1);
+  lb_emit_advance(e, t->ahead, t->pace);
+}
+
+// x, an element of row r, times the columns of a row of b.
+static void add_products(const lb_tile *t, uint32_t r, lb_kval x,
+                         const lb_kval *y) {
+  lb_kbuilder *b = &t->m->e->b;
+  for (uint32_t v = 0; v < t->vectors; v++) {
+    lb_kval acc = lb_k_get(b, t->acc[r][v]);
+    lb_k_set(b, t->acc[r][v], sum(t, acc, x, y[v]));
+  }
+}
+
 static void step(lb_tile *t, lb_kval k) {
   lb_emit *e = t->m->e;
   lb_kval y[LB_TILE_MAX_VECTORS], pointers[LB_TILE_MAX_POINTERS];
+  lb_kval row = lb_k_get(&e->b, t->at_b);
   pointers_at(t, k, pointers);
-  if (t->next != LB_K_NONE) {
-    lb_k_prefetch(&e->b, lb_k_get(&e->b, t->ahead), 1);
-    lb_emit_advance(e, t->ahead, t->pace);
-  }
-  for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v);
+  send_ahead(t);
+  for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v, row, 0);
   lb_emit_advance(e, t->at_b,
                   stride_of_b(t));  // LLVM copies it if that comes last
-  for (uint32_t r = 0; r < t->rows; r++) {
-    lb_kval x = load_a(t, pointers, r);
-    for (uint32_t v = 0; v < t->vectors; v++) {
-      lb_kval acc = lb_k_get(&e->b, t->acc[r][v]);
-      lb_k_set(&e->b, t->acc[r][v], sum(t, acc, x, y[v]));
-    }
-  }
+  for (uint32_t r = 0; r < t->rows; r++)
+    add_products(t, r, load_a(t, row_at(t, pointers, r)), y);
   if (!steps_by_one(t))
     lb_k_set(&e->b, t->at_a,
              lb_k_add(&e->b, lb_k_get(&e->b, t->at_a), t->step_a));
@@ -420,10 +437,52 @@ static lb_kval piece_of(lb_emit *e, int input, lb_kval run, lb_kval step) {
                   lb_k_mul(&e->b, step, e->taps[input].step));
 }
 
+// Tiles of one panel have few products a step, and wait for instructions: a
+// product whose element is found with an index counts as two of them. Where
+// rows are CLOSE, as in the first layer of a network, which has a stride of two
+// and its image as it comes, places are numbers.
+static bool may_be_close(const lb_tile *t) {
+  return t->m->panels == 1 && t->m->e->lanes == LB_PACK_COLS && !t->m->pairs &&
+         steps_by_one(t) && lb_matmul_has_panels(t->m);
+}
+
+// The place of row r, n elements behind that of the pointers.
+static lb_kval close_row(const lb_tile *t, const lb_kval *pointers, uint32_t r,
+                         uint32_t n) {
+  lb_emit *e = t->m->e;
+  uint32_t pointer = t->is_short ? r / LB_ROWS_A_POINTER : 0;
+  int64_t at = (r - pointer * LB_ROWS_A_POINTER) * CLOSE + n;
+  int64_t size = (int64_t)lb_dtype_size(e->spec->in[0].dtype);
+  return lb_k_ptr(&e->b, pointers[pointer], lb_k_i64(&e->b, 0), at * size);
+}
+
+// A piece that begins `of_a` elements behind the pointers to rows. Windows have
+// three taps mostly, which are one turn. Each step is inside of an `if` of the
+// one before it, so that any number of them will do.
+static void sum_close(lb_tile *t, lb_kval of_a) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval end = e->dims[LB_DIM_K], pointers[LB_TILE_MAX_POINTERS];
+  lb_kval y[LB_TILE_MAX_VECTORS];
+  begin_steps(t);
+  lb_kval k = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, AT_ONCE));
+  lb_kval row = lb_k_get(b, t->at_b);
+  pointers_at(t, lb_k_add(b, k, of_a), pointers);
+  lb_emit_advance(e, t->at_b, lb_k_i64(b, AT_ONCE * LB_PACK_COLS));
+  for (uint32_t n = 0; n < AT_ONCE; n++) {
+    if (n) lb_k_if(b, lb_k_lt(b, lb_emit_add(e, k, n), end));
+    send_ahead(t);
+    for (uint32_t v = 0; v < t->vectors; v++) y[v] = load_b(t, v, row, n);
+    for (uint32_t r = 0; r < t->rows; r++)
+      add_products(t, r, load_a(t, close_row(t, pointers, r, n)), y);
+  }
+  for (uint32_t n = 0; n < AT_ONCE; n++) lb_k_end(b);
+}
+
 // CONV: the pieces of rows and columns, one after the other. With each run,
 // of which there are three mostly, a third of what is added to sums is sent
 // for.
-static void sum_pieces(lb_tile *t) {
+static void sum_pieces(lb_tile *t, bool close) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_tile first = *t;
@@ -433,12 +492,31 @@ static void sum_pieces(lb_tile *t) {
   send_for_inputs(t, lb_k_add(b, t->row, lb_emit_mul(e, run, third)), third);
   lb_kval step = lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], one);
   lb_kval of_a = piece_of(e, 0, run, step), of_b = piece_of(e, 1, run, step);
-  for (uint32_t r = 0; r < t->rows; r += LB_ROWS_A_POINTER)
-    t->a[r / LB_ROWS_A_POINTER] =
-        lb_k_ptr(b, first.a[r / LB_ROWS_A_POINTER], of_a, 0);
   t->b = lb_k_ptr(b, first.b, of_b, 0);
-  sum_products(t);
+  if (close) {
+    sum_close(t, of_a);
+  } else {
+    for (uint32_t r = 0; r < t->rows; r += LB_ROWS_A_POINTER)
+      t->a[r / LB_ROWS_A_POINTER] =
+          lb_k_ptr(b, first.a[r / LB_ROWS_A_POINTER], of_a, 0);
+    sum_products(t);
+  }
   lb_k_end(b);
+  lb_k_end(b);
+}
+
+static void sum_windows(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_tile other = *t;
+  if (!may_be_close(t)) {
+    sum_pieces(t, false);
+    return;
+  }
+  lb_k_if(b, lb_k_eq(b, e->in_stride[0].row, lb_k_i64(b, CLOSE)));
+  sum_pieces(t, true);
+  lb_k_else(b);
+  sum_pieces(&other, false);
   lb_k_end(b);
 }
 
@@ -449,7 +527,7 @@ void lb_sums_emit(lb_tile *t) {
   if (!lb_matmul_has_panels(t->m)) lb_tile_make_masks(t);
   begin_sums(t);
   if (t->m->e->spec->form == LB_FORM_CONV)
-    sum_pieces(t);
+    sum_windows(t);
   else
     sum_products(t);
 }
