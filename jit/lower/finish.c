@@ -84,14 +84,19 @@ static void finish_row(const lb_tile *t, uint32_t r) {
   if (again) lb_k_end(&e->b);
 }
 
-static void finish_inline(lb_tile *t) {
+static void read_bias(lb_tile *t) {
   lb_emit *e = t->m->e;
-  lb_emit_all(e);  // here: no register is held while summing
-  if (lb_matmul_has_panels(t->m)) lb_tile_make_masks(t);
   for (uint32_t v = 0; t->m->bias != LB_SPEC_NO_NODE && v < t->finished; v++) {
     lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask[v]);
     t->bias[v] = lb_emit_value(e, t->m->bias);
   }
+}
+
+static void finish_inline(lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_emit_all(e);  // here: no register is held while summing
+  if (lb_matmul_has_panels(t->m)) lb_tile_make_masks(t);
+  read_bias(t);
   for (uint32_t r = 0; r < t->rows; r++) finish_row(t, r);
 }
 
@@ -163,9 +168,20 @@ static void finish_at_once(const lb_tile *t, lb_kval place) {
   for (uint32_t v = 0; v < t->finished; v++) {
     lb_kval by = lb_k_i64(b, v * e->lanes);
     lb_emit_at(e, lb_k_add(b, t->col, by), t->mask[v]);
+    if (t->m->bias != LB_SPEC_NO_NODE) e->lanes_of[t->m->bias] = t->bias[v];
     finish_vector(t, lb_k_load(b, lb_k_ptr(b, at, by, 0), e->lanes, 0));
   }
   lb_emit_advance(e, place, lb_k_i64(b, t->finished * e->lanes));
+}
+
+static bool goes_in_turn(const lb_tile *t) {
+  return has_function(t->m->e) || t->finished > MAX_AT_ONCE;
+}
+
+// Masks of short epilogues are made behind each tile's sums, whose registers
+// they would take.
+void lb_finish_begin_column(lb_tile *t) {
+  if (t->m->scratch != LB_K_NONE && !goes_in_turn(t)) lb_tile_make_masks(t);
 }
 
 // Long epilogues run in a loop over `rows` rows that were put in memory: code
@@ -175,9 +191,9 @@ void lb_finish_rows(const lb_tile *shape, lb_kval rows) {
   lb_tile t = *shape;
   lb_emit *e = t.m->e;
   lb_kbuilder *b = &e->b;
-  bool in_turn = has_function(e) || t.finished > MAX_AT_ONCE;
+  bool in_turn = goes_in_turn(&t);
   lb_emit_all(e);
-  if (!in_turn) lb_tile_make_masks(&t);
+  if (!in_turn) read_bias(&t);
   lb_kval place = lb_k_reg(b, t.m->scratch);
   lb_kval r = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, 1));
   lb_emit_row(e, lb_k_add(b, t.row, r));

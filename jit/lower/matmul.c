@@ -2,8 +2,9 @@
 //
 // A *tile* is some rows times some panels of 16 columns, its sums in registers,
 // one for each row and vector. Columns are the outer loop: tiles of the full
-// width, then narrower ones; what is left of the last panel, or of the last
-// two, is masked, and half of the vectors are left out if they have none of it.
+// width, the last of which may be masked, then narrower ones; what is left of
+// the last panel, or of the last two, is masked, and half of the vectors are
+// left out if they have none of it.
 // Where all columns fit into one tile, it is that one, masked. Rows are the
 // inner one: tiles of all rows and of one row less, as many of each as make
 // them come out even, which they do where the facts were chosen for the size.
@@ -149,7 +150,8 @@ static void emit_rows(lb_tile *t) {
   const lb_matmul *m = t->m;
   lb_kbuilder *b = &m->e->b;
   lb_kval row = lb_k_reg(b, lb_k_get(b, m->row));
-  lb_sums_look_ahead(t);
+  lb_sums_begin_column(t);
+  lb_finish_begin_column(t);
   lb_kval i = lb_k_loop(b, m->begin, m->end, lb_k_i64(b, 1));
   t->row = lb_k_get(b, row);
   t->number = lb_k_sub(b, i, m->begin);
@@ -173,6 +175,7 @@ static lb_kval emit_columns(const lb_matmul *m, lb_tile t, lb_kval begin) {
   t.finished = m->pairs ? (t.vectors + 1) / 2 : t.vectors;
   lb_kval cols = e->dims[LB_DIM_COLS];
   int64_t width = t.panels * m->panel_cols, up = t.masked ? width - 1 : 0;
+  if (t.least) up = width - t.least;
   lb_kval left = lb_k_sub(b, lb_emit_add(e, cols, up), begin);
   lb_kval end = lb_k_add(b, begin, lb_emit_down(e, left, width));
   t.col = lb_k_loop(b, begin, end, lb_k_i64(b, width));
@@ -181,12 +184,26 @@ static lb_kval emit_columns(const lb_matmul *m, lb_tile t, lb_kval begin) {
   return end;
 }
 
-// How many panels the last columns take at a time, if they have more than one.
 // Where a panel is a vector, two take little longer than one: a step waits for
 // its loads, of which all but one are of a.
+static bool has_few_loads(const lb_matmul *m) {
+  return m->rows >= MIN_ROWS && m->panels > 2 && m->e->lanes == LB_PACK_COLS;
+}
+
+// How many panels the last columns take at a time, if they have more than one.
 static uint32_t last_panels(const lb_matmul *m) {
-  bool two = m->rows >= MIN_ROWS && m->panels > 2;
-  return two && m->e->lanes == LB_PACK_COLS ? 2 : 1;
+  return has_few_loads(m) ? 2 : 1;
+}
+
+// Tiles of the full width. If what is left behind them takes as many panels, it
+// is another one, masked; but short epilogues make masks with every tile, which
+// takes as long as that gains.
+static lb_tile widest_tile(const lb_matmul *m) {
+  lb_tile t = {.panels = m->panels};
+  if (!has_few_loads(m) || m->scratch == LB_K_NONE) return t;
+  t.masked = true;
+  t.least = (m->panels - 1) * m->panel_cols + 1;
+  return t;
 }
 
 // The last columns, a panel or two at a time. Where they fit into half of the
@@ -228,7 +245,9 @@ static void emit_band(const lb_matmul *m) {
     bool divides =
         lb_facts_divides(e->facts, LB_DIM_COLS, (int)(n * m->panel_cols));
     bool last = n == 1 && (n < m->panels || one) && !divides;
-    if (!last) col = emit_columns(m, (lb_tile){.panels = n}, col);
+    lb_tile t = {.panels = n};
+    if (n == m->panels && !divides) t = widest_tile(m);
+    if (!last) col = emit_columns(m, t, col);
     if (divides) return;
     if (last) break;
   }

@@ -199,9 +199,10 @@ static void look_at_next_line(lb_tile *t) {
   t->next = lb_k_ptr(b, e->in[0], lb_k_add(b, at, below), 0);
 }
 
-// What the tiles of a column send for, with every step a bit: read all at once
-// it would come too slowly.
-void lb_sums_look_ahead(lb_tile *t) {
+// What tiles send for comes with every step a bit: read all at once it would
+// come too slowly.
+void lb_sums_begin_column(lb_tile *t) {
+  if (t->masked) point_at_columns(t);
   t->next = LB_K_NONE;
   if (looks_down(t)) look_at_next_line(t);
   if (looks_ahead(t->m)) look_at_next_column(t);
@@ -522,7 +523,8 @@ static void sum_windows(lb_tile *t) {
 
 void lb_sums_emit(lb_tile *t) {
   point_at_rows(t);
-  point_at_columns(t);
+  // Panels that are a stride or two apart need no register each.
+  if (!t->masked) point_at_columns(t);
   point_ahead(t);
   if (!lb_matmul_has_panels(t->m)) lb_tile_make_masks(t);
   begin_sums(t);

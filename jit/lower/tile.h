@@ -49,6 +49,7 @@ typedef struct lb_tile {
   uint32_t rows, panels;
   uint32_t vectors, finished;  // of sums a row, and of what is made of them
   bool masked, is_short;
+  uint32_t least;  // columns that the last one has, if masked and more than one
   lb_kval row, col;                  // the first
   lb_kval at[LB_TILE_MAX_POINTERS];  // rows that pointers point to
   lb_kval number;                    // in its column of tiles
@@ -84,8 +85,8 @@ void lb_tile_make_masks(lb_tile *t);
 // present one.
 void lb_sums_begin(lb_matmul *m);
 void lb_sums_begin_band(lb_matmul *m);
-// What the tiles of a column of them send for.
-void lb_sums_look_ahead(lb_tile *t);
+// Where the tiles of a column of them read b, and what they send for.
+void lb_sums_begin_column(lb_tile *t);
 // The sums of a tile.
 void lb_sums_emit(lb_tile *t);
 
@@ -95,6 +96,8 @@ void lb_sums_emit(lb_tile *t);
 bool lb_finish_is_long(const lb_emit *e);
 // The only input of columns alone, or LB_SPEC_NO_NODE.
 uint8_t lb_finish_bias(const lb_emit *e);
+// What the tiles of a column of them share.
+void lb_finish_begin_column(lb_tile *t);
 // The sums of a tile to outputs, or to memory if there is a place for it.
 void lb_finish_tile(lb_tile *t);
 // Outputs of `rows` rows of a tile that is in memory.
