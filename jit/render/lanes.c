@@ -59,10 +59,16 @@ static lb_lv by_word(lb_em *e, lb_kop op, const char *word, const lb_lv *x) {
 
 // -- floats ------------------------------------------------------------------
 
-// x < y ? x : y is one instruction; x where it is NaN.
+// x < y ? x : y is one instruction, which gives y where one is NaN. Where that
+// is x all bits are set: NaN, too. With x itself LLVM would make one choice of
+// both, by the comparisons of each, in place of that instruction.
 static lb_lv least(lb_em *e, const char *cmp, const lb_lv *x) {
+  lb_lt type = x[0].type, ti = int_of(type);
   lb_lv m = sel(e, lb_em_compare(e, cmp, x[0], x[1]), x[0], x[1]);
-  return sel(e, lb_em_compare(e, "fcmp uno", x[0], x[0]), x[0], m);
+  lb_lv lost = lb_em_compare(e, "fcmp uno", x[0], x[0]);
+  lb_lv bits = lb_em_bits(ti, UINT64_MAX);
+  m = sel(e, lost, bits, lb_em_bitcast(e, m, ti));
+  return lb_em_bitcast(e, m, type);
 }
 
 static lb_lv of_float(lb_em *e, lb_kop op, const lb_lv *x) {
