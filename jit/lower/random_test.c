@@ -41,7 +41,7 @@ static void maps_equal_the_reference(void **state) {
 
 static void rows_equal_the_reference(void **state) {
   (void)state;
-  run_cases(LB_FORM_ROWS, 150);
+  run_cases(LB_FORM_ROWS, 300);
 }
 
 static void products_equal_the_reference(void **state) {

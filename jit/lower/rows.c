@@ -10,7 +10,13 @@
 // changes no number when added, 0.0 does), and where a mask is off the identity
 // is combined. So lanes with no elements do not show. They are registers, or
 // memory where registers are needed for mathematics.
+//
+// *Short* rows, of one or a few vectors, go through in blocks of several. All
+// passes over them are values of one piece of code, in which nothing is made
+// twice; vectors of different rows are combined side by side until each lane is
+// what became of a row (lb_emit_fold).
 #include <math.h>
+#include <string.h>
 
 #include "kir/num.h"
 #include "lower/emit.h"
@@ -18,6 +24,8 @@
 enum {
   MAX_VECTORS = LB_SPEC_LANES / 4,
   MAX_REGISTERS = 4,  // of accumulators, in a pass with mathematics
+  BLOCK_ROWS = 8,
+  BLOCK_VECTORS = LB_SHORT_COLS / 4,
 };
 
 typedef struct keeping {
@@ -321,7 +329,175 @@ static void reduce_row(pass *p) {
   lb_emit_stage(e, p->stage);
 }
 
-void lb_emit_rows(lb_emit *e) {
+// -- short rows --------------------------------------------------------------
+
+typedef struct short_row {  // what lb_emit knows of one
+  lb_kval in[LB_SPEC_MAX_IN], out[LB_SPEC_MAX_OUT];
+  lb_kval one[LB_SPEC_MAX_NODES];
+  lb_kval lanes_of[BLOCK_VECTORS][LB_SPEC_MAX_NODES];
+} short_row;
+
+typedef struct block {
+  lb_emit *e;
+  uint32_t rows, vectors;
+  lb_kval mask[BLOCK_VECTORS];
+  lb_kval identity[LB_SPEC_MAX_NODES];  // of reductions, as are
+  lb_kval folded[LB_SPEC_MAX_NODES];    // memory of a number for each row
+  short_row row[BLOCK_ROWS];
+} block;
+
+// Columns that a row may have, if that is sure to be few; else 0.
+static int most_columns(const lb_emit *e) {
+  int most = lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_COLS, 0);
+  return most <= LB_SHORT_COLS ? most : 0;
+}
+
+// As many rows as leave registers for what is made of their elements.
+static void size_block(block *k, uint32_t columns) {
+  uint32_t lanes = k->e->lanes, most = lanes == 16 ? 16 : 8;
+  k->vectors = (columns + lanes - 1) / lanes;
+  k->rows = most / k->vectors;
+  if (k->rows > BLOCK_ROWS) k->rows = BLOCK_ROWS;
+  if (k->rows > lanes) k->rows = lanes;
+  if (k->rows < 1) k->rows = 1;
+}
+
+// What lanes have that are off. The sum of an empty row is 0.0.
+static lb_kval identity_of(lb_emit *e, const lb_snode *n) {
+  lb_kbuilder *b = &e->b;
+  lb_kval one = lb_k_const(b, lb_kt(n->dtype, 1), identity_bits(n));
+  if (n->op == LB_S_RSUM) {
+    lb_kval empty = lb_k_eq(b, e->dims[LB_DIM_COLS], lb_k_i64(b, 0));
+    one = lb_k_select(b, empty, lb_k_like(b, one, 0), one);
+  }
+  return lb_k_splat(b, one, e->lanes);
+}
+
+static void begin_blocks(block *k) {
+  lb_emit *e = k->e;
+  lb_kbuilder *b = &e->b;
+  for (uint32_t v = 0; v < k->vectors; v++) {
+    lb_kval left = lb_emit_add(e, e->dims[LB_DIM_COLS], -(int64_t)v * e->lanes);
+    k->mask[v] = lb_k_tail(b, left, e->lanes);
+  }
+  for (uint8_t i = 0; i < e->spec->n_nodes; i++) {
+    if (!is_reduction(e, i)) continue;
+    k->identity[i] = identity_of(e, &e->spec->nodes[i]);
+    k->folded[i] = lb_k_local(b, e->spec->nodes[i].dtype, e->lanes);
+  }
+}
+
+static void go_to(const block *k, uint32_t r, uint32_t v) {
+  lb_emit *e = k->e;
+  const short_row *row = &k->row[r];
+  lb_emit_at(e, lb_k_i64(&e->b, v * e->lanes), k->mask[v]);
+  memcpy(e->in_row, row->in, sizeof row->in);
+  memcpy(e->out_row, row->out, sizeof row->out);
+  memcpy(e->one, row->one, sizeof row->one);
+  memcpy(e->lanes_of, row->lanes_of[v], sizeof row->lanes_of[v]);
+}
+
+// What is known of a row is known at all its vectors.
+static void leave(block *k, uint32_t r, uint32_t v) {
+  lb_emit *e = k->e;
+  short_row *row = &k->row[r];
+  memcpy(row->one, e->one, sizeof row->one);
+  for (uint32_t w = 0; w < k->vectors; w++)
+    for (int i = 0; i < e->spec->n_nodes; i++)
+      if (w == v || e->scope[i] != LB_SCOPE_EACH)
+        row->lanes_of[w][i] = e->lanes_of[i];
+}
+
+// Behind the last row comes the last row again: all of a block is read before
+// any of it is written, so that it is what it was.
+static void begin_block(block *k, lb_kval first) {
+  lb_emit *e = k->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval last = lb_emit_add(e, e->dims[LB_DIM_ROWS], -1);
+  for (uint32_t r = 0; r < k->rows; r++) {
+    lb_emit_row(e, r ? lb_k_min(b, lb_emit_add(e, first, r), last) : first);
+    memcpy(k->row[r].in, e->in_row, sizeof k->row[r].in);
+    memcpy(k->row[r].out, e->out_row, sizeof k->row[r].out);
+    lb_emit_at(e, lb_k_i64(b, 0), k->mask[0]);
+    for (uint32_t v = 0; v < k->vectors; v++) leave(k, r, v);
+  }
+}
+
+// The vectors of row r, combined.
+static lb_kval reduce_short(block *k, uint32_t r, uint8_t node) {
+  lb_emit *e = k->e;
+  lb_kbuilder *b = &e->b;
+  const lb_snode *n = &e->spec->nodes[node];
+  lb_kval x[MAX_VECTORS];
+  for (uint32_t v = 0; v < MAX_VECTORS; v++) x[v] = k->identity[node];
+  for (uint32_t v = 0; v < k->vectors; v++) {
+    go_to(k, r, v);
+    lb_kval value = lb_emit_value(e, n->src[0]);
+    x[v] = lb_k_select(b, k->mask[v], value, k->identity[node]);
+    leave(k, r, v);
+  }
+  uint32_t size = 1;
+  while (size < k->vectors) size *= 2;
+  for (uint32_t half = size / 2; half; half /= 2)
+    for (uint32_t v = 0; v < half; v++)
+      x[v] = combiner_of(n->op).combine(b, x[v], x[v + half]);
+  return x[0];
+}
+
+static void reduce_block(block *k, uint8_t node) {
+  lb_emit *e = k->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval rows[BLOCK_ROWS];
+  for (uint32_t r = 0; r < k->rows; r++) rows[r] = reduce_short(k, r, node);
+  combine_fn *combine = combiner_of(e->spec->nodes[node].op).combine;
+  lb_kval all = lb_emit_fold(e, rows, k->rows, combine);
+  lb_k_store(b, k->folded[node], all, 0);
+  for (uint32_t r = 0; r < k->rows; r++) {
+    lb_kval p = lb_k_ptr(b, k->folded[node], lb_k_i64(b, r), 0);
+    go_to(k, r, 0);
+    lb_emit_give(e, node, lb_k_load(b, p, 1, 0));
+    leave(k, r, 0);
+  }
+}
+
+static void store_block(block *k) {
+  lb_stores s[BLOCK_ROWS][BLOCK_VECTORS];
+  for (uint32_t r = 0; r < k->rows; r++)
+    for (uint32_t v = 0; v < k->vectors; v++) {
+      go_to(k, r, v);
+      lb_emit_values(k->e, &s[r][v]);
+    }
+  for (uint32_t r = 0; r < k->rows; r++) {
+    go_to(k, r, 0);
+    for (uint32_t v = 0; v < k->vectors; v++) lb_emit_stores(k->e, &s[r][v]);
+    lb_emit_row_stores(k->e);
+  }
+}
+
+static void emit_short_rows(lb_emit *e, uint32_t columns) {
+  lb_kbuilder *b = &e->b;
+  block k = {.e = e};
+  lb_emit_all(e);
+  size_block(&k, columns);
+  begin_blocks(&k);
+  begin_block(&k, lb_k_loop(b, lb_k_i64(b, 0), e->dims[LB_DIM_ROWS],
+                            lb_k_i64(b, k.rows)));
+  for (uint8_t stage = 1; stage <= last_stage(e); stage++) {
+    for (uint8_t i = 0; i < e->spec->n_nodes; i++)
+      if (is_reduction(e, i) && e->stage[i] == stage) reduce_block(&k, i);
+    for (uint32_t r = 0; r < k.rows; r++) {
+      go_to(&k, r, 0);
+      lb_emit_stage(e, stage);
+      leave(&k, r, 0);
+    }
+  }
+  store_block(&k);
+  lb_k_end(b);
+}
+
+// -- all rows ----------------------------------------------------------------
+
+static void emit_long_rows(lb_emit *e) {
   lb_kbuilder *b = &e->b;
   lb_kval memory[LB_SPEC_MAX_NODES];
   keeping k = choose_kept(e);
@@ -338,4 +514,12 @@ void lb_emit_rows(lb_emit *e) {
   lb_emit_columns(e);
   lb_emit_row_stores(e);
   lb_k_end(b);
+}
+
+void lb_emit_rows(lb_emit *e) {
+  int most = most_columns(e);
+  if (most > 0)
+    emit_short_rows(e, (uint32_t)most);
+  else
+    emit_long_rows(e);
 }

@@ -71,6 +71,14 @@ static bool is_product(const lb_spec *s) {
   return s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV;
 }
 
+// Code for any columns serves short rows, too, until they have their own: it
+// would be a tenth of the pack.
+static bool is_left_out(const found *all, const lb_spec *spec,
+                        const lb_facts *f) {
+  if (is_product(spec)) return is_served(all, f);
+  return spec->form == LB_FORM_ROWS && is_narrow(f);
+}
+
 // Sizes at which choices change, and some between.
 static const int64_t some_rows[] = {1,  2,  3,  4,  5,  6,   7,   8,
                                     9,  10, 11, 12, 13, 14,  15,  16,
@@ -109,7 +117,7 @@ lb_status lb_pack_list_add(lb_pack_list *l, const lb_spec *spec,
   found all = {.n = 0};
   LB_TRY(find_facts(spec, lanes, &all));
   for (int i = 0; i < all.n; i++)
-    if (!is_product(spec) || !is_served(&all, &all.facts[i]))
+    if (!is_left_out(&all, spec, &all.facts[i]))
       LB_TRY(add(l, spec, &all.facts[i]));
   return LB_OK;
 }

@@ -81,6 +81,17 @@ static void every_tile_is_served(void **state) {
   lb_pack_list_fini(&l);
 }
 
+static void rows_have_code_for_any_columns_alone(void **state) {
+  (void)state;
+  lb_pack_list l = list_of("Add x f; Softmax .", LB_F32);
+  assert_int_equal(lb_pack_list_count(&l), 1);
+  lb_facts none = {0};
+  const lb_pack_item *x = lb_pack_list_at(&l, 0);
+  assert_int_equal(x->spec.form, LB_FORM_ROWS);
+  assert_memory_equal(&x->facts, &none, sizeof none);
+  lb_pack_list_fini(&l);
+}
+
 static void recurrences_have_a_product_and_gates(void **state) {
   (void)state;
   lb_pack_list l = list_of("LSTM[projected=1,hidden_size=1] s _ q", LB_F32);
@@ -248,6 +259,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_chain_is_two_specs_with_every_tile),
       cmocka_unit_test(every_tile_is_served),
+      cmocka_unit_test(rows_have_code_for_any_columns_alone),
       cmocka_unit_test(recurrences_have_a_product_and_gates),
       cmocka_unit_test(operands_lie_as_their_letters_say),
       cmocka_unit_test(images_lead_to_convolutions_and_windows),

@@ -5,6 +5,8 @@
 // columns to whether they divide.
 #include "spec/spec.h"
 
+enum { SHORT_ROWS = 8 };  // that are worth a block
+
 typedef struct shape {
   uint16_t rows, cols;
 } shape;
@@ -164,6 +166,18 @@ static void choose_window(uint32_t lanes, const int64_t *dims, lb_facts *out) {
   lb_facts_add(out, LB_CHOOSE_TILE, LB_DIM_ROWS, window_rows(lanes, dims));
 }
 
+// Short rows go in blocks, whose code is for no more columns than those; two
+// widths.
+static void choose_rows(const int64_t *dims, bool reusable, lb_facts *out) {
+  int64_t cols = dims[LB_DIM_COLS];
+  bool is_short = cols <= LB_SHORT_COLS && dims[LB_DIM_ROWS] >= SHORT_ROWS;
+  if (cols % LB_SPEC_LANES == 0)
+    lb_facts_add(out, LB_ASSUME_MULTIPLE, LB_DIM_COLS, LB_SPEC_LANES);
+  else if (is_short && !reusable)
+    lb_facts_add(out, LB_ASSUME_AT_MOST, LB_DIM_COLS,
+                 cols <= LB_SHORT_COLS / 2 ? LB_SHORT_COLS / 2 : LB_SHORT_COLS);
+}
+
 const char *lb_spec_needs_bound(const lb_spec *s) {
   if (s->form != LB_FORM_ATTENTION) return NULL;
   return "attention holds the sums of a head in registers: its size needs a "
@@ -184,7 +198,7 @@ lb_facts lb_facts_prefer(const lb_spec *s, uint32_t lanes,
     choose_attention(sum_lanes(s, lanes), dims, &f);
   else if (s->form == LB_FORM_WINDOW)
     choose_window(lanes, dims, &f);
-  else if (s->form == LB_FORM_ROWS && dims[LB_DIM_COLS] % LB_SPEC_LANES == 0)
-    lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, LB_SPEC_LANES);
+  else if (s->form == LB_FORM_ROWS)
+    choose_rows(dims, reusable, &f);
   return f;
 }

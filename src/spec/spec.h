@@ -87,6 +87,7 @@
 #define LB_PACK_COLS 16   // of a panel of PACKED
 #define LB_PAIR_COLS 8    // of a panel of PAIRED
 #define LB_SPEC_KEYS 256  // of a block of ATTENTION
+#define LB_SHORT_COLS 32  // rows so short are reduced several at a time
 
 typedef enum lb_form {
   LB_FORM_MAP,

@@ -462,6 +462,25 @@ static void tiles_fit_the_rows(void **state) {
     }
 }
 
+static int most_cols(int64_t rows, int64_t cols, bool reusable) {
+  lb_spec s = softmax();
+  int64_t dims[LB_SDIMS] = {rows, cols};
+  lb_facts f = lb_facts_prefer(&s, 16, dims, reusable);
+  assert_true(lb_facts_hold(&f, dims));
+  return lb_facts_get(&f, LB_ASSUME_AT_MOST, LB_DIM_COLS, 0);
+}
+
+static void short_rows_have_two_widths(void **state) {
+  (void)state;
+  assert_int_equal(most_cols(2100, 1, false), 16);
+  assert_int_equal(most_cols(8, 16, false), 16);
+  assert_int_equal(most_cols(8, 17, false), 32);
+  assert_int_equal(most_cols(100, 32, false), 32);
+  assert_int_equal(most_cols(100, 33, false), 0);
+  assert_int_equal(most_cols(7, 16, false), 0);  // no block of them
+  assert_int_equal(most_cols(100, 16, true), 0);
+}
+
 static lb_spec depthwise(void) {
   lb_spec_builder b;
   lb_spec s;
@@ -526,6 +545,7 @@ int main(void) {
       cmocka_unit_test(facts_of_all_sizes_are_few),
       cmocka_unit_test(reusable_facts_hold_nothing_but_divisibility),
       cmocka_unit_test(tiles_fit_the_rows),
+      cmocka_unit_test(short_rows_have_two_widths),
       cmocka_unit_test(windows_have_three_heights),
       cmocka_unit_test(keys_tell_all_parts_apart),
   };
