@@ -16,7 +16,8 @@
 
 enum {
   MAX_ROWS = 8,
-  MAX_VECTORS = 4,
+  WIDE = 4,  // vectors of a row that is a tile of its own
+  MAX_VECTORS = 8,
   ROWS_A_POINTER = 3,
   SLIDING = 5,  // steps
   MAX_POINTERS = (MAX_ROWS + SLIDING + 1) / ROWS_A_POINTER,
@@ -40,7 +41,7 @@ typedef struct tile {
   uint32_t rows, vectors;
   lb_kval row, col;            // the first
   lb_kval fresh;               // the first row that is not stored yet
-  lb_kval mask;                // of the only vector; LB_K_NONE: all lanes
+  lb_kval mask[MAX_VECTORS];   // LB_K_NONE: all lanes
   lb_kval from[MAX_POINTERS];  // the first taps of rows, at column `col`
   lb_kval acc[MAX_ROWS][MAX_VECTORS];
 } tile;
@@ -80,7 +81,7 @@ static void load(const tile *t, uint8_t i, lb_kval p, lb_kval *out) {
   int64_t size = (int64_t)lb_dtype_size(from);
   for (uint32_t v = 0; v < t->vectors; v++) {
     lb_kval q = lb_k_ptr(b, p, lb_k_i64(b, 0), v * e->lanes * size);
-    lb_kval x = lb_k_load_masked(b, q, e->lanes, 0, t->mask, LB_K_NONE);
+    lb_kval x = lb_k_load_masked(b, q, e->lanes, 0, t->mask[v], LB_K_NONE);
     out[v] = from == t->w->dtype ? x : lb_k_cast(b, x, t->w->dtype);
   }
 }
@@ -187,7 +188,7 @@ static void finish_row(const tile *t, uint32_t r) {
   lb_emit *e = t->w->e;
   lb_stores s;
   for (uint32_t v = 0; v < t->vectors; v++) {
-    lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask);
+    lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask[v]);
     e->lanes_of[t->w->acc_node] = lb_k_get(&e->b, t->acc[r][v]);
     lb_emit_values(e, &s);
     lb_emit_stores(e, &s);
@@ -219,25 +220,59 @@ static void emit_tile(tile *t) {
   finish(t);
 }
 
+// All vectors of the tile, or what the columns leave of them.
+static void mask_tile(tile *t, bool whole) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  for (uint32_t v = 0; v < t->vectors; v++) {
+    lb_kval at = lb_emit_add(e, t->col, v * e->lanes);
+    lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], at);
+    t->mask[v] = whole ? LB_K_NONE : lb_k_tail(b, left, e->lanes);
+  }
+}
+
+// Tiles of so many vectors at these columns.
+static void emit_tiles_at(tile *t, uint32_t vectors, lb_kval begin, lb_kval end,
+                          bool whole) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  t->vectors = vectors;
+  t->col = lb_k_loop(b, begin, end, lb_k_i64(b, vectors * e->lanes));
+  mask_tile(t, whole);
+  emit_tile(t);
+  lb_k_end(b);
+}
+
+static bool divides(const lb_emit *e, uint32_t vectors) {
+  return lb_facts_divides(e->facts, LB_DIM_COLS, (int)(vectors * e->lanes));
+}
+
 // Columns of the present rows: wide tiles, then single vectors under a mask. A
 // load under a mask takes the place of a product, so it is for the last alone.
 static void emit_tiles(tile *t) {
   lb_emit *e = t->w->e;
+  lb_kval zero = lb_k_i64(&e->b, 0), cols = e->dims[LB_DIM_COLS];
+  uint32_t wide = t->rows == 1 ? WIDE : t->w->vectors;
+  lb_kval end = lb_emit_down(e, cols, wide * e->lanes);
+  emit_tiles_at(t, wide, zero, end, true);
+  if (!divides(e, wide)) emit_tiles_at(t, 1, end, cols, divides(e, 1));
+}
+
+// Whether rows of a pool go through with all their columns at once: where masks
+// are numbers a vector that is off costs nothing.
+static bool takes_rows_whole(const window *w) {
+  return w->kind != LB_ACC_DOT && w->e->lanes == 16;
+}
+
+// If they are few: what is off is read with the next step anyway.
+static void emit_pool_tiles(tile *t) {
+  lb_emit *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval cols = e->dims[LB_DIM_COLS];
-  t->vectors = t->rows == 1 ? MAX_VECTORS : t->w->vectors;
-  int64_t wide = t->vectors * e->lanes;
-  lb_kval end = lb_emit_down(e, cols, wide);
-  t->mask = LB_K_NONE;
-  t->col = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, wide));
-  emit_tile(t);
-  lb_k_end(b);
-  if (lb_facts_divides(e->facts, LB_DIM_COLS, (int)wide)) return;
-  t->vectors = 1;
-  t->col = lb_k_loop(b, end, cols, lb_k_i64(b, e->lanes));
-  if (!lb_facts_divides(e->facts, LB_DIM_COLS, (int)e->lanes))
-    t->mask = lb_k_tail(b, lb_k_sub(b, cols, t->col), e->lanes);
-  emit_tile(t);
+  lb_k_if(b, lb_k_lt(b, cols, lb_k_i64(b, MAX_VECTORS * e->lanes)));
+  emit_tiles_at(t, MAX_VECTORS, lb_k_i64(b, 0), cols, false);
+  lb_k_else(b);
+  emit_tiles(t);
   lb_k_end(b);
 }
 
@@ -247,17 +282,23 @@ static void emit_single_rows(const window *w) {
   tile t = {.w = w, .rows = 1};
   lb_kval rows = e->dims[LB_DIM_ROWS];
   t.row = t.fresh = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, 1));
-  emit_tiles(&t);
+  if (takes_rows_whole(w))
+    emit_pool_tiles(&t);
+  else
+    emit_tiles(&t);
   lb_k_end(b);
 }
 
-// Long, wide, and none has anything of another.
-static lb_kval are_apart(lb_emit *e) {
+// Long, wide, and none has anything of another. Taken whole, rows of two
+// vectors wait for their sums, not for the image.
+static lb_kval are_apart(const window *w) {
+  lb_emit *e = w->e;
   lb_kbuilder *b = &e->b;
   lb_kval steps = e->dims[LB_DIM_STEPS], cols = e->dims[LB_DIM_COLS];
+  uint32_t least = takes_rows_whole(w) ? 2 * e->lanes + 1 : WIDE * e->lanes;
   lb_kval width = lb_k_mul(b, steps, e->taps[0].step);
   lb_kval apart = lb_k_le(b, width, e->in_stride[0].row);
-  lb_kval wide = lb_k_le(b, lb_k_i64(b, MAX_VECTORS * e->lanes), cols);
+  lb_kval wide = lb_k_le(b, lb_k_i64(b, least), cols);
   lb_kval is_long = lb_k_le(b, lb_k_i64(b, LONG), steps);
   return lb_k_and(b, lb_k_and(b, apart, wide), is_long);
 }
@@ -274,7 +315,7 @@ static void emit_rows(const window *w) {
     return;
   }
   lb_kval few = lb_k_lt(b, rows, lb_k_i64(b, t.rows));
-  lb_k_if(b, lb_k_or(b, few, are_apart(e)));
+  lb_k_if(b, lb_k_or(b, few, are_apart(w)));
   emit_single_rows(w);
   lb_k_else(b);
   t.fresh = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, t.rows));
@@ -315,7 +356,7 @@ static void find_slides(window *w) {
 }
 
 void lb_emit_window(lb_emit *e) {
-  window w = {.e = e, .rows = 1, .vectors = MAX_VECTORS};
+  window w = {.e = e, .rows = 1, .vectors = WIDE};
   while (e->spec->nodes[w.acc_node].op != LB_S_ACC) w.acc_node++;
   w.kind = e->spec->nodes[w.acc_node].arg;
   w.dtype = e->spec->nodes[w.acc_node].dtype;
