@@ -178,9 +178,23 @@ static bool looks_down(const lb_tile *t) {
   return t->m->e->spec->form == LB_FORM_CONV && t->vectors > 1;
 }
 
+// How many lines of an image windows have not read when they go a line on: two
+// if windows of neighbours, as wide as high, share half or less.
+static lb_kval lines_below(const lb_tile *t) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval len = e->dims[LB_DIM_LEN], one = lb_k_i64(b, 1), two = lb_k_i64(b, 2);
+  lb_kval width = lb_k_mul(b, e->dims[LB_DIM_STEPS], e->dims[LB_DIM_K]);
+  lb_kval moved = lb_k_mul(b, len, e->in_stride[0].row);
+  lb_kval more = lb_k_and(b, lb_k_le(b, lb_k_mul(b, two, width), moved),
+                          lb_k_lt(b, one, len));
+  return lb_k_select(b, more, two, one);
+}
+
 // A line of an image is read by windows as often as they are high, and first by
-// their last run. Tiles of the first column send for the one below, or for the
-// rows of the next tile where windows have one run.
+// their last run. Tiles of the first column send for those below, each for its
+// share as they lie, or for the rows of the next tile where windows have one
+// run.
 static void look_at_next_line(lb_tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
@@ -189,6 +203,7 @@ static void look_at_next_line(lb_tile *t) {
   lb_kval steps = lb_k_mul(b, len, e->dims[LB_DIM_STEPS]);
   steps = lb_k_max(b, lb_k_mul(b, steps, steps_of(t->m)), one);
   t->share = lb_emit_mul(e, stride, t->m->rows);
+  t->share = lb_k_mul(b, t->share, lines_below(t));
   lb_kval up = lb_k_add(b, t->share, lb_emit_add(e, steps, -1));
   lb_kval pace = lb_k_min(b, lb_k_div(b, up, steps), lb_k_i64(b, LB_PACK_COLS));
   lb_kval first = lb_k_eq(b, t->col, zero);
