@@ -53,7 +53,7 @@ static lb_kval sum_of(const lb_tile *t, uint32_t r, uint32_t v) {
                         lb_k_get(b, t->acc[r][second]));
 }
 
-static bool has_function(const lb_emit *e) {
+bool lb_finish_has_function(const lb_emit *e) {
   for (int i = 0; i < e->spec->n_nodes; i++)
     if (e->scope[i] == LB_SCOPE_EACH && lb_emit_is_costly(&e->spec->nodes[i]))
       return true;
@@ -175,7 +175,7 @@ static void finish_at_once(const lb_tile *t, lb_kval place) {
 }
 
 static bool goes_in_turn(const lb_tile *t) {
-  return has_function(t->m->e) || t->finished > MAX_AT_ONCE;
+  return lb_finish_has_function(t->m->e) || t->finished > MAX_AT_ONCE;
 }
 
 // Masks of short epilogues are made behind each tile's sums, whose registers

@@ -309,6 +309,40 @@ static void outputs_are_sent_for_to_their_last_line(void **state) {
   lb_kernel_fini(&k);
 }
 
+// A product whose sums are biased five times, or have a function behind them.
+static lb_spec long_epilogue(bool function) {
+  lb_spec_builder b;
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t y = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
+  for (int i = 0; i < 5; i++) y = binary(&b, LB_S_ADD, y, bias);
+  if (function) y = unary(&b, LB_S_ERF, y);
+  lb_spec_output(&b, y, LB_LAYOUT_FULL);
+  return finish(&b);
+}
+
+// Long epilogues send for them as well, in wide tiles and without a function.
+static void outputs_of_long_epilogues_are_sent_for(void **state) {
+  (void)state;
+  static const int want[2][2] = {{12, 0}, {0, 0}};  // function, narrow
+  for (int i = 0; i < 4; i++) {
+    bool function = i / 2, narrow = i % 2;
+    lb_spec s = long_epilogue(function);
+    uint16_t cols = narrow ? 32 : 64;
+    lb_facts f = {0};
+    lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 6);
+    lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, cols);
+    lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, cols);
+    lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, 6);
+    lb_kernel k = lowered(&s, &f, "x86-64-v4");
+    assert_int_equal(count_of(&k, LB_K_PREFETCH),
+                     cols / 16 + 1 + want[function][narrow]);
+    lb_kernel_fini(&k);
+  }
+}
+
 // Multiplications of places in the loops around a vector of sums, where `loops`
 // is set to how many of them there are.
 static int places_multiplied(const lb_kernel *k, int *loops) {
@@ -472,6 +506,7 @@ int main(void) {
       cmocka_unit_test(softmax_takes_each_exponential_once),
       cmocka_unit_test(a_product_with_facts_is_one_tile),
       cmocka_unit_test(outputs_are_sent_for_to_their_last_line),
+      cmocka_unit_test(outputs_of_long_epilogues_are_sent_for),
       cmocka_unit_test(steps_of_sums_multiply_no_places),
       cmocka_unit_test(what_is_left_of_columns_goes_in_two_panels),
       cmocka_unit_test(what_is_added_to_convolutions_is_sent_for),

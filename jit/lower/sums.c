@@ -17,6 +17,7 @@
 enum {
   PREFETCH_BYTES = 1024,  // ahead in b
   LONG_SUM = 96,          // steps, in which outputs have the time to come
+  WIDE_TILE = 48,         // columns, whose outputs come behind each other
   LINE = 64,              // bytes
   CLOSE = 2,              // elements from a row to the next
   AT_ONCE = 3,            // steps of rows that are close
@@ -112,13 +113,20 @@ static lb_kval a_pace_of(const lb_matmul *m) {
   return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
 }
 
-// A part for each three rows; short sums are one. Long epilogues store little
-// at a time.
+// Functions take their time between one store and the next, and narrow tiles
+// store little in a row: after a long epilogue neither waits.
+static bool waits_for_outputs(const lb_matmul *m) {
+  if (m->scratch == LB_K_NONE) return true;
+  return m->panels * m->panel_cols >= WIDE_TILE &&
+         !lb_finish_has_function(m->e);
+}
+
+// A part for each three rows; short sums are one.
 static lb_kval part_of(const lb_matmul *m) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
   if (e->spec->form != LB_FORM_MATMUL || m->rows <= LB_ROWS_A_POINTER ||
-      m->scratch != LB_K_NONE)
+      !waits_for_outputs(m))
     return LB_K_NONE;
   lb_kval k = lb_k_max(b, e->dims[LB_DIM_K], lb_k_i64(b, 1));
   int64_t parts = (m->rows + LB_ROWS_A_POINTER - 1) / LB_ROWS_A_POINTER;

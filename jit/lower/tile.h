@@ -94,6 +94,8 @@ void lb_sums_emit(lb_tile *t);
 
 // What is made of sums is long: they are put in memory first.
 bool lb_finish_is_long(const lb_emit *e);
+// A function is among it.
+bool lb_finish_has_function(const lb_emit *e);
 // The only input of columns alone, or LB_SPEC_NO_NODE.
 uint8_t lb_finish_bias(const lb_emit *e);
 // What the tiles of a column of them share.
