@@ -137,6 +137,11 @@ lb_status lb_call_attrs(const lb_scope *s, const lb_pb_node *n,
 // Rewrites the draft from its opset's form to the newest.
 lb_status lb_upgrade(lb_draft *d);
 
+// -- lists.c -----------------------------------------------------------------
+
+// Lists of tensors that are only stacked become tensors.
+lb_status lb_pb_stack_lists(lb_pb_graph *g, lb_arena *scratch);
+
 // -- survey.c ----------------------------------------------------------------
 
 typedef struct lb_op_table {

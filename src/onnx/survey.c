@@ -153,7 +153,8 @@ lb_status lb_pb_resolve(lb_pb_model *m, lb_arena *scratch, lb_arena *keep,
                         lb_op_table *out) {
   *out = (lb_op_table){0};
   walker w = {.model = m, .scratch = scratch, .keep = keep, .table = out};
-  lb_status st = index_functions(&w);
+  lb_status st = lb_pb_stack_lists(m->graph, scratch);
+  if (!lb_failed(st)) st = index_functions(&w);
   if (!lb_failed(st)) st = walk_all(&w);
   lb_map_fini(&w.functions);
   return st;
