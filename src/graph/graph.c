@@ -238,7 +238,8 @@ static bool is_turned(const lb_node *n) {
 }
 
 const char *lb_node_label(const lb_node *n, char *buf, size_t cap) {
-  snprintf(buf, cap, "%s '%s'%s", lb_op_infos[n->op].name, n->name,
+  const lb_op_info *op = &lb_op_infos[n->op];
+  snprintf(buf, cap, "%s '%s'%s", op->domain[0] ? "node" : op->name, n->name,
            is_turned(n) ? " (channels last)" : "");
   return buf;
 }

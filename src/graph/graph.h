@@ -171,7 +171,8 @@ static inline bool lb_op_needs(const lb_node *n, uint32_t i) {
 }
 
 // "Conv 'conv1'": how errors name a node; "Conv 'conv1' (channels last)" where
-// its axes may not be in the model's order. Into buf; returns buf.
+// its axes may not be in the model's order, "node 'conv1'" if its operator is
+// one of ours, which nobody knows. Into buf; returns buf.
 const char *lb_node_label(const lb_node *n, char *buf, size_t cap);
 
 // Checks (1) to (4), arities against ops.def, and every index. LB_INTERNAL

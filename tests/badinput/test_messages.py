@@ -165,6 +165,20 @@ def test_nodes_of_turned_images_keep_their_names(op, message):
     assert str(e.value) == message
 
 
+def test_lengths_beyond_the_steps():
+    def weights(name, *dims):
+        return helper.make_tensor(name, F, dims, [0.5] * int(np.prod(dims)))
+    m = limber.load(model(
+        [helper.make_node("GRU", ["x", "w", "r", "", "n"], ["y"], name="gru1",
+                          hidden_size=2)],
+        [info("x", ["t", "b", 3]), info("n", ["b"], TensorProto.INT32)],
+        [info("y", None)],
+        initializer=[weights("w", 1, 6, 3), weights("r", 1, 6, 2)]))
+    with pytest.raises(limber.Error) as e:
+        m.run(None, {"x": f32(4, 2, 3), "n": np.array([4, 9], np.int32)})
+    assert str(e.value) == "node 'gru1': sequence_lens[1] is 9 of 4 steps"
+
+
 def test_zero_sized_tensors_run(pair):
     y, = pair.run(None, {"input_ids": f32(0, 3), "attention_mask": f32(0, 3)})
     assert y.shape == (0, 3)
