@@ -63,9 +63,25 @@ static bool is_second_start(const char *path) {
   return false;
 }
 
+// So many seconds of processor time.
+static void burn(double seconds) {
+  clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC);
+  while (clock() < end) continue;
+}
+
+// How far it is, for whoever wants to know.
+static void set_stage(int64_t stage) {
+  if (pwrite(0, &stage, sizeof stage, 3 * sizeof stage) < 0) _exit(9);
+}
+
 static void misbehave_before_reading(const char *path) {
   if (is("early")) _exit(3);
   if (is("flaky") && !is_second_start(path)) _exit(4);
+  if (is("late")) {
+    set_stage(1);
+    burn(0.3);
+    set_stage(2);
+  }
 }
 
 static void misbehave(uint64_t id) {
@@ -97,12 +113,6 @@ static void misbehave(uint64_t id) {
 static bool is_kernel(void) {
   return is("kernel") || is("slowly") || is("heavy") || is("once") ||
          is("sluggish");
-}
-
-// So many seconds of processor time.
-static void burn(double seconds) {
-  clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC);
-  while (clock() < end) continue;
 }
 
 static void serve(uint64_t id, const lb_request *r) {

@@ -101,6 +101,10 @@ void lb_maker_prepare(lb_maker *m) {
   tell_started(m, before);
 }
 
+bool lb_maker_gets_ready(lb_maker *m, int64_t *ns) {
+  return lb_worker_gets_ready(m->worker, ns);
+}
+
 void lb_maker_rest(lb_maker *m) {
   pid_t pid = lb_worker_pid(m->worker);
   lb_worker_rest(m->worker);

@@ -67,6 +67,8 @@ void lb_maker_cancel(lb_maker *m);
 void lb_maker_set_yields(lb_maker *m, bool yields);
 // Starts the worker's process, for what will be asked for.
 void lb_maker_prepare(lb_maker *m);
+// See lb_worker_gets_ready.
+bool lb_maker_gets_ready(lb_maker *m, int64_t *ns);
 // Has the store write what it has noted.
 void lb_maker_note(lb_maker *m);
 // Ends the worker's process until it is needed again.

@@ -160,10 +160,13 @@ void lb_process_go(lb_process *p, const lb_lease *lease) {
   p->state = lease ? LB_PROCESS_LEASED : LB_PROCESS_GOES;
 }
 
-bool lb_process_pauses(const lb_process *p) {
+lb_stage lb_process_stage(const lb_process *p) {
   lb_lease_file f = {0};
-  if (!p->pid || p->lease < 0) return false;
-  return pread(p->lease, &f, sizeof f, 0) == sizeof f && f.kept_to == 1;
+  if (!p->pid || p->lease < 0) return LB_STAGE_BEGINS;
+  if (pread(p->lease, &f, sizeof f, 0) != sizeof f) return LB_STAGE_BEGINS;
+  return f.stage >= LB_STAGE_KEEPS && f.stage <= LB_STAGE_READY
+             ? (lb_stage)f.stage
+             : LB_STAGE_BEGINS;
 }
 
 int64_t lb_process_spent(const lb_process *p) {

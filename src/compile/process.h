@@ -24,12 +24,17 @@ typedef struct lb_lease {
   int64_t slices;      // then it pauses for good
 } lb_lease;
 
-// The file on 0 is a lease, and a number that the child sets to 1 as soon as it
-// keeps to leases and ends with us.
+// The file on 0 is a lease, and a number by which the child says how far it is.
 typedef struct lb_lease_file {
   lb_lease lease;
-  int64_t kept_to;
+  int64_t stage;  // lb_stage
 } lb_lease_file;
+
+typedef enum lb_stage {
+  LB_STAGE_BEGINS,
+  LB_STAGE_KEEPS,  // it keeps to leases and ends with us
+  LB_STAGE_READY,  // ... and waits for requests, or has one
+} lb_stage;
 
 typedef enum lb_process_state {
   LB_PROCESS_GOES,    // as any process does
@@ -58,8 +63,8 @@ void lb_process_hold(lb_process *p);
 // until it is held.
 void lb_process_go(lb_process *p, const lb_lease *lease);
 
-// Does it know of leases, by now?
-bool lb_process_pauses(const lb_process *p);
+// How far it is, as it says.
+lb_stage lb_process_stage(const lb_process *p);
 
 // Processor time that it has used, in ns; of one that runs, a few milliseconds
 // ago.

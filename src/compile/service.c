@@ -553,11 +553,22 @@ static void prepare(lb_service *s) {
   s->prepared = true;
 }
 
+// Requests that come while it gets ready are not to feel that.
+static bool nap_until_ready(lb_service *s, unsigned seen, int64_t *left) {
+  int64_t ns;
+  bool more = true;
+  while (more && lb_maker_gets_ready(s->maker, &ns))
+    more = nap(s, seen, left, ns);
+  return more;
+}
+
 static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
   atomic_store(&s->asleep, true);
-  bool more = nap(s, seen, &wait_ns, IDLE);
+  bool more = nap_until_ready(s, seen, &wait_ns);
+  more = more && nap(s, seen, &wait_ns, IDLE);
   if (more) lb_maker_note(s->maker);
   if (more) prepare(s);
+  more = more && nap_until_ready(s, seen, &wait_ns);
   more = more && nap(s, seen, &wait_ns, KEEP);
   if (more) lb_maker_rest(s->maker);
   if (more) lb_word_wait(&s->bell, seen, wait_ns);

@@ -35,6 +35,8 @@
 #define TURN (100 * MS)    // of waiting, at most
 #define PAUSED (500 * MS)  // nobody who can run is later than that
 #define PAUSE_MAX (60000 * MS)
+#define GLANCE (2 * MS)    // at a process that cannot be held back yet
+#define READY (1000 * MS)  // of its own time: more nobody needs to get ready
 
 enum {
   PAUSE_MS = 50,
@@ -162,7 +164,7 @@ static int64_t let_go(lb_worker *w, int64_t used, int64_t *ns) {
   int64_t go = lb_brake_lets_go(w->options.brake, ns);
   lb_brake_place(w->options.brake, p->pid);
   bool pauses = p->state == LB_PROCESS_LEASED && used < 2 * w->lease;
-  w->begun = w->begun || lb_process_pauses(p);
+  w->begun = w->begun || lb_process_stage(p) >= LB_STAGE_KEEPS;
   if (!w->begun) go = LB_PACE_FREELY;
   if (go == LB_PACE_FREELY)
     lb_process_go(p, NULL);
@@ -335,6 +337,15 @@ void lb_worker_prepare(lb_worker *w) {
   if (!lb_failed(st)) look_after(w);
   if (!lb_failed(st) && !w->failures && !is_cancelled(w)) st = start(w);
   lb_status_drop(st);
+}
+
+bool lb_worker_gets_ready(lb_worker *w, int64_t *ns) {
+  const lb_process *p = &w->process;
+  if (!w->options.brake || w->owner != getpid() || !p->pid) return false;
+  if (lb_process_stage(p) == LB_STAGE_READY || w->spent > READY) return false;
+  let_go(w, charge(w), ns);
+  if (!w->begun && *ns > GLANCE) *ns = GLANCE;
+  return true;
 }
 
 // Sends the request and receives the bytes of an answer: *body is owned by the

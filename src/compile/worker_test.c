@@ -493,6 +493,33 @@ static void it_is_stopped_while_requests_press_and_answers(void **state) {
   unpress(&p);
 }
 
+static void look_again(int64_t ns) {
+  int64_t most = 10 * INT64_C(1000000);
+  nanosleep(&(struct timespec){.tv_nsec = ns < most ? ns : most}, NULL);
+}
+
+// Its 300 ms at a twentieth of a processor would take 6 s.
+static void it_is_stopped_while_it_gets_ready(void **state) {
+  (void)state;
+  pressed p;
+  int64_t ns;
+  press(&p, false);
+  overdraw(&p.brake, 5);
+  lb_worker *w = worker_of("late", (lb_worker_options){.brake = &p.brake});
+  assert_false(lb_worker_gets_ready(w, &ns));  // there is none
+  lb_worker_prepare(w);
+  while (!atomic_load(&stops)) {
+    assert_true(lb_worker_gets_ready(w, &ns));
+    look_again(ns);
+  }
+  lb_pool_leave(p.pool);
+  while (lb_worker_gets_ready(w, &ns)) look_again(ns);
+  assert_compiles(w);
+  finish(w);
+  lb_pool_enter(p.pool);
+  unpress(&p);
+}
+
 static void nothing_stops_it_without_a_brake_or_for_who_waits(void **state) {
   (void)state;
   for (int off = 0; off < 2; off++) {
@@ -659,6 +686,7 @@ int main(void) {
       cmocka_unit_test(programs_that_ignore_their_children_are_served),
       cmocka_unit_test(the_share_is_what_compiling_returns),
       cmocka_unit_test(it_is_stopped_while_requests_press_and_answers),
+      cmocka_unit_test(it_is_stopped_while_it_gets_ready),
       cmocka_unit_test(nothing_stops_it_without_a_brake_or_for_who_waits),
       cmocka_unit_test(held_time_does_not_count_against_a_request),
       cmocka_unit_test(pauses_between_leases_do_not_count_either),

@@ -4,8 +4,8 @@
 // writes: for how many nanoseconds the process may go on, how many it then
 // pauses for, and how often, from each SIGCONT on; after that it pauses until
 // the next. 0, or no such file: it is not bounded. The fourth the process sets
-// to 1, once all that holds. What other processes took of
-// a slice, it has back, unless they took nearly all.
+// to 1 once all that holds, and to 2 when it is ready for requests. What other
+// processes took of a slice, it has back, unless they took nearly all.
 //
 // The process pauses by itself since nobody else is as exact: who is to stop
 // another that has a processor needs one too, and may wait for it.
@@ -17,6 +17,8 @@
 // From then on. Without timers nothing happens: the library stops what does
 // not pause.
 void lb_lease_init(void);
+// It is ready for requests.
+void lb_lease_ready(void);
 
 // Of a slice `owed` was left, and so much of it was used when the timer ran
 // out, in ns of processor time: for how long the process goes on. 0: it pauses.

@@ -151,6 +151,7 @@ static lb_status work(void) {
   st = lb_jit_new(can_load ? &loader : NULL, &jit);
   if (!lb_failed(st)) {
     rehearse(jit);
+    lb_lease_ready();
     st = lb_serve(SOCKET, parent, jit);
   }
   lb_jit_free(jit);

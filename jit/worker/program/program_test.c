@@ -324,6 +324,19 @@ static void wait_until_it_waits(const lb_process *p) {
 
 static const lb_lease one = {.slice = 1, .slices = 1};
 
+static void it_says_how_far_it_is(void **state) {
+  (void)state;
+  lb_process p;
+  char *argv[] = {LIMBER_JIT, NULL};
+  assert_ok(lb_process_start(argv, &p));
+  while (lb_process_stage(&p) != LB_STAGE_READY) sched_yield();
+  wait_until_it_waits(&p);
+  ask(&p, 1);
+  receive_answer(&p, 1);
+  assert_int_equal(lb_process_stage(&p), LB_STAGE_READY);
+  lb_process_stop(&p, LONG, NULL);
+}
+
 // Without a lease it waits only when it has answered.
 static void it_pauses_when_its_lease_is_over(void **state) {
   (void)state;
@@ -399,6 +412,7 @@ int main(void) {
       cmocka_unit_test(a_limit_of_memory_is_kept_within_its_process),
       cmocka_unit_test(the_worker_may_be_killed_at_any_time),
       cmocka_unit_test(it_ends_with_its_parent_whoever_holds_the_socket),
+      cmocka_unit_test(it_says_how_far_it_is),
       cmocka_unit_test(it_pauses_when_its_lease_is_over),
       cmocka_unit_test(it_goes_on_by_itself_after_a_gap),
       cmocka_unit_test(what_others_took_of_a_slice_comes_back),
