@@ -9,10 +9,9 @@
 
 // Tiles leave registers for a row of b and a broadcast of a, of 32 or 16.
 const lb_lower_target lb_lower_targets[] = {
-    {"x86-64-v4", 16, 6, 64},
-    {"x86-64-v3", 8, 6, 16},
-    {"x86-64-v2", 4, 2, 16},
-    {NULL, 0, 0, 0},
+    {"x86-64-v4", 16, 6, 64, false}, {"x86-64-v4+fp256", 16, 6, 64, true},
+    {"x86-64-v3", 8, 6, 16, false},  {"x86-64-v2", 4, 2, 16, false},
+    {NULL, 0, 0, 0, false},
 };
 
 const lb_lower_target *lb_lower_target_find(const char *level) {

@@ -15,9 +15,10 @@
 #include "spec/spec.h"
 
 typedef struct lb_lower_target {
-  const char *level;              // "x86-64-v4"
+  const char *level;              // "x86-64-v4", and a trait behind a '+'
   uint32_t lanes;                 // of a vector of float32: 4, 8 or 16
   uint32_t tile_rows, tile_cols;  // of a product, unless facts choose
+  bool halves;                    // half a vector takes half the time of one
 } lb_lower_target;
 
 extern const lb_lower_target lb_lower_targets[];  // the last has no level

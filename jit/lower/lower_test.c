@@ -142,13 +142,14 @@ static void sums_do_not_depend_on_the_level(void **state) {
   uint8_t e = unary(&b, LB_S_EXP, in);
   lb_spec_output(&b, unary(&b, LB_S_RSUM, e), LB_LAYOUT_ROWS);
   lb_spec s = finish(&b);
-  enum { N = 200 };
-  float x[N], sums[3];
+  enum { N = 200, LEVELS = 4 };
+  float x[N], sums[LEVELS];
   for (int i = 0; i < N; i++) x[i] = (float)(i * 37 % 101) / 20;
   for (int64_t n = 1; n <= N; n += 13) {
-    for (int i = 0; i < 3; i++) {
-      lb_kernel k = lowered(&s, &(lb_facts){0}, lb_lower_targets[i].level);
-      assert_int_equal(count_of(&k, LB_K_LOCAL), i != 0);
+    for (int i = 0; i < LEVELS; i++) {
+      const lb_lower_target *t = &lb_lower_targets[i];
+      lb_kernel k = lowered(&s, &(lb_facts){0}, t->level);
+      assert_int_equal(count_of(&k, LB_K_LOCAL), t->lanes < 16);
       lb_karg args[] = {lb_karg_mem(&sums[i], 4), lb_karg_mem(x, sizeof x),
                         lb_karg_i64(1),           lb_karg_i64(n),
                         lb_karg_i64(1),           lb_karg_i64(0),
@@ -414,6 +415,33 @@ static void what_is_left_of_columns_goes_in_two_panels(void **state) {
   lb_kernel_fini(&k);
 }
 
+static int products_of(const lb_kernel *k, uint32_t lanes) {
+  int n = 0;
+  for (uint32_t i = 0; i < k->n_insts; i++)
+    n += k->insts[i].op == LB_K_FMA && k->insts[i].lanes == lanes;
+  return n;
+}
+
+// Tiles of sixteen rows, fifteen and one.
+static void half_a_vector_is_enough_for_few_columns(void **state) {
+  (void)state;
+  lb_facts f = {0};
+  lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 16);
+  lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, 16);
+  lb_facts_add(&f, LB_ASSUME_AT_MOST, LB_DIM_COLS, 16);
+  lb_spec s = linear(LB_S_COUNT), w = depthwise();
+  lb_kernel whole = lowered(&s, &f, "x86-64-v4");
+  lb_kernel halves = lowered(&s, &f, "x86-64-v4+fp256");
+  lb_kernel windows = lowered(&w, &(lb_facts){0}, "x86-64-v4+fp256");
+  assert_int_equal(products_of(&whole, 8), 0);
+  assert_int_equal(products_of(&halves, 8), 16 + 15 + 1);
+  assert_int_equal(products_of(&halves, 16), products_of(&whole, 16));
+  assert_true(products_of(&windows, 8) > 0);
+  lb_kernel_fini(&whole);
+  lb_kernel_fini(&halves);
+  lb_kernel_fini(&windows);
+}
+
 static lb_spec convolution(bool plus) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_CONV);
@@ -489,7 +517,7 @@ static void bytes_that_are_no_spec_are_refused(void **state) {
   f.list[0].kind = 0;
   s.nodes[3].src[0] = 9;
   assert_error(lb_lower(&s, &f, &lb_lower_targets[0], &k), LB_INVALID, "spec");
-  lb_lower_target odd = {"odd", 6, 6, 64};
+  lb_lower_target odd = {"odd", 6, 6, 64, false};
   s = linear(LB_S_COUNT);
   assert_error(lb_lower(&s, &f, &odd, &k), LB_UNSUPPORTED, "6 lanes");
 }
@@ -509,6 +537,7 @@ int main(void) {
       cmocka_unit_test(outputs_of_long_epilogues_are_sent_for),
       cmocka_unit_test(steps_of_sums_multiply_no_places),
       cmocka_unit_test(what_is_left_of_columns_goes_in_two_panels),
+      cmocka_unit_test(half_a_vector_is_enough_for_few_columns),
       cmocka_unit_test(what_is_added_to_convolutions_is_sent_for),
       cmocka_unit_test(all_tiles_share_a_long_epilogue),
       cmocka_unit_test(sizes_that_are_known_leave_no_loops),

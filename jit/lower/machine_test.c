@@ -8,8 +8,13 @@
 #include "lower/problem_test.h"
 #include "toolchain/machine.h"
 
+typedef struct level {
+  machine machine;
+  const lb_lower_target *lower;
+} level;
+
 typedef struct levels {
-  machine list[2];
+  level list[3];
   int n;
 } levels;
 
@@ -60,12 +65,11 @@ static void run_case(levels *l, lb_form form, uint64_t number) {
   only_exact = number % 3 != 0;
   if (!case_make(&c, form, number)) return;
   for (int i = 0; i < l->n; i++) {
-    char level[16], *got[LB_SPEC_MAX_OUT];
+    char *got[LB_SPEC_MAX_OUT];
     lb_kernel k;
-    snprintf(level, sizeof level, "x86-64-v%u", l->list[i].target.level);
-    const lb_lower_target *t = lb_lower_target_find(level);
+    const lb_lower_target *t = l->list[i].lower;
     assert_ok(lb_lower(&c.p.spec, &c.p.facts, t, &k));
-    execute(machine_load(&l->list[i], &k), &c, got);
+    execute(machine_load(&l->list[i].machine, &k), &c, got);
     if (attention && only_exact && i == 0) compare_near(&c, t->lanes, got[0]);
     if ((attention || !only_exact) && i == 0) want_this(&c, got);
     compare(&c, t->lanes, got);
@@ -79,15 +83,18 @@ static int open_levels(void **state) {
   static levels l;
   lb_target host;
   assert_ok(lb_target_host(&host));
-  for (uint32_t level = LB_LEVEL_V3; level <= host.level; level++)
-    l.list[l.n++] = machine_open((lb_target){level, 0});
+  for (const lb_lower_target *t = lb_lower_targets; t->level; t++) {
+    uint32_t number = (uint32_t)(t->level[strlen("x86-64-v")] - '0');
+    if (number < LB_LEVEL_V3 || number > host.level) continue;
+    l.list[l.n++] = (level){machine_open((lb_target){number, 0}), t};
+  }
   *state = &l;
   return 0;
 }
 
 static int close_levels(void **state) {
   levels *l = *state;
-  for (int i = 0; i < l->n; i++) machine_close(&l->list[i]);
+  for (int i = 0; i < l->n; i++) machine_close(&l->list[i].machine);
   return 0;
 }
 
@@ -158,17 +165,14 @@ static lb_spec product_with_relu(lb_layout right) {
   return end_product(&b, x);
 }
 
-static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows,
+static uint32_t spills_at(level *l, const lb_spec *s, int64_t rows,
                           int64_t cols) {
-  char level[16];
   lb_kernel k;
   lb_compile_stats stats = {.check_spills = true};
-  snprintf(level, sizeof level, "x86-64-v%u", m->target.level);
-  const lb_lower_target *t = lb_lower_target_find(level);
   int64_t dims[LB_SDIMS] = {rows, cols, 384};
-  lb_facts f = lb_facts_of(s, t->lanes, dims);
-  assert_ok(lb_lower(s, &f, t, &k));
-  machine_load_with(m, &k, &stats);
+  lb_facts f = lb_facts_of(s, l->lower->lanes, dims);
+  assert_ok(lb_lower(s, &f, l->lower, &k));
+  machine_load_with(&l->machine, &k, &stats);
   lb_kernel_fini(&k);
   return stats.loop_spills;
 }

@@ -206,14 +206,13 @@ static lb_tile widest_tile(const lb_matmul *m) {
   return t;
 }
 
-// The last columns, a panel or two at a time. Where they fit into half of the
-// vectors of those, the others are left out.
-static void emit_last_columns(const lb_matmul *m, lb_kval begin) {
+// A panel or two at a time. Where they fit into half of the vectors of those,
+// the others are left out.
+static void emit_vectors(const lb_matmul *m, lb_kval begin, lb_kval left) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
   lb_tile t = {.panels = last_panels(m), .masked = true};
   uint32_t half = t.panels * LB_PACK_COLS / e->lanes / 2;
-  lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], begin);
   if (half) {
     lb_tile less = {.panels = 1, .masked = true, .vectors = half};
     lb_k_if(b, lb_k_le(b, left, lb_k_i64(b, half * e->lanes)));
@@ -222,6 +221,25 @@ static void emit_last_columns(const lb_matmul *m, lb_kval begin) {
   }
   emit_columns(m, t, begin);
   if (half) lb_k_end(b);
+}
+
+// The last columns. Where half a vector is enough for them, it is one half as
+// wide.
+static void emit_last_columns(const lb_matmul *m, lb_kval begin) {
+  lb_emit *e = m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], begin);
+  bool halves = e->target->halves;
+  if (halves) {
+    lb_tile t = {.panels = 1, .masked = true, .vectors = 1};
+    e->lanes /= 2;
+    lb_k_if(b, lb_k_le(b, left, lb_k_i64(b, e->lanes)));
+    emit_columns(m, t, begin);
+    lb_k_else(b);
+    e->lanes *= 2;
+  }
+  emit_vectors(m, begin, left);
+  if (halves) lb_k_end(b);
 }
 
 // What is left after a tile of `panels`: one panel at a time, which makes

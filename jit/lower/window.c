@@ -56,7 +56,7 @@ static uint32_t registers(const window *w, uint32_t vectors) {
 // Sums, a run's elements and weights must fit into registers. Two rows share
 // too little, and pools that slide are too rare, for as much code.
 static bool may_slide(const tile *t) {
-  uint32_t all = t->w->e->lanes == 16 ? 32 : 16;
+  uint32_t all = t->w->e->target->lanes == 16 ? 32 : 16;
   return t->rows > 2 && t->w->kind == LB_ACC_DOT &&
          registers(t->w, (2 * t->rows + 1) * t->vectors) < all;
 }
@@ -247,15 +247,35 @@ static bool divides(const lb_emit *e, uint32_t vectors) {
   return lb_facts_divides(e->facts, LB_DIM_COLS, (int)(vectors * e->lanes));
 }
 
-// Columns of the present rows: wide tiles, then single vectors under a mask. A
-// load under a mask takes the place of a product, so it is for the last alone.
+// Columns from `begin` on in single vectors under a mask. What is left for the
+// last takes half of one, if that is enough.
+static void emit_last_tiles(tile *t, lb_kval begin) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval cols = e->dims[LB_DIM_COLS], end = cols;
+  bool halves = e->target->halves && !divides(e, 1);
+  if (halves) {
+    lb_kval whole = lb_emit_down(e, cols, e->lanes);
+    lb_kval few =
+        lb_k_le(b, lb_k_sub(b, cols, whole), lb_k_i64(b, e->lanes / 2));
+    end = lb_k_select(b, few, whole, cols);
+  }
+  emit_tiles_at(t, 1, begin, end, divides(e, 1));
+  if (!halves) return;
+  e->lanes /= 2;
+  emit_tiles_at(t, 1, end, cols, false);
+  e->lanes *= 2;
+}
+
+// Columns of the present rows: wide tiles, then single vectors. A load under a
+// mask takes the place of a product, so it is for the last alone.
 static void emit_tiles(tile *t) {
   lb_emit *e = t->w->e;
   lb_kval zero = lb_k_i64(&e->b, 0), cols = e->dims[LB_DIM_COLS];
   uint32_t wide = t->rows == 1 ? WIDE : t->w->vectors;
   lb_kval end = lb_emit_down(e, cols, wide * e->lanes);
   emit_tiles_at(t, wide, zero, end, true);
-  if (!divides(e, wide)) emit_tiles_at(t, 1, end, cols, divides(e, 1));
+  if (!divides(e, wide)) emit_last_tiles(t, end);
 }
 
 // Whether rows of a pool go through with all their columns at once: where masks

@@ -33,6 +33,15 @@ static lb_status parse_level(const char *p, size_t n, lb_jit_target *out) {
   return LB_OK;
 }
 
+// Of LLVM's, or a trait that code is chosen by; others are of no use.
+static void take_feature(const char *p, size_t n, lb_jit_target *out) {
+  char name[64];
+  snprintf(name, sizeof name, "%s+%.*s", out->lower->level, (int)n, p);
+  const lb_lower_target *with = lb_lower_target_find(name);
+  if (with) out->lower = with;
+  out->render.features |= feature_bit(p, n);
+}
+
 lb_status lb_jit_target_parse(const char *text, lb_jit_target *out) {
   *out = (lb_jit_target){0};
   for (const char *p = text; p;) {
@@ -44,7 +53,7 @@ lb_status lb_jit_target_parse(const char *text, lb_jit_target *out) {
     if (p == text)
       LB_TRY(parse_level(p, n, out));
     else
-      out->render.features |= feature_bit(p, n);
+      take_feature(p, n, out);
     p = *end ? end + 1 : NULL;
   }
   return lb_target_check(&out->render);
