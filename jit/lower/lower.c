@@ -9,9 +9,15 @@
 
 // Tiles leave registers for a row of b and a broadcast of a, of 32 or 16.
 const lb_lower_target lb_lower_targets[] = {
-    {"x86-64-v4", 16, 6, 64, false}, {"x86-64-v4+fp256", 16, 6, 64, true},
-    {"x86-64-v3", 8, 6, 16, false},  {"x86-64-v2", 4, 2, 16, false},
-    {NULL, 0, 0, 0, false},
+    {.level = "x86-64-v4", .lanes = 16, .tile_rows = 6, .tile_cols = 64},
+    {.level = "x86-64-v4+fp256",
+     .lanes = 16,
+     .tile_rows = 6,
+     .tile_cols = 64,
+     .halves = true},
+    {.level = "x86-64-v3", .lanes = 8, .tile_rows = 6, .tile_cols = 16},
+    {.level = "x86-64-v2", .lanes = 4, .tile_rows = 2, .tile_cols = 16},
+    {.level = NULL},
 };
 
 const lb_lower_target *lb_lower_target_find(const char *level) {

@@ -36,7 +36,7 @@
 #define PAUSED (500 * MS)  // nobody who can run is later than that
 #define PAUSE_MAX (60000 * MS)
 #define GLANCE (2 * MS)    // at a process that cannot be held back yet
-#define READY (1000 * MS)  // of its own time: more nobody needs to get ready
+#define READY (1000 * MS)  // since its start: who is not ready then hangs
 
 enum {
   PAUSE_MS = 50,
@@ -52,6 +52,7 @@ struct lb_worker {
   pid_t owner;  // who made the process and the event below
   int cancel;   // an eventfd: readable once cancelled
   uint64_t last_id;
+  int64_t since;  // when the process was started
   bool begun;     // the process may be held back
   bool had_it;    // it got the last request
   int64_t lease;  // the last
@@ -318,6 +319,7 @@ static lb_status start(lb_worker *w) {
   argv[n] = NULL;
   _Static_assert(LB_PROCESS_SOCKET == 3, "as the arguments say");
   LB_TRY(lb_process_start(argv, &w->process));
+  w->since = lb_clock_ns();
   w->spent = 0;
   w->begun = false;
   if (w->options.yields) (void)set_nice(w);  // more is always allowed
@@ -342,7 +344,8 @@ void lb_worker_prepare(lb_worker *w) {
 bool lb_worker_gets_ready(lb_worker *w, int64_t *ns) {
   const lb_process *p = &w->process;
   if (!w->options.brake || w->owner != getpid() || !p->pid) return false;
-  if (lb_process_stage(p) == LB_STAGE_READY || w->spent > READY) return false;
+  if (lb_process_stage(p) == LB_STAGE_READY) return false;
+  if (lb_clock_ns() - w->since > READY) return false;
   let_go(w, charge(w), ns);
   if (!w->begun && *ns > GLANCE) *ns = GLANCE;
   return true;

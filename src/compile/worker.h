@@ -55,9 +55,10 @@ lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
 // ready. What goes wrong is left to the first request.
 void lb_worker_prepare(lb_worker *w);
 
-// Whether it is getting ready still: it takes a processor for that, and whoever
-// waits for something else meanwhile asks this again in *ns, since it is held
-// back as the brake says. It is not asked for if there is no brake.
+// Whether a process that was started a second ago, or less, gets ready still.
+// It takes a processor for that, and is held back as the brake says: who waits
+// for something else meanwhile asks again in *ns. Without a brake it does as it
+// may.
 bool lb_worker_gets_ready(lb_worker *w, int64_t *ns);
 
 // Did the process have the last request when it failed? Else that one is not to
