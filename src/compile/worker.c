@@ -35,7 +35,7 @@
 #define TURN (100 * MS)    // of waiting, at most
 #define PAUSED (500 * MS)  // nobody who can run is later than that
 #define PAUSE_MAX (60000 * MS)
-#define GLANCE (2 * MS)    // at a process that cannot be held back yet
+#define GLANCE (2 * MS)    // at a process that gets ready, and goes freely
 #define READY (1000 * MS)  // since its start: who is not ready then hangs
 
 enum {
@@ -346,8 +346,8 @@ bool lb_worker_gets_ready(lb_worker *w, int64_t *ns) {
   if (!w->options.brake || w->owner != getpid() || !p->pid) return false;
   if (lb_process_stage(p) == LB_STAGE_READY) return false;
   if (lb_clock_ns() - w->since > READY) return false;
-  let_go(w, charge(w), ns);
-  if (!w->begun && *ns > GLANCE) *ns = GLANCE;
+  int64_t go = let_go(w, charge(w), ns);
+  if (go == LB_PACE_FREELY && *ns > GLANCE) *ns = GLANCE;
   return true;
 }
 

@@ -579,6 +579,19 @@ static void it_is_stopped_while_it_gets_ready(void **state) {
   assert_at_last(stops_while_it_gets_ready);
 }
 
+static void while_it_goes_freely_it_is_looked_at_soon(void **state) {
+  (void)state;
+  pressed p;
+  int64_t ns;
+  press(&p, true);
+  lb_worker *w = worker_of("late", (lb_worker_options){.brake = &p.brake});
+  lb_worker_prepare(w);
+  assert_true(lb_worker_gets_ready(w, &ns));
+  assert_true(ns <= 2000000);
+  finish(w);
+  unpress(&p);
+}
+
 static char state_of(pid_t pid) {
   char path[64], state = 'R';
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -686,6 +699,7 @@ int main(void) {
       cmocka_unit_test(the_share_is_what_compiling_returns),
       cmocka_unit_test(it_is_stopped_while_requests_press_and_answers),
       cmocka_unit_test(it_is_stopped_while_it_gets_ready),
+      cmocka_unit_test(while_it_goes_freely_it_is_looked_at_soon),
       cmocka_unit_test(nothing_stops_it_without_a_brake_or_for_who_waits),
       cmocka_unit_test(held_time_does_not_count_against_a_request),
       cmocka_unit_test(pauses_between_leases_do_not_count_either),
