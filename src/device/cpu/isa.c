@@ -2,6 +2,7 @@
 #include "device/cpu/isa.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -58,23 +59,31 @@ static void read_leaf(const lb_cpuid *id, uint32_t leaf, uint32_t sub,
   if (leaf <= last) id->read(id, leaf, sub, out);
 }
 
-static bool has_feature(const lb_cpuid *id, const feature *f, uint64_t xcr0) {
+typedef struct reader {  // features of one leaf stand side by side
+  const lb_cpuid *id;
+  uint64_t xcr0;
+  const feature *last;  // whose leaf is in regs; NULL: none
   uint32_t regs[4];
-  read_leaf(id, f->leaf, f->sub, regs);
-  return regs[f->reg] >> f->bit & 1 && (xcr0 & f->state) == f->state;
+} reader;
+
+static bool has_feature(reader *r, const feature *f) {
+  if (!r->last || r->last->leaf != f->leaf || r->last->sub != f->sub)
+    read_leaf(r->id, f->leaf, f->sub, r->regs);
+  r->last = f;
+  return r->regs[f->reg] >> f->bit & 1 && (r->xcr0 & f->state) == f->state;
 }
 
 lb_isa lb_isa_of(const lb_cpuid *id) {
   uint32_t regs[4];
   read_leaf(id, 1, 0, regs);
   bool readable = regs[ECX] >> 27 & 1;  // OSXSAVE
-  uint64_t xcr0 = readable ? id->xcr0(id) : 0;
+  reader r = {.id = id, .xcr0 = readable ? id->xcr0(id) : 0};
   lb_isa isa = {.level = LB_ISA_V4};
   for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
-    if (isa.level >= needs[i].level && !has_feature(id, &needs[i], xcr0))
+    if (isa.level >= needs[i].level && !has_feature(&r, &needs[i]))
       isa.level = needs[i].level - 1;
   for (int i = 0; i < LB_ISA_EXTRAS; i++)
-    if (isa.level >= extras[i].level && has_feature(id, &extras[i], xcr0))
+    if (isa.level >= extras[i].level && has_feature(&r, &extras[i]))
       isa.extras |= UINT32_C(1) << i;
   return isa;
 }
@@ -142,11 +151,38 @@ static uint64_t host_xcr0(const lb_cpuid *self) {
 
 static const lb_cpuid host = {.read = host_read, .xcr0 = host_xcr0};
 
-lb_isa lb_isa_host(void) { return lb_isa_of(&host); }
+// In a virtual machine each question takes microseconds: they are asked once.
+static struct {
+  lb_isa isa;
+  lb_isa_caches caches;
+  lb_isa_kind kind;
+} here;
 
-lb_isa_caches lb_isa_host_caches(void) { return lb_isa_caches_of(&host); }
+static void ask_host(void) {
+  here.isa = lb_isa_of(&host);
+  here.caches = lb_isa_caches_of(&host);
+  here.kind = lb_isa_kind_of(&host);
+}
 
-lb_isa_kind lb_isa_host_kind(void) { return lb_isa_kind_of(&host); }
+static void know_host(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, ask_host);
+}
+
+lb_isa lb_isa_host(void) {
+  know_host();
+  return here.isa;
+}
+
+lb_isa_caches lb_isa_host_caches(void) {
+  know_host();
+  return here.caches;
+}
+
+lb_isa_kind lb_isa_host_kind(void) {
+  know_host();
+  return here.kind;
+}
 
 // -- text -------------------------------------------------------------------
 
