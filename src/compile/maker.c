@@ -17,12 +17,18 @@
 #define PRELOAD_BYTES ((size_t)8 << 20)
 #define PRELOAD_MAX 1024
 
+typedef struct ahead {  // what is on disk, to be loaded before it is asked for
+  lb_request *list;     // owned; NULL: not looked for yet, or done
+  size_t n, at, bytes;
+} ahead;
+
 struct lb_maker {
   lb_slots *slots;    // borrowed
   lb_store *store;    // borrowed; may be NULL
   lb_worker *worker;  // owned
   lb_cpu_code *code;  // owned; NULL: nothing was loaded yet
   lb_strbuf target;   // "x86-64-v4+avx512vnni"
+  ahead ahead;
   const lb_log *log;  // borrowed
   lb_events *events;  // borrowed; may be NULL
   lb_perf *perf;      // owned; NULL: nobody asked
@@ -76,6 +82,7 @@ void lb_maker_free(lb_maker *m) {
   lb_cpu_code_release(m->code);
   lb_perf_close(m->perf);
   lb_builts_fini(&m->builts);
+  free(m->ahead.list);
   lb_strbuf_fini(&m->target);
   lb_lock_fini(&m->lock);
   free(m);
@@ -407,37 +414,43 @@ void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found) {
 
 // -- at the start ------------------------------------------------------------
 
-typedef struct wanted {  // of what is on disk
-  const lb_maker *m;
-  lb_request *list;  // owned
-  size_t n, bytes;
-} wanted;
-
 static bool want_entry(void *user, const lb_store_entry *e) {
-  wanted *w = user;
-  if (!lb_keep_request(e, LB_GENERATOR_VERSION, lb_strbuf_str(&w->m->target),
-                       &w->list[w->n]))
+  lb_maker *m = user;
+  ahead *a = &m->ahead;
+  if (!lb_keep_request(e, LB_GENERATOR_VERSION, lb_strbuf_str(&m->target),
+                       &a->list[a->n]))
     return true;
-  w->bytes += e->object.size;
-  w->n++;
-  return w->n < PRELOAD_MAX && w->bytes < PRELOAD_BYTES;
+  a->bytes += e->object.size;
+  a->n++;
+  return a->n < PRELOAD_MAX && a->bytes < PRELOAD_BYTES;
 }
 
-static lb_status preload_one(lb_maker *m, const lb_request *r) {
+static lb_status look_ahead(lb_maker *m) {
+  m->ahead.list = calloc(PRELOAD_MAX, sizeof *m->ahead.list);
+  return m->ahead.list ? lb_store_each(m->store, want_entry, m) : lb_oom();
+}
+
+static lb_status load_next(lb_maker *m) {
+  const lb_request *r = &m->ahead.list[m->ahead.at++];
   lb_slot *slot;
   bool found;
   LB_TRY(lb_slots_add(m->slots, &r->spec, &r->facts, &slot));
   return lb_slot_tier(slot) > LB_TIER_PACK ? LB_OK : find(m, slot, r, &found);
 }
 
-lb_status lb_maker_preload(lb_maker *m) {
+static void forget_ahead(lb_maker *m) {
+  free(m->ahead.list);
+  m->ahead = (ahead){0};
+}
+
+lb_status lb_maker_preload(lb_maker *m, bool *more) {
+  *more = false;
   if (!m->store || !lb_slots_keep(m->slots)) return LB_OK;
-  wanted w = {.m = m, .list = calloc(PRELOAD_MAX, sizeof *w.list)};
-  if (!w.list) return lb_oom();
-  lb_status st = lb_store_each(m->store, want_entry, &w);
-  for (size_t i = 0; !lb_failed(st) && i < w.n; i++)
-    st = preload_one(m, &w.list[i]);
-  free(w.list);
+  int64_t began = lb_detour_begin();
+  lb_status st = m->ahead.list ? load_next(m) : look_ahead(m);
+  lb_detour_end(began);
+  *more = !lb_failed(st) && m->ahead.at < m->ahead.n;
+  if (!*more) forget_ahead(m);
   return st;
 }
 

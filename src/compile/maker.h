@@ -49,8 +49,8 @@ lb_status lb_maker_make(lb_maker *m, lb_slot *slot, int timeout_ms, bool soon,
 // is sound. Fails as the above does, but never for the worker.
 lb_status lb_maker_find(lb_maker *m, lb_slot *slot, bool *found);
 // Loads what is on disk for this target, to a limit, into slots that exist or
-// will.
-lb_status lb_maker_preload(lb_maker *m);
+// will: one kernel a call, or the list of them, while there is *more.
+lb_status lb_maker_preload(lb_maker *m, bool *more);
 // Did the worker fail with the last request in hand?
 bool lb_maker_blames(const lb_maker *m);
 

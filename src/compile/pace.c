@@ -79,7 +79,7 @@ static double rate(const lb_pace *p, int inside) {
 }
 
 static void fill(lb_pace *p, const lb_pace_look *seen, double per_ns) {
-  int64_t passed = seen->now - p->now;
+  int64_t passed = p->now ? seen->now - p->now : 0;
   if (passed > 0) p->level += (int64_t)(per_ns * (double)passed);
   p->level -= seen->spent;
   if (p->level > p->slice + p->slice / 2) p->level = p->slice + p->slice / 2;

@@ -370,6 +370,15 @@ static void few_short_requests_meet_what_does_not_pay(void **state) {
   }
 }
 
+// A service may begin while another session's requests run.
+static void who_looks_for_the_first_time_has_saved_nothing(void **state) {
+  (void)state;
+  world w = a_world(2, 2);
+  int64_t ns;
+  w.seen.runs = (lb_pool_runs){.inside = 1, .entered = 1};
+  assert_int_equal(look(&w, &ns), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_requests_nothing_is_held_back),
@@ -394,6 +403,7 @@ int main(void) {
       cmocka_unit_test(slices_are_short_where_each_request_meets_one),
       cmocka_unit_test(slices_are_long_for_what_pays_soon),
       cmocka_unit_test(few_short_requests_meet_what_does_not_pay),
+      cmocka_unit_test(who_looks_for_the_first_time_has_saved_nothing),
   };
   return cmocka_run_group_tests_name("pace", tests, NULL, NULL);
 }

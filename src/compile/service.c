@@ -82,6 +82,7 @@ struct lb_service {
   lb_slot *making;  // its slot, or NULL
   bool yields;      // the worker makes way for other programs
   bool warned;      // that nothing is made
+  bool loads;       // what is on disk, a kernel at a time
   bool prepared;    // the worker was started, or is not needed
   int64_t awaited;  // since when it is needed; 0: it was not yet
   lb_pool_runs runs;
@@ -364,7 +365,8 @@ static lb_slot *next_job(lb_service *s, bool *find, int64_t *wait_ns) {
   *find = slot != NULL;
   if (!keeps)
     *wait_ns = s->queue.n ? REST : -1;
-  else if (!slot && may_make(s, t.now_ns, wait_ns) && may_start(s, &t, wait_ns))
+  else if (!slot && !s->loads && may_make(s, t.now_ns, wait_ns) &&
+           may_start(s, &t, wait_ns))
     slot = lb_queue_take(&s->queue, &t, wait_ns);
   give_lock(s, let_go);
   return slot;
@@ -547,7 +549,8 @@ static bool nap(lb_service *s, unsigned seen, int64_t *left, int64_t most) {
 // A model was loaded, and nobody runs it: the process that will be needed
 // starts now, and not while requests run.
 static void prepare(lb_service *s) {
-  if (s->prepared || s->find_only || !lb_slots_keep(s->slots)) return;
+  if (s->prepared || s->loads || s->find_only) return;
+  if (!lb_slots_keep(s->slots)) return;
   if (lb_pool_count(s->pool).inside) return;
   lb_maker_prepare(s->maker);
   s->prepared = true;
@@ -575,28 +578,35 @@ static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
   atomic_store(&s->asleep, false);
 }
 
+// Behind what runs have asked for, and ahead of all that is to be made. A
+// process that finds kernels need not have a worker ready.
+static void load_more(lb_service *s) {
+  lb_status_drop(lb_maker_preload(s->maker, &s->loads));
+  if (s->loads) return;
+  s->prepared |= lb_maker_count(s->maker).found > 0;
+  lb_maker_note(s->maker);
+  tell_settlers(s);  // some of what they asked for may be there
+}
+
 static void *serve(void *user) {
   lb_service *s = user;
   lb_thread_name("limber-compile");
-  if (s->background) {
-    lb_status_drop(lb_maker_preload(s->maker));
-    lb_maker_note(s->maker);
-    tell_settlers(s);  // some of what they asked for may be there
-  }
-  s->prepared = !s->background || lb_maker_count(s->maker).found > 0;
+  s->loads = s->background;
+  s->prepared = !s->background;
   while (!atomic_load(&s->stop)) {
     unsigned seen = atomic_load(&s->bell);
     int64_t wait_ns;
     bool find;
     judge_decided(s);
-    lb_slot *slot = lb_brake_lets_go(&s->brake, &wait_ns) > 0
-                        ? next_job(s, &find, &wait_ns)
-                        : NULL;
+    bool goes = lb_brake_lets_go(&s->brake, &wait_ns) > 0;
+    lb_slot *slot = goes ? next_job(s, &find, &wait_ns) : NULL;
     if (slot) s->job = atomic_fetch_add(&s->jobs, 1) + 1;
     if (slot && find)
       look_for(s, slot);
     else if (slot)
       make(s, slot);
+    else if (goes && s->loads)
+      load_more(s);
     else
       sleep_until_rung(s, seen, wait_ns);
   }

@@ -63,16 +63,21 @@ static void add_slots(fixture *f) {
   }
 }
 
+// As in a process that begins.
+static void renew_slots(fixture *f) {
+  ok(lb_slots_init(&f->slots, 16, NULL));
+  f->slots.shelf = &f->shelf;
+  add_slots(f);
+}
+
 static int set_up(void **state) {
   fixture *f = calloc(1, sizeof *f);
   assert_non_null(f);
   assert_int_equal(testdir_init(&f->dir), 0);
   f->log = (lb_log){.level = LB_LOG_WARN, .fn = count_warning, .user = f};
   ok(lb_shelf_init(&f->shelf, 1 << 20));
-  ok(lb_slots_init(&f->slots, 16, NULL));
-  f->slots.shelf = &f->shelf;
   ok(lb_pool_new(lb_cpu_allowed(), &f->pool));
-  add_slots(f);
+  renew_slots(f);
   *state = f;
   return 0;
 }
@@ -540,6 +545,50 @@ static void what_pays_soon_does_not_wait_for_another_process(void **state) {
   lb_store_free(other);
 }
 
+// A store with kernels of all slots, and slots that have none of them.
+static void fill_store(fixture *f) {
+  f->store = open_store(f);
+  open_service(f, "kernel", false);
+  ok(settle(f, 60));
+  close_service(f);
+  lb_slots_fini(&f->slots);
+  renew_slots(f);
+}
+
+static uint64_t found(const fixture *f) {
+  return lb_service_count(f->service).made.found;
+}
+
+#define SOON_NS INT64_C(100000000)  // a request has no slice to share before
+
+static void what_is_on_disk_is_loaded_before_it_is_asked_for(void **state) {
+  fixture *f = *state;
+  fill_store(f);
+  open_service(f, "kernel", true);
+  lb_service_join(f->service);
+  for (int i = 0; i < SLOTS; i++) wait_until_made(f, i);
+  assert_int_equal(found(f), SLOTS);
+  close_service(f);
+  lb_store_free(f->store);
+}
+
+// Nor do requests feel it: it comes when they leave a processor, or in slices.
+static void what_is_on_disk_waits_while_requests_run(void **state) {
+  fixture *f = *state;
+  fill_store(f);
+  lb_pool_enter(f->pool);
+  int64_t start = lb_clock_ns();
+  open_service(f, "kernel", true);
+  lb_service_join(f->service);
+  nap(30);
+  uint64_t early = found(f);
+  assert_true(early == 0 || lb_clock_ns() - start > SOON_NS);
+  lb_pool_leave(f->pool);
+  for (int i = 0; i < SLOTS; i++) wait_until_made(f, i);
+  close_service(f);
+  lb_store_free(f->store);
+}
+
 // -- ends ---------------------------------------------------------------------
 
 static void a_service_can_be_freed_while_it_makes(void **state) {
@@ -670,6 +719,8 @@ int main(void) {
       TEST(the_background_tries_again_by_itself),
       TEST(a_trial_is_judged_while_another_kernel_is_made),
       TEST(what_pays_soon_does_not_wait_for_another_process),
+      TEST(what_is_on_disk_is_loaded_before_it_is_asked_for),
+      TEST(what_is_on_disk_waits_while_requests_run),
       TEST(a_service_can_be_freed_while_it_makes),
 #ifndef UNDER_TSAN
       TEST(a_forked_child_makes_its_own),
