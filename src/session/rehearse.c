@@ -10,18 +10,17 @@
 
 // What it may take: a share of what loading took, within bounds.
 #define SHARE 4
-#define LEAST_NS INT64_C(500000)
+#define LEAST_NS INT64_C(2000000)
 #define MOST_NS INT64_C(10000000)
 #define MOST_BYTES ((size_t)4 << 20)    // of inputs, and of values
 #define MOST_TOUCHED ((size_t)8 << 20)  // of values of a larger run
-#define CLEARED 8                       // bytes that the system does in 1 ns
 #define LIMIT (2 * MOST_BYTES)          // with those that only the run tells
 
 // Sizes of open dims, the likeliest first: some models take but multiples of
 // 32, or one height, or no fewer samples than a window has.
 static const int64_t sizes[] = {32, 48, 64, 128, 256, 512, 1};
 #define N_SIZES (sizeof sizes / sizeof *sizes)
-#define LARGER 8  // times these, to see how memory grows
+#define LARGER 16  // times these, to see how memory grows
 
 typedef struct rehearsal {
   lb_session *s;
@@ -205,14 +204,37 @@ static lb_plan *try_plan(rehearsal *h) {
   return plan;
 }
 
+static void touch_one(rehearsal *h, lb_context *c, size_t bytes) {
+  lb_context_begin(c, 0);
+  lb_context_touch(c, bytes, &h->bound);
+}
+
+// Of a batch that is cut other threads run slices, in contexts of their own.
+static void touch_lanes(rehearsal *h, size_t bytes) {
+  lb_session *s = h->s;
+  lb_context *list[LB_IDLE_CONTEXTS - 1], **end = list;
+  size_t near = s->options.near_bytes, left = MOST_TOUCHED;
+  int threads = s->batch && near ? lb_pool_threads(s->options.pool) : 1;
+  if (bytes <= near) return;  // no batch is cut, as far as is known
+  for (int i = 1; i < threads && i < LB_IDLE_CONTEXTS && near <= left; i++) {
+    if (lb_bound_over(&h->bound)) break;
+    lb_status st = lb_session_take_context(s, end);
+    bool failed = lb_failed(st);
+    lb_status_drop(st);
+    if (failed) break;
+    touch_one(h, *end++, near);
+    left -= near;
+  }
+  while (end > list) lb_session_give_context(s, *--end);
+}
+
 // Memory for values, as long as it is not the caller's, nor given back at once.
 static void touch(rehearsal *h, size_t bytes) {
   const lb_session_options *o = &h->s->options;
-  int64_t left = (h->bound.deadline_ns - lb_clock_ns()) * CLEARED;
-  if ((o->alloc && o->alloc->alloc) || o->memory_limit || left <= 0) return;
-  if (bytes > MOST_TOUCHED) bytes = MOST_TOUCHED;
-  lb_context_begin(h->c, 0);
-  lb_context_touch(h->c, bytes < (size_t)left ? bytes : (size_t)left);
+  if ((o->alloc && o->alloc->alloc) || o->memory_limit) return;
+  if (lb_bound_over(&h->bound)) return;
+  touch_one(h, h->c, bytes < MOST_TOUCHED ? bytes : MOST_TOUCHED);
+  touch_lanes(h, bytes);
 }
 
 // Requests are larger: what their plans look up is found, and some of the
