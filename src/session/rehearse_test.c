@@ -331,7 +331,7 @@ static const char wide[] =
     "in x float32[1,n,32]\n"
     "const w float32[32,16384] 0.5\n"
     "const u float32[16384,32] 0.5\n"
-    "a = MatMul(x, w)\n"  // 2 MB at the first guess, 16 at the larger one
+    "a = MatMul(x, w)\n"  // 2 MB at the first guess, 32 at the larger one
     "b = MatMul(a, u)\n"
     "out b\n";
 
@@ -343,6 +343,32 @@ static void larger_runs_have_some_memory_there(void **state) {
   has_no_trace(&b);
   // As much as there was time for.
   assert_in_range(stats_of(&b).arena_bytes, 0, 8 << 20);
+  close_bed(&b);
+}
+
+static const char cut[] =
+    "in x float32[n,64,32]\n"
+    "const w float32[32,32] 0.5\n"
+    "a = MatMul(x, w)\n"
+    "b = MatMul(a, w)\n"
+    "out b\n";
+
+// Batches of whose values a near cache holds 1000 bytes.
+static void threads_have_contexts_for_slices(void **state) {
+  (void)state;
+  bed b;
+  open_bed(&b, cut, 0);
+  lb_session_rehearse(b.s, 10000 * MS);
+  has_no_trace(&b);
+  assert_int_equal(stats_of(&b).contexts, 2);
+  for (int i = 0; i < 2; i++) {
+    const lb_context *c = atomic_load(&b.s->idle[i]);
+    assert_true(c->arena_kept >= 1000);
+  }
+  close_bed(&b);
+  open_bed(&b, cut, 1 << 20);  // what is kept between runs would count
+  lb_session_rehearse(b.s, 10000 * MS);
+  assert_int_equal(stats_of(&b).contexts, 1);
   close_bed(&b);
 }
 
@@ -398,6 +424,7 @@ int main(void) {
       cmocka_unit_test(a_loop_without_end_is_cut_short),
       cmocka_unit_test(what_takes_long_is_not_run),
       cmocka_unit_test(larger_runs_have_some_memory_there),
+      cmocka_unit_test(threads_have_contexts_for_slices),
       cmocka_unit_test(memory_stays_small),
       cmocka_unit_test(a_fork_may_follow),
   };
