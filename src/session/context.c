@@ -145,14 +145,10 @@ lb_status lb_context_arena(lb_context *c, size_t bytes) {
   return LB_OK;
 }
 
-void lb_context_touch(lb_context *c, size_t bytes, lb_bound *bound) {
+void lb_context_touch(lb_context *c, size_t bytes) {
   lb_status st = lb_context_arena(c, bytes);
   volatile char *to = c->arena;
-  if (lb_failed(st)) bytes = 0;
-  for (size_t at = 0; at < bytes; at += PAGE) {
-    if (at % (64 * PAGE) == 0 && lb_bound_over(bound)) break;
-    to[at] = 0;
-  }
+  for (size_t at = 0; !lb_failed(st) && at < bytes; at += PAGE) to[at] = 0;
   lb_status_drop(st);
 }
 

@@ -86,9 +86,9 @@ lb_status lb_budget_check(const lb_budget *b, size_t bytes);
 // At least `bytes` of arena; what is there moves along. LB_INVALID if the
 // caller lends less.
 lb_status lb_context_arena(lb_context *c, size_t bytes);
-// The same for runs to come, and writes to each page while `bound` holds, so
-// that they meet none for the first time; nothing where there is no memory.
-void lb_context_touch(lb_context *c, size_t bytes, lb_bound *bound);
+// The same for runs to come, and writes to each page, so that they meet none
+// for the first time; nothing where there is no memory.
+void lb_context_touch(lb_context *c, size_t bytes);
 static inline void *lb_context_base(const lb_context *c) {
   return c->lends ? c->lent : c->arena;
 }

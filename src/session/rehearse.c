@@ -20,11 +20,13 @@
 // 32, or one height, or no fewer samples than a window has.
 static const int64_t sizes[] = {32, 48, 64, 128, 256, 512, 1};
 #define N_SIZES (sizeof sizes / sizeof *sizes)
-#define LARGER 16  // times these, to see how memory grows
+#define LARGER 32  // times these, to see how memory grows
 
 typedef struct rehearsal {
   lb_session *s;
   lb_context *c;
+  lb_context *lanes[LB_IDLE_CONTEXTS - 1];  // of other threads
+  int n_lanes;
   lb_bound bound;
   void *zeros;     // for inputs; owned. NULL: they have no data
   lb_arena arena;  // not the context's: a run gives that memory back
@@ -204,36 +206,33 @@ static lb_plan *try_plan(rehearsal *h) {
   return plan;
 }
 
-static void touch_one(rehearsal *h, lb_context *c, size_t bytes) {
+static void touch_one(lb_context *c, size_t bytes) {
   lb_context_begin(c, 0);
-  lb_context_touch(c, bytes, &h->bound);
+  lb_context_touch(c, bytes);
 }
 
 // Of a batch that is cut other threads run slices, in contexts of their own.
 static void touch_lanes(rehearsal *h, size_t bytes) {
-  lb_session *s = h->s;
-  lb_context *list[LB_IDLE_CONTEXTS - 1], **end = list;
+  const lb_session *s = h->s;
   size_t near = s->options.near_bytes, left = MOST_TOUCHED;
   int threads = s->batch && near ? lb_pool_threads(s->options.pool) : 1;
-  if (bytes <= near) return;  // no batch is cut, as far as is known
+  if (bytes <= near || h->n_lanes) return;  // no batch is cut, it seems
   for (int i = 1; i < threads && i < LB_IDLE_CONTEXTS && near <= left; i++) {
-    if (lb_bound_over(&h->bound)) break;
-    lb_status st = lb_session_take_context(s, end);
-    bool failed = lb_failed(st);
+    lb_context **c = &h->lanes[h->n_lanes];
+    lb_status st = lb_session_take_context(h->s, c);
+    h->n_lanes += !lb_failed(st);
+    if (!lb_failed(st)) touch_one(*c, near);
     lb_status_drop(st);
-    if (failed) break;
-    touch_one(h, *end++, near);
     left -= near;
   }
-  while (end > list) lb_session_give_context(s, *--end);
 }
 
 // Memory for values, as long as it is not the caller's, nor given back at once.
+// No clock bounds it: what is not touched here a request has to wait for.
 static void touch(rehearsal *h, size_t bytes) {
   const lb_session_options *o = &h->s->options;
   if ((o->alloc && o->alloc->alloc) || o->memory_limit) return;
-  if (lb_bound_over(&h->bound)) return;
-  touch_one(h, h->c, bytes < MOST_TOUCHED ? bytes : MOST_TOUCHED);
+  touch_one(h->c, bytes < MOST_TOUCHED ? bytes : MOST_TOUCHED);
   touch_lanes(h, bytes);
 }
 
@@ -314,7 +313,8 @@ void lb_session_rehearse(lb_session *s, int64_t loading_ns) {
   lb_arena_reset(&h.c->keys);
   lb_arena_fini(&h.arena);
   free(h.zeros);
-  lb_session_give_context(s, h.c);
+  lb_session_give_context(s, h.c);  // first: the next run takes that
+  for (int i = 0; i < h.n_lanes; i++) lb_session_give_context(s, h.lanes[i]);
   forget(s);
   s->options = options;
   s->program.rehearses = false;
