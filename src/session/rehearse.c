@@ -237,13 +237,18 @@ static void touch(rehearsal *h, size_t bytes) {
 }
 
 // Requests are larger: what their plans look up is found, and some of the
-// memory that they take is there.
+// memory that they take is there. Some models end somewhere (positions that
+// have an embedding, images of one height): then one dim may grow, or a batch.
 static void look_ahead(rehearsal *h, int64_t size, bool compare, lb_open open) {
-  int64_t large = LARGER * size;
-  lb_guess ahead = {open == LB_OPEN_FIRST ? large : 1, large};
-  if (lb_bound_over(&h->bound) || !guess(h, ahead, compare, &open)) return;
-  lb_plan *plan = try_plan(h);
-  if (plan) touch(h, plan->arena_bytes);
+  lb_plan *plan = NULL;
+  size_t rest = 1;
+  for (int64_t times = LARGER; times > 1; times /= 4, rest *= 4) {
+    lb_guess ahead = {open == LB_OPEN_FIRST ? times * size : 1, times * size};
+    lb_open same;
+    if (guess(h, ahead, compare, &same)) plan = try_plan(h);
+    if (plan) break;
+  }
+  if (plan) touch(h, lb_mul_sat(plan->arena_bytes, rest));
   lb_plan_release(plan);
 }
 
