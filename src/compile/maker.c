@@ -417,11 +417,11 @@ void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found) {
 static bool want_entry(void *user, const lb_store_entry *e) {
   lb_maker *m = user;
   ahead *a = &m->ahead;
-  if (!lb_keep_request(e, LB_GENERATOR_VERSION, lb_strbuf_str(&m->target),
-                       &a->list[a->n]))
+  lb_request r;
+  if (!lb_keep_request(e, LB_GENERATOR_VERSION, lb_strbuf_str(&m->target), &r))
     return true;
   a->bytes += e->object.size;
-  a->n++;
+  a->list[a->n++] = r;
   return a->n < PRELOAD_MAX && a->bytes < PRELOAD_BYTES;
 }
 
@@ -430,29 +430,37 @@ static lb_status look_ahead(lb_maker *m) {
   return m->ahead.list ? lb_store_each(m->store, want_entry, m) : lb_oom();
 }
 
+// What was given up, or taken away, since the list was made stays so.
 static lb_status load_next(lb_maker *m) {
   const lb_request *r = &m->ahead.list[m->ahead.at++];
   lb_slot *slot;
   bool found;
   LB_TRY(lb_slots_add(m->slots, &r->spec, &r->facts, &slot));
-  return lb_slot_tier(slot) > LB_TIER_PACK ? LB_OK : find(m, slot, r, &found);
+  bool stays = lb_slot_tier(slot) > LB_TIER_PACK ||
+               atomic_load(&slot->failed) || atomic_load(&slot->evicted);
+  return stays ? LB_OK : find(m, slot, r, &found);
 }
 
-static void forget_ahead(lb_maker *m) {
+static bool has_more(const lb_maker *m) { return m->ahead.at < m->ahead.n; }
+
+static void end_ahead(lb_maker *m) {
   free(m->ahead.list);
   m->ahead = (ahead){0};
 }
 
 lb_status lb_maker_preload(lb_maker *m, bool *more) {
-  *more = false;
-  if (!m->store || !lb_slots_keep(m->slots)) return LB_OK;
+  lb_status st = LB_OK;
   int64_t began = lb_detour_begin();
-  lb_status st = m->ahead.list ? load_next(m) : look_ahead(m);
+  bool may = m->store && lb_slots_keep(m->slots);
+  if (may) st = has_more(m) ? load_next(m) : look_ahead(m);
   lb_detour_end(began);
-  *more = !lb_failed(st) && m->ahead.at < m->ahead.n;
-  if (!*more) forget_ahead(m);
+  *more = may && !lb_failed(st) && has_more(m);
+  if (!*more) end_ahead(m);
   return st;
 }
+
+// The list is the other process's, which may have been about to free it.
+void lb_maker_begin_anew(lb_maker *m) { m->ahead = (ahead){0}; }
 
 bool lb_maker_blames(const lb_maker *m) { return lb_worker_had_it(m->worker); }
 

@@ -51,6 +51,8 @@ lb_status lb_maker_find(lb_maker *m, lb_slot *slot, bool *found);
 // Loads what is on disk for this target, to a limit, into slots that exist or
 // will: one kernel a call, or the list of them, while there is *more.
 lb_status lb_maker_preload(lb_maker *m, bool *more);
+// In a forked child: what the other process's thread had in hand is forgotten.
+void lb_maker_begin_anew(lb_maker *m);
 // Did the worker fail with the last request in hand?
 bool lb_maker_blames(const lb_maker *m);
 

@@ -180,6 +180,7 @@ static bool begin_anew(lb_service *s) {
   s->looked_at = 0;
   s->settlers = 0;
   s->making = NULL;
+  lb_maker_begin_anew(s->maker);
   init_brake(s, s->brake.options.off);
   atomic_store(&s->asleep, false);
   atomic_store(&s->started, false);
@@ -591,7 +592,7 @@ static void load_more(lb_service *s) {
 static void *serve(void *user) {
   lb_service *s = user;
   lb_thread_name("limber-compile");
-  s->loads = s->background;
+  s->loads = s->background && s->has_store;
   s->prepared = !s->background;
   while (!atomic_load(&s->stop)) {
     unsigned seen = atomic_load(&s->bell);

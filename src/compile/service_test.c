@@ -635,6 +635,26 @@ static void a_forked_child_makes_its_own(void **state) {
   ok(settle(f, 60));
 }
 
+// Whatever the thread was about to load there.
+static void a_forked_child_loads_anew(void **state) {
+  fixture *f = *state;
+  int status;
+  fill_store(f);
+  for (int i = 0; i < 20; i++) {
+    open_service(f, "kernel", true);
+    lb_service_join(f->service);
+    usleep((useconds_t)i * 100);
+    pid_t pid = fork();
+    if (pid == 0) _exit(in_child(f));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close_service(f);
+    lb_slots_fini(&f->slots);
+    renew_slots(f);
+  }
+  lb_store_free(f->store);
+}
+
 #endif
 
 // -- many threads -------------------------------------------------------------
@@ -724,6 +744,7 @@ int main(void) {
       TEST(a_service_can_be_freed_while_it_makes),
 #ifndef UNDER_TSAN
       TEST(a_forked_child_makes_its_own),
+      TEST(a_forked_child_loads_anew),
 #endif
       TEST(a_storm_leaves_it_well),
       TEST(waiting_inside_a_run_is_counted),

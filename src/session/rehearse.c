@@ -8,12 +8,14 @@
 #include "session/check.h"
 #include "session/slice.h"
 
-// What it may take: a share of what loading took, within bounds.
+// What it may take, but for memory that is touched: a share of what loading
+// took, within bounds.
 #define SHARE 4
 #define LEAST_NS INT64_C(2000000)
 #define MOST_NS INT64_C(10000000)
 #define MOST_BYTES ((size_t)4 << 20)    // of inputs, and of values
 #define MOST_TOUCHED ((size_t)8 << 20)  // of values of a larger run
+#define LARGE_PAGE ((size_t)2 << 20)    // arenas begin with one
 #define LIMIT (2 * MOST_BYTES)          // with those that only the run tells
 
 // Sizes of open dims, the likeliest first: some models take but multiples of
@@ -27,6 +29,7 @@ typedef struct rehearsal {
   lb_context *c;
   lb_context *lanes[LB_IDLE_CONTEXTS - 1];  // of other threads
   int n_lanes;
+  size_t bytes;  // of values, of the largest run that was thought of
   lb_bound bound;
   void *zeros;     // for inputs; owned. NULL: they have no data
   lb_arena arena;  // not the context's: a run gives that memory back
@@ -206,50 +209,26 @@ static lb_plan *try_plan(rehearsal *h) {
   return plan;
 }
 
-static void touch_one(lb_context *c, size_t bytes) {
-  lb_context_begin(c, 0);
-  lb_context_touch(c, bytes);
+static void note_bytes(rehearsal *h, size_t bytes) {
+  if (bytes > h->bytes) h->bytes = bytes;
 }
 
-// Of a batch that is cut other threads run slices, in contexts of their own.
-static void touch_lanes(rehearsal *h, size_t bytes) {
-  const lb_session *s = h->s;
-  size_t near = s->options.near_bytes, left = MOST_TOUCHED;
-  int threads = s->batch && near ? lb_pool_threads(s->options.pool) : 1;
-  if (bytes <= near || h->n_lanes) return;  // no batch is cut, it seems
-  for (int i = 1; i < threads && i < LB_IDLE_CONTEXTS && near <= left; i++) {
-    lb_context **c = &h->lanes[h->n_lanes];
-    lb_status st = lb_session_take_context(h->s, c);
-    h->n_lanes += !lb_failed(st);
-    if (!lb_failed(st)) touch_one(*c, near);
-    lb_status_drop(st);
-    left -= near;
-  }
-}
-
-// Memory for values, as long as it is not the caller's, nor given back at once.
-// No clock bounds it: what is not touched here a request has to wait for.
-static void touch(rehearsal *h, size_t bytes) {
-  const lb_session_options *o = &h->s->options;
-  if ((o->alloc && o->alloc->alloc) || o->memory_limit) return;
-  touch_one(h->c, bytes < MOST_TOUCHED ? bytes : MOST_TOUCHED);
-  touch_lanes(h, bytes);
-}
-
-// Requests are larger: what their plans look up is found, and some of the
-// memory that they take is there. Some models end somewhere (positions that
-// have an embedding, images of one height): then one dim may grow, or a batch.
-static void look_ahead(rehearsal *h, int64_t size, bool compare, lb_open open) {
-  lb_plan *plan = NULL;
-  size_t rest = 1;
-  for (int64_t times = LARGER; times > 1; times /= 4, rest *= 4) {
+// Requests are larger: what their plans look up is found, and so is how much
+// memory they take. Some models end somewhere (positions that have an
+// embedding, images of one height): then one dim may grow, or a batch.
+static void look_ahead(rehearsal *h, size_t small, int64_t size, bool compare,
+                       lb_open open) {
+  size_t bytes = lb_mul_sat(small, LARGER);
+  for (int64_t times = LARGER; times > 1; times /= 4) {
     lb_guess ahead = {open == LB_OPEN_FIRST ? times * size : 1, times * size};
     lb_open same;
-    if (guess(h, ahead, compare, &same)) plan = try_plan(h);
-    if (plan) break;
+    lb_plan *plan = guess(h, ahead, compare, &same) ? try_plan(h) : NULL;
+    if (!plan) continue;
+    bytes = lb_mul_sat(plan->arena_bytes, (size_t)(LARGER / times));
+    lb_plan_release(plan);
+    break;
   }
-  if (plan) touch(h, lb_mul_sat(plan->arena_bytes, rest));
-  lb_plan_release(plan);
+  note_bytes(h, bytes);
 }
 
 // True if the model takes these dims.
@@ -259,9 +238,9 @@ static bool attempt(rehearsal *h, lb_guess size, bool compare, lb_open *open) {
   if (!plan) return false;
   if (is_cheap(h, plan)) run(h);
   if (*open == LB_OPEN_NONE)
-    touch(h, plan->arena_bytes);
+    note_bytes(h, plan->arena_bytes);
   else
-    look_ahead(h, size.others, compare, *open);
+    look_ahead(h, plan->arena_bytes, size.others, compare, *open);
   lb_plan_release(plan);
   return true;
 }
@@ -291,6 +270,39 @@ static bool attempt_sizes(rehearsal *h, bool compare) {
   return h->compared;
 }
 
+// -- memory ------------------------------------------------------------------
+
+static void touch_one(lb_context *c, size_t bytes) {
+  lb_context_begin(c, 0);
+  lb_context_touch(c, bytes);
+}
+
+// Of a batch that is cut other threads run slices, in contexts of their own.
+static void touch_lanes(rehearsal *h) {
+  const lb_session *s = h->s;
+  size_t near = s->options.near_bytes, left = MOST_TOUCHED;
+  size_t each = near > LARGE_PAGE ? near : LARGE_PAGE;
+  int threads = s->batch && near ? lb_pool_threads(s->options.pool) : 1;
+  if (h->bytes <= near) return;  // no batch is cut, it seems
+  for (int i = 1; i < threads && i < LB_IDLE_CONTEXTS && each <= left; i++) {
+    lb_context **c = &h->lanes[h->n_lanes];
+    lb_status st = lb_session_take_context(h->s, c);
+    h->n_lanes += !lb_failed(st);
+    if (!lb_failed(st)) touch_one(*c, near);
+    lb_status_drop(st);
+    left -= each;
+  }
+}
+
+// Memory for values, as long as it is not the caller's, nor given back at once.
+// No clock bounds it: what is not touched here a request has to wait for.
+static void touch(rehearsal *h) {
+  const lb_session_options *o = &h->s->options;
+  if ((o->alloc && o->alloc->alloc) || o->memory_limit || !h->bytes) return;
+  touch_one(h->c, h->bytes < MOST_TOUCHED ? h->bytes : MOST_TOUCHED);
+  touch_lanes(h);
+}
+
 // As if nothing had been; contexts keep their memory.
 static void forget(lb_session *s) {
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++)
@@ -315,6 +327,7 @@ void lb_session_rehearse(lb_session *s, int64_t loading_ns) {
   s->options.events = NULL;
   s->options.quiet = true;
   if (begin(&h) && attempt_sizes(&h, true)) attempt_sizes(&h, false);
+  touch(&h);
   lb_arena_reset(&h.c->keys);
   lb_arena_fini(&h.arena);
   free(h.zeros);

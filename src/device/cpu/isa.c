@@ -151,7 +151,8 @@ static uint64_t host_xcr0(const lb_cpuid *self) {
 
 static const lb_cpuid host = {.read = host_read, .xcr0 = host_xcr0};
 
-// In a virtual machine each question takes microseconds: they are asked once.
+// In a virtual machine each question takes microseconds: they are asked once a
+// process. There is one processor, so this hangs off no object.
 static struct {
   lb_isa isa;
   lb_isa_caches caches;
