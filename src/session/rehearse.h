@@ -9,9 +9,10 @@
 //
 // (1) It leaves no trace: no plan, nothing learned, counted, told or wanted, no
 //     number drawn, no error. What stays is what runs would find out again, and
-//     memory for values, of the few that it needs.
-// (2) It plans for as long as it may, and once in any case; it runs what is
-//     little work and few bytes, and ends before a step when its time is over.
+//     memory for values, as much as larger runs might need, within bounds.
+// (2) It plans for as long as it may, and for one size and larger ones in any
+//     case; it runs what is little work and few bytes, and ends before a step
+//     when its time is over.
 #ifndef LB_SESSION_REHEARSE_H
 #define LB_SESSION_REHEARSE_H
 

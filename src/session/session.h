@@ -60,7 +60,8 @@ void lb_session_free(lb_session *s);  // no run may be inside; NULL is fine
 // Plans, and runs if that is quick, at guessed dims, so that the first request
 // need not pay for what is met for the first time (session/rehearse.h). To be
 // called before anything else is done with the session, or not at all; takes
-// about a quarter of what loading took, and no more than 10 ms.
+// about a quarter of what loading took, and no more than 10 ms, but for memory
+// that it touches.
 void lb_session_rehearse(lb_session *s, int64_t loading_ns);
 
 // `inputs`: one dense tensor per input of the graph; `outputs`: one per output.
