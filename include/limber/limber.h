@@ -354,7 +354,7 @@ typedef struct limber_session_options {
                     // leaves it to settle does so for all its sessions
   int compile_ops;  // limber_compile_ops; 0: as the runtime's
   // -1: loading plans and runs nothing; 0: it does so once, at small sizes and
-  // on zeros, for a quarter of its time and 10 ms at most, and has some of the
+  // on zeros, for a quarter of its time, 2 to 10 ms, and has some of the
   // memory for values there, 8 MB and 8 more of other threads at most, so that
   // the first request is a fast one. Nothing else is seen of it.
   int rehearse;

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define HUGE_PAGE ((size_t)2 << 20)
 #define ROOM 4  // times what is needed
 
 // Large pages where the system has them for the asking: a matrix is walked in
@@ -15,10 +14,10 @@
 // takes as long as to meet 70 small ones, of the 512 in its place.
 static void *c_alloc(size_t size) {
   void *p = NULL;
-  bool large = size >= HUGE_PAGE;
-  if (posix_memalign(&p, large ? HUGE_PAGE : LB_TENSOR_ALIGN, size) != 0)
+  bool large = size >= LB_LARGE_PAGE;
+  if (posix_memalign(&p, large ? LB_LARGE_PAGE : LB_TENSOR_ALIGN, size) != 0)
     return NULL;
-  if (large) madvise(p, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+  if (large) madvise(p, size / LB_LARGE_PAGE * LB_LARGE_PAGE, MADV_HUGEPAGE);
   return p;
 }
 
@@ -35,26 +34,26 @@ void *lb_alloc_get(const lb_alloc *a, size_t size) {
 // -- room --------------------------------------------------------------------
 
 static bool is_mapped(const lb_alloc *a, size_t size) {
-  return (!a || !a->alloc) && size >= HUGE_PAGE;
+  return (!a || !a->alloc) && size >= LB_LARGE_PAGE;
 }
 
 // Begins where a large page does.
 static void *map(size_t size) {
-  size_t all = size + HUGE_PAGE;
+  size_t all = size + LB_LARGE_PAGE;
   char *p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                  -1, 0);
   if (p == MAP_FAILED) return NULL;
-  size_t before = -(uintptr_t)p % HUGE_PAGE;
+  size_t before = -(uintptr_t)p % LB_LARGE_PAGE;
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   size_t end = before + (size + page - 1) / page * page;
   if (before) munmap(p, before);
   if (end < all) munmap(p + end, all - end);
-  madvise(p + before, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+  madvise(p + before, size / LB_LARGE_PAGE * LB_LARGE_PAGE, MADV_HUGEPAGE);
   return p + before;
 }
 
 void *lb_room_get(const lb_alloc *a, size_t size) {
-  if (size > PTRDIFF_MAX - HUGE_PAGE) return NULL;
+  if (size > PTRDIFF_MAX - LB_LARGE_PAGE) return NULL;
   return is_mapped(a, size) ? map(size) : lb_alloc_get(a, size);
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #define LB_TENSOR_ALIGN 64
+#define LB_LARGE_PAGE ((size_t)2 << 20)  // what has room for one is given some
 
 typedef struct lb_alloc {
   void *(*alloc)(void *user, size_t size, size_t align);  // NULL: C library

@@ -15,7 +15,6 @@
 #define MOST_NS INT64_C(10000000)
 #define MOST_BYTES ((size_t)4 << 20)    // of inputs, and of values
 #define MOST_TOUCHED ((size_t)8 << 20)  // of values of a larger run
-#define LARGE_PAGE ((size_t)2 << 20)    // arenas begin with one
 #define LIMIT (2 * MOST_BYTES)          // with those that only the run tells
 
 // Sizes of open dims, the likeliest first: some models take but multiples of
@@ -281,7 +280,7 @@ static void touch_one(lb_context *c, size_t bytes) {
 static void touch_lanes(rehearsal *h) {
   const lb_session *s = h->s;
   size_t near = s->options.near_bytes, left = MOST_TOUCHED;
-  size_t each = near > LARGE_PAGE ? near : LARGE_PAGE;
+  size_t each = near > LB_LARGE_PAGE ? near : LB_LARGE_PAGE;
   int threads = s->batch && near ? lb_pool_threads(s->options.pool) : 1;
   if (h->bytes <= near) return;  // no batch is cut, it seems
   for (int i = 1; i < threads && i < LB_IDLE_CONTEXTS && each <= left; i++) {

@@ -80,6 +80,12 @@ static void has_no_trace(bed *b) {
   }
 }
 
+static void open_rehearsed(bed *b, const char *model, size_t limit) {
+  open_bed(b, model, limit);
+  lb_session_rehearse(b->s, 10000 * MS);
+  has_no_trace(b);
+}
+
 static size_t count_slots(bed *b) {
   lb_slots_stats slots;
   lb_slots_count(&b->slots, &slots);
@@ -338,9 +344,7 @@ static const char wide[] =
 static void larger_runs_have_some_memory_there(void **state) {
   (void)state;
   bed b;
-  open_bed(&b, wide, 0);
-  lb_session_rehearse(b.s, 10000 * MS);
-  has_no_trace(&b);
+  open_rehearsed(&b, wide, 0);
   assert_int_equal(stats_of(&b).arena_bytes, 8 << 20);
   close_bed(&b);
 }
@@ -358,9 +362,7 @@ static const char one_height[] =
 static void a_model_of_one_height_has_memory_for_more(void **state) {
   (void)state;
   bed b;
-  open_bed(&b, one_height, 0);
-  lb_session_rehearse(b.s, 10000 * MS);
-  has_no_trace(&b);
+  open_rehearsed(&b, one_height, 0);
   assert_in_range(stats_of(&b).arena_bytes, 16 * 48 * 1024, 8 << 20);
   close_bed(&b);
 }
@@ -376,17 +378,14 @@ static const char cut[] =
 static void threads_have_contexts_for_slices(void **state) {
   (void)state;
   bed b;
-  open_bed(&b, cut, 0);
-  lb_session_rehearse(b.s, 10000 * MS);
-  has_no_trace(&b);
+  open_rehearsed(&b, cut, 0);
   assert_int_equal(stats_of(&b).contexts, 2);
   const lb_context *whole = atomic_load(&b.s->idle[0]);
   const lb_context *slice = atomic_load(&b.s->idle[1]);
   assert_true(whole->arena_kept > 1000);  // which the next run takes
   assert_int_equal(slice->arena_kept, 1000);
   close_bed(&b);
-  open_bed(&b, cut, 1 << 20);  // what is kept between runs would count
-  lb_session_rehearse(b.s, 10000 * MS);
+  open_rehearsed(&b, cut, 1 << 20);  // what is kept between runs would count
   assert_int_equal(stats_of(&b).contexts, 1);
   close_bed(&b);
 }
@@ -394,17 +393,13 @@ static void threads_have_contexts_for_slices(void **state) {
 static void memory_stays_small(void **state) {
   (void)state;
   bed b;
-  open_bed(&b, chain, 0);
-  lb_session_rehearse(b.s, 10000 * MS);
-  has_no_trace(&b);
+  open_rehearsed(&b, chain, 0);
   assert_in_range(stats_of(&b).arena_bytes, 0, 4 << 20);
   assert_in_range(stats_of(&b).contexts, 1, 1);
   assert_true(lb_session_trim(b.s) >= stats_of(&b).arena_bytes);
   assert_int_equal(stats_of(&b).contexts, 0);
   close_bed(&b);
-  open_bed(&b, chain, 10000);  // less than it takes
-  lb_session_rehearse(b.s, 10000 * MS);
-  has_no_trace(&b);
+  open_rehearsed(&b, chain, 10000);  // less than it takes
   assert_int_equal(stats_of(&b).arena_bytes, 0);
   close_bed(&b);
 }
