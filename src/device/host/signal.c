@@ -243,14 +243,16 @@ static lb_status stft_init(lb_host_call *c, stft *s, lb_tensor *window) {
   int64_t n_step, n_length;
   LB_TRY(lb_host_ints(c, 1, &step, &n_step));
   LB_TRY(lb_host_ints(c, 3, &length, &n_length));
-  if (x->rank != 3 || out->rank != 4 || x->dims[2] < 1 || x->dims[2] > 2 ||
-      n_step < 1)
-    return lb_error(LB_INVALID, "the signal must be [batch, length, 1 or 2]");
+  int64_t parts = x->rank == 2 ? 1 : x->rank == 3 ? x->dims[2] : 0;
+  if (parts < 1 || parts > 2 || out->rank != 4 || n_step < 1)
+    return lb_error(LB_INVALID,
+                    "the signal must be [batch, length] or "
+                    "[batch, length, 1 or 2]");
   *s = (stft){.length = x->dims[1],
               .step = step[0],
               .frames = out->dims[1],
               .bins = out->dims[2],
-              .parts = x->dims[2]};
+              .parts = parts};
   if (lb_host_given(c, 2)) {
     LB_TRY(lb_host_dense(c, &c->in[2], LB_F64, window));
     s->window = window->data;
