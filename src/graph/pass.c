@@ -26,6 +26,7 @@ static const pass passes[] = {
     {LB_PASS_FOLD, true, false, lb_pass_fold},
     {LB_PASS_INLINE, true, false, lb_pass_inline},
     {LB_PASS_NOOP, false, false, lb_pass_noop},
+    {LB_PASS_LOOP, true, false, lb_pass_loop},
     {LB_PASS_MERGE, false, false, lb_pass_merge},
     {LB_PASS_DEAD, false, false, lb_pass_dead},
     {LB_PASS_BATCH_NORM, false, false, lb_pass_batch_norm},

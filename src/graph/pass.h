@@ -43,7 +43,8 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_RESIZE = 1 << 20,     // a Resize of many axes becomes several
   LB_PASS_ROTARY = 1 << 21,     // becomes products of halves
   LB_PASS_BRANCH = 1 << 22,     // what follows an If moves into it
-  LB_PASS_ALL = (1 << 23) - 1,
+  LB_PASS_LOOP = 1 << 23,       // what loops carry unchanged is captured
+  LB_PASS_ALL = (1 << 24) - 1,
 };
 
 #define LB_FOLD_LIMIT ((size_t)1 << 20)

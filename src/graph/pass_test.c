@@ -170,6 +170,77 @@ static void carried_constants_are_not(void **state) {
       "out y\n");
 }
 
+static void what_loops_carry_unchanged_is_captured(void **state) {
+  (void)state;
+  becomes(
+      "in m int64[]\n"
+      "in x float32[2]\n"
+      "in w float32[2]\n"
+      "const k float32[2] 1 2\n"
+      "kept, y, same, s = Loop(m, _, k, x, w)\n"
+      "body(i, go, a, p, b)\n"
+      "t = Mul(p, a)\n"
+      "r = Add(t, b)\n"
+      "c = Identity(b)\n"
+      "gives go a r c r\n"
+      "z = Add(kept, same)\n"
+      "out y\n"
+      "out s\n"
+      "out z\n",
+      &plain,
+      "in m: int64[]\n"
+      "in x: float32[2]\n"
+      "in w: float32[2]\n"
+      "y: float32[2], s: float32[?3,2] = Loop(m, _, x, w)\n"
+      "body(i, go, p, b)\n"
+      "  t: float32[2] = Mul(p, [1,2])\n"
+      "  r: float32[2] = Add(t, b)\n"
+      "  gives go, r, r\n"
+      "z: float32[2] = Add([1,2], w)\n"
+      "out y\n"
+      "out s\n"
+      "out z\n");
+}
+
+static void what_scans_carry_unchanged_is_captured(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[5,2]\n"
+      "const k float32[2] 1 2\n"
+      "same, y = Scan(k, x) {num_scan_inputs=1}\n"
+      "body(a, p)\n"
+      "r = Mul(p, a)\n"
+      "gives a r\n"
+      "out y\n"
+      "out same\n",
+      &plain,
+      "in x: float32[5,2]\n"
+      "y: float32[5,2] = Scan(x) {num_scan_inputs=1}\n"
+      "body(p)\n"
+      "  r: float32[2] = Mul(p, [1,2])\n"
+      "  gives r\n"
+      "out y\n"
+      "out same = [1,2]\n");
+}
+
+static void a_loop_that_gives_one_unchanged_value_keeps_it(void **state) {
+  (void)state;
+  becomes(
+      "in m int64[]\n"
+      "in x float32[2]\n"
+      "y = Loop(m, _, x)\n"
+      "body(i, go, p)\n"
+      "gives go p\n"
+      "out y\n",
+      &plain,
+      "in m: int64[]\n"
+      "in x: float32[2]\n"
+      "y: float32[2] = Loop(m, _, x)\n"
+      "body(i, go, p)\n"
+      "  gives go, p\n"
+      "out y\n");
+}
+
 // -- If ----------------------------------------------------------------------
 
 static void a_sure_branch_replaces_its_if(void **state) {
@@ -770,6 +841,9 @@ int main(void) {
       cmocka_unit_test(shapes_that_are_fixed_fold_without_evaluation),
       cmocka_unit_test(captured_constants_are_read_directly),
       cmocka_unit_test(carried_constants_are_not),
+      cmocka_unit_test(what_loops_carry_unchanged_is_captured),
+      cmocka_unit_test(what_scans_carry_unchanged_is_captured),
+      cmocka_unit_test(a_loop_that_gives_one_unchanged_value_keeps_it),
       cmocka_unit_test(a_sure_branch_replaces_its_if),
       cmocka_unit_test(shapes_learned_from_a_branch_decide_the_next),
       cmocka_unit_test(slices_of_everything_vanish),
