@@ -110,49 +110,66 @@ static lb_status pad_check(const pad_args *a, const lb_tensor *x,
   return LB_OK;
 }
 
-static int64_t modulo(int64_t a, int64_t n) {
-  int64_t r = a % n;
-  return r < 0 ? r + n : r;
+// Element i of the view is element last - i of t.
+static lb_tensor mirrored(const lb_tensor *t, int axis, int64_t last,
+                          int64_t n) {
+  lb_tensor view = lb_cut(t, axis, last, n);
+  view.strides[axis] = -view.strides[axis];
+  return view;
 }
 
-// Which of n elements stands at place i, in [-pad, n + pad). Pads longer than
-// the axis are reflected again and again, as numpy does.
-static int64_t pad_source(char mode, int64_t i, int64_t n) {
-  if (mode == 'w') return modulo(i, n);
-  if (mode == 'e' || n == 1) return i < 0 ? 0 : least(i, n - 1);
-  int64_t r = modulo(i, 2 * (n - 1));
-  return r < n ? r : 2 * (n - 1) - r;
-}
-
-// Negative pads cut first; what is left is what repeats.
-static lb_status pad_axis(lb_host_call *c, char mode, int axis,
-                          const pad_args *a, int64_t step, lb_pick *p) {
-  int64_t begin = a->begin[axis], end = a->end[axis];
-  int64_t dim = c->out[0].dims[axis], *at;
-  if (begin == 0 && end == 0) {
-    lb_pick_plain(p, dim, step);
-    return LB_OK;
+// Elements [lo, hi) of `axis` are there; what lies around them repeats them.
+// Each move takes what those before have made, so that pads longer than the
+// axis are reflected again and again, as numpy does.
+static void repeat(lb_host_call *c, char mode, const lb_tensor *t, int axis,
+                   int64_t lo, int64_t hi) {
+  int64_t n = hi - lo, first = lo;
+  if (n == 1) mode = 'e';
+  while (lo > 0) {
+    int64_t k = mode == 'e' ? lo : least(lo, mode == 'w' ? n : hi - lo - 1);
+    lb_tensor to = lb_cut(t, axis, lo - k, k);
+    lb_tensor from = mode == 'e'   ? lb_cut(t, axis, lo, 1)
+                     : mode == 'w' ? lb_cut(t, axis, lo + n - k, k)
+                                   : mirrored(t, axis, lo + k, k);
+    lb_move(c->pool, &from, &to);
+    lo -= k;
   }
-  int64_t skip = begin < 0 ? -begin : 0;
-  int64_t n = c->in[0].dims[axis] - skip + least(end, 0);
-  if (n <= 0)
-    return lb_error(LB_INVALID, "axis %d has nothing to pad with", axis);
-  LB_TRY(lb_host_table(c, dim, &at));
-  for (int64_t i = 0; i < dim; i++)
-    at[i] = (skip + pad_source(mode, i - begin - skip, n)) * step;
-  lb_pick_table(p, dim, at);
-  return LB_OK;
+  while (hi < t->dims[axis]) {
+    int64_t left = t->dims[axis] - hi;
+    int64_t k =
+        mode == 'e' ? left : least(left, mode == 'w' ? n : hi - first - 1);
+    lb_tensor to = lb_cut(t, axis, hi, k);
+    lb_tensor from = mode == 'e'   ? lb_cut(t, axis, hi - 1, 1)
+                     : mode == 'w' ? lb_cut(t, axis, hi - n, k)
+                                   : mirrored(t, axis, hi - 2, k);
+    lb_move(c->pool, &from, &to);
+    hi += k;
+  }
 }
 
+// Negative pads cut first; what is left is what repeats, along the last axis
+// first: the others repeat whole rows.
 static lb_status pad_repeating(lb_host_call *c, char mode, const pad_args *a) {
-  const lb_tensor *x = &c->in[0];
-  if (lb_tensor_count(&c->out[0]) == 0) return LB_OK;
-  int64_t steps[LB_MAX_RANK];
-  lb_byte_steps(x, steps);
-  lb_pick p = {0};
-  for (int i = 0; i < x->rank; i++)
-    LB_TRY(pad_axis(c, mode, i, a, steps[i], &p));
-  lb_pick_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
+  const lb_tensor *y = &c->out[0];
+  lb_tensor from = c->in[0];
+  int64_t lo[LB_MAX_RANK], n[LB_MAX_RANK];
+  if (lb_tensor_count(y) == 0) return LB_OK;
+  for (int i = 0; i < y->rank; i++) {
+    int64_t skip = a->begin[i] < 0 ? -a->begin[i] : 0;
+    lo[i] = a->begin[i] + skip;
+    n[i] = from.dims[i] - skip + least(a->end[i], 0);
+    if (n[i] <= 0)
+      return lb_error(LB_INVALID, "axis %d has nothing to pad with", i);
+    from = lb_cut(&from, i, skip, n[i]);
+  }
+  for (int axis = y->rank; axis >= 0; axis--) {
+    lb_tensor made = *y;
+    for (int i = 0; i < axis; i++) made = lb_cut(&made, i, lo[i], n[i]);
+    if (axis == y->rank)
+      lb_move(c->pool, &from, &made);
+    else
+      repeat(c, mode, &made, axis, lo[axis], lo[axis] + n[axis]);
+  }
   return LB_OK;
 }
 
