@@ -290,7 +290,8 @@ static inline num tap_at(const problem *p, int i, int64_t at) {
 static inline num combine_tap(lb_acc kind, lb_dtype t, bool first, num acc,
                               num x, num y) {
   static const lb_sop ops[] = {0, LB_S_ADD, LB_S_MAX, LB_S_MIN};
-  if (kind != LB_ACC_DOT)
+  if (kind == LB_ACC_SQUARES) y = x;
+  if (kind != LB_ACC_DOT && kind != LB_ACC_SQUARES)
     return first ? x : apply(ops[kind], t, (num[3]){acc, x});
   if (first) return apply(LB_S_MUL, t, (num[3]){x, y});
   return apply(LB_S_FMA, t, (num[3]){x, y, acc});
@@ -300,7 +301,7 @@ static inline num combine_tap(lb_acc kind, lb_dtype t, bool first, num acc,
 // which `start` is the first and the next is `by` further.
 static inline num taps_from(const problem *p, lb_acc kind, lb_dtype t,
                             int64_t r, int64_t c, int64_t start, int64_t by) {
-  static const double empty[] = {0, 0, -INFINITY, INFINITY};
+  static const double empty[] = {0, 0, -INFINITY, INFINITY, 0};
   bool conv = p->spec.form == LB_FORM_CONV, first = true;
   num acc = num_float(t, empty[kind]), y = acc;
   if (!lb_dtype_is_float(t)) acc = num_int(t, 0);

@@ -106,6 +106,7 @@ static lb_kval combine(const window *w, lb_kval acc, lb_kval x, lb_kval y) {
     case LB_ACC_DOT: return lb_k_fma(b, x, y, acc);
     case LB_ACC_SUM: return lb_k_add(b, acc, x);
     case LB_ACC_MAX: return lb_k_max(b, acc, x);
+    case LB_ACC_SQUARES: return lb_k_fma(b, x, x, acc);
     default: return lb_k_min(b, acc, x);
   }
 }

@@ -498,6 +498,24 @@ static void a_transpose_sinks_through_what_scales_all_of_it(void **state) {
       "out y = d.Div\n");
 }
 
+// The power of a spectrum whose parts are channels of a convolution.
+static void a_transpose_sinks_through_sums_of_squares(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[b,t,6]\n"
+      "c = Transpose(x) {perm=[0,2,1]}\n"
+      "s = Reshape(c, [0,2,3,-1])\n"
+      "p = ReduceSumSquare(s, [1]) {keepdims=0}\n"
+      "y = Transpose(p) {perm=[0,2,1]}\n"
+      "out y\n",
+      NULL,
+      "in x: float32[b,t,6]\n"
+      "s.Reshape: float32[b,t,2,3] = Reshape(x, [0,0,2,3])\n"
+      "p.ReduceSumSquare: float32[b,t,3] = ReduceSumSquare(s.Reshape, [2]) "
+      "{keepdims=0}\n"
+      "out y = p.ReduceSumSquare\n");
+}
+
 static void scales_along_an_axis_keep_the_transpose(void **state) {
   (void)state;
   stays(
@@ -611,6 +629,7 @@ int main(void) {
       cmocka_unit_test(a_border_of_many_zones_is_written_once),
       cmocka_unit_test(zeros_around_a_convolution_are_its_border),
       cmocka_unit_test(a_transpose_sinks_through_what_scales_all_of_it),
+      cmocka_unit_test(a_transpose_sinks_through_sums_of_squares),
       cmocka_unit_test(scales_along_an_axis_keep_the_transpose),
       cmocka_unit_test(a_transpose_sinks_through_slices_and_pads),
       cmocka_unit_test(a_norm_of_groups_is_one_of_rows),

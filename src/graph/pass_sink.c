@@ -524,10 +524,16 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
       return n->op == LB_OP_Reshape ? visit_reshape(rw, n, false) : LB_OK;
     case LB_OP_MaxPool:
     case LB_OP_AveragePool: return visit_window(rw, n);
+    case LB_OP_ReduceL1:
+    case LB_OP_ReduceL2:
+    case LB_OP_ReduceLogSum:
+    case LB_OP_ReduceLogSumExp:
     case LB_OP_ReduceMax:
+    case LB_OP_ReduceMean:
     case LB_OP_ReduceMin:
+    case LB_OP_ReduceProd:
     case LB_OP_ReduceSum:
-    case LB_OP_ReduceMean: return visit_reduction(rw, n);
+    case LB_OP_ReduceSumSquare: return visit_reduction(rw, n);
     case LB_OP_GlobalMaxPool: return visit_pool(rw, n, LB_OP_ReduceMax);
     case LB_OP_GlobalAveragePool: return visit_pool(rw, n, LB_OP_ReduceMean);
     default: break;

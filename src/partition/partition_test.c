@@ -467,6 +467,19 @@ static void a_reduction_down_columns_is_a_window(void **state) {
   end(&t.f);
 }
 
+static void sums_of_squares_down_columns_are_windows(void **state) {
+  (void)state;
+  reduced t;
+  reduce(&t, LB_OP_ReduceL2, 1, false);
+  set(&t.f, t.y, DIMS(3, 16));
+  lb_binding b;
+  char text[512];
+  assert_string_equal(bind_text(&t.f, 0, &b, text, sizeof text),
+                      "window %0=input.float32.full %1=acc.float32.squares "
+                      "%2=sqrt.float32(%1) %3=exp.float32(%2) -> %3.full");
+  end(&t.f);
+}
+
 // As normalisation of channels writes it: the last axis is always 1.
 static void columns_of_a_reduction_may_have_ones_behind_them(void **state) {
   (void)state;
@@ -679,6 +692,7 @@ int main(void) {
       cmocka_unit_test(reductions_leave_an_element_of_each_row),
       cmocka_unit_test(axes_before_the_last_are_walked_with_strides),
       cmocka_unit_test(a_reduction_down_columns_is_a_window),
+      cmocka_unit_test(sums_of_squares_down_columns_are_windows),
       cmocka_unit_test(columns_of_a_reduction_may_have_ones_behind_them),
       cmocka_unit_test(a_product_of_batches_loops_over_what_b_follows),
       cmocka_unit_test(a_gemm_packs_what_is_constant),

@@ -94,6 +94,8 @@ bool lb_emit_is_window(const lb_node *n, lb_acc *out) {
     case LB_OP_GlobalMaxPool:
     case LB_OP_ReduceMax: *out = LB_ACC_MAX; break;
     case LB_OP_ReduceMin: *out = LB_ACC_MIN; break;
+    case LB_OP_ReduceL2:
+    case LB_OP_ReduceSumSquare: *out = LB_ACC_SQUARES; break;
     default: return false;
   }
   return lb_dtype_is_float(n->out[0]->info.dtype);
@@ -104,6 +106,7 @@ uint8_t lb_emit_window_node(lb_emitter *e, const lb_node *n, int64_t count) {
   lb_emit_is_window(n, &kind);
   lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
   uint8_t acc = lb_spec_acc(&e->b, kind, t);
+  if (n->op == LB_OP_ReduceL2) return op1(e, LB_S_SQRT, acc);
   if (n->op != LB_OP_ReduceMean && n->op != LB_OP_GlobalAveragePool) return acc;
   return op2(e, LB_S_DIV, acc, lb_emit_own(e, t, (double)count));
 }

@@ -104,6 +104,7 @@ typedef enum lb_acc {  // how ACC is made; not DOT: in WINDOW alone
   LB_ACC_SUM,
   LB_ACC_MAX,
   LB_ACC_MIN,
+  LB_ACC_SQUARES,  // their sum
   LB_ACCS
 } lb_acc;
 
