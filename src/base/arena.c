@@ -12,7 +12,8 @@ struct lb_block {
   struct lb_block *next;  // owned
   size_t cap;             // of data
   size_t used;
-  unsigned char data[];
+  bool single;  // made for one large request
+  _Alignas(max_align_t) unsigned char data[];
 };
 
 static struct lb_block *block_new(size_t cap) {
@@ -23,6 +24,7 @@ static struct lb_block *block_new(size_t cap) {
   b->next = NULL;
   b->cap = cap;
   b->used = 0;
+  b->single = false;
   return b;
 }
 
@@ -67,6 +69,22 @@ void lb_arena_reset(lb_arena *a) {
   if (b) b->used = 0;
 }
 
+// The first block is the one being filled, whatever it was made for.
+void lb_arena_drop(lb_arena *a, const void *p) {
+  struct lb_block *before = a->head;
+  uintptr_t at = (uintptr_t)p;
+  for (; before && before->next; before = before->next) {
+    struct lb_block *b = before->next;
+    if (!b->single || at < (uintptr_t)b->data ||
+        at >= (uintptr_t)(b->data + b->cap))
+      continue;
+    before->next = b->next;
+    a->used -= sizeof *b + b->cap;
+    free(b);
+    return;
+  }
+}
+
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 // As much as there is already, so that little takes little, and much takes few
@@ -80,6 +98,7 @@ static size_t next_cap(const lb_arena *a) {
 // left in the head is not lost to the small requests that follow.
 static void link_block(lb_arena *a, struct lb_block *b, bool large) {
   if (a->head && large) {
+    b->single = true;
     b->next = a->head->next;
     a->head->next = b;
   } else {

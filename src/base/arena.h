@@ -22,6 +22,10 @@ void lb_arena_fini(lb_arena *a);
 // no other.
 void lb_arena_reset(lb_arena *a);
 
+// Gives back what p points to, if it is large enough to have a block of its
+// own; else it stays until all goes.
+void lb_arena_drop(lb_arena *a, const void *p);
+
 // Not cleared. `align` is a power of two.
 void *lb_arena_alloc(lb_arena *a, size_t size, size_t align);
 void *lb_arena_zalloc(lb_arena *a, size_t size, size_t align);

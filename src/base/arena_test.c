@@ -41,6 +41,27 @@ static void large_requests_get_their_own_block(void **state) {
   assert_int_equal(a.used, 0);
 }
 
+static void large_requests_are_given_back_and_small_ones_are_not(void **state) {
+  (void)state;
+  lb_arena a;
+  lb_arena_init(&a, 64);
+  char *small = lb_arena_alloc(&a, 8, 1);
+  char *one = lb_arena_alloc(&a, 100000, 16);
+  char *two = lb_arena_alloc(&a, 100000, 16);
+  memset(two, 2, 100000);
+  size_t used = a.used;
+  lb_arena_drop(&a, small);
+  lb_arena_drop(&a, &used);
+  assert_int_equal(a.used, used);
+  lb_arena_drop(&a, one);
+  assert_true(a.used < used - 100000);
+  used = a.used;
+  lb_arena_drop(&a, one);  // once is enough
+  assert_int_equal(a.used, used);
+  assert_int_equal(two[99999], 2);
+  lb_arena_fini(&a);
+}
+
 // Blocks grow with what is there, and stop at the size that was asked for.
 static void little_takes_little_and_much_not_much_more(void **state) {
   (void)state;
@@ -114,6 +135,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pointers_are_aligned_and_apart),
       cmocka_unit_test(large_requests_get_their_own_block),
+      cmocka_unit_test(large_requests_are_given_back_and_small_ones_are_not),
       cmocka_unit_test(little_takes_little_and_much_not_much_more),
       cmocka_unit_test(overflowing_sizes_are_null),
       cmocka_unit_test(new_arrays_are_zero_even_when_reused),

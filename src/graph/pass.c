@@ -13,6 +13,7 @@
 #include "graph/rewrite.h"
 
 #define MAX_ROUNDS 64
+#define LARGE ((size_t)64 << 10)  // bytes of a constant worth giving back
 
 typedef struct pass {
   uint32_t bit;
@@ -138,11 +139,33 @@ static void mark_region(bool *used, const lb_region *r, uint32_t *n_nodes) {
   }
 }
 
+// Does a constant that is used lie in the memory of t?
+static bool is_shared(const lb_graph *g, const bool *used, const lb_tensor *t) {
+  const char *begin = t->data, *end = begin + lb_tensor_bytes(t);
+  for (uint32_t i = 0; i < g->n_values; i++) {
+    const lb_tensor *other = used[i] ? lb_value_const(g->values[i]) : NULL;
+    const char *at = other ? other->data : NULL;
+    if (at && at >= begin && at < end) return true;
+  }
+  return false;
+}
+
+// Constants on the way to others are as large as these.
+static void drop_constants(lb_graph *g, const bool *used) {
+  for (uint32_t i = 0; i < g->n_values; i++) {
+    const lb_tensor *t = used[i] ? NULL : lb_value_const(g->values[i]);
+    if (t && t->data && lb_tensor_is_dense(t) && lb_tensor_bytes(t) >= LARGE &&
+        !is_shared(g, used, t))
+      lb_arena_drop(&g->arena, t->data);
+  }
+}
+
 static lb_status compact(lb_graph *g) {
   bool *used = calloc((size_t)g->n_values + 1, sizeof *used);
   if (!used) return lb_oom();
   g->n_nodes = 0;
   mark_region(used, g->main, &g->n_nodes);
+  drop_constants(g, used);
   uint32_t kept = 0;
   for (uint32_t i = 0; i < g->n_values; i++) {
     lb_value *v = g->values[i];

@@ -47,14 +47,17 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_ALL = (1 << 24) - 1,
 };
 
+// Bytes. What is made element by element may be a filter or a table that is
+// written down as a formula; other constants that grow are but repeated.
 #define LB_FOLD_LIMIT ((size_t)1 << 20)
+#define LB_FOLD_FORMULA ((size_t)16 << 20)
 
 typedef struct lb_pass_options {
   lb_eval_fn *eval;   // NULL: nothing is evaluated
   void *user;         // for eval; borrowed
   size_t fold_limit;  // a node is evaluated if its outputs take at most this
                       // many bytes, or no more than its inputs (Cast and
-                      // DequantizeLinear: four times those); 0: the default
+                      // DequantizeLinear: four times those); 0: as above
   bool images;        // every convolution gets its channels last
   uint32_t off;       // LB_PASS_* bits not to run
 } lb_pass_options;

@@ -99,7 +99,9 @@ static bool within_limit(const lb_rewrite *rw, const folding *f, size_t bytes) {
   size_t limit = rw->options->fold_limit;
   lb_op op = f->node->op;
   bool stored = op == LB_OP_Cast || op == LB_OP_DequantizeLinear;
-  return bytes <= (limit ? limit : LB_FOLD_LIMIT) || bytes <= f->in_bytes ||
+  bool formula = lb_op_infos[op].cls == LB_CLASS_ELEMENTWISE;
+  if (limit == 0) limit = formula ? LB_FOLD_FORMULA : LB_FOLD_LIMIT;
+  return bytes <= limit || bytes <= f->in_bytes ||
          (stored && bytes <= lb_mul_sat(f->in_bytes, 4));
 }
 

@@ -83,6 +83,43 @@ static void results_above_the_limit_are_not_folded(void **state) {
   becomes(larger, &o, "out [-1,-1,-1]\n");  // 12 bytes, but 12 went in
 }
 
+static lb_status zeros(void *user, const lb_node *n, const lb_tensor *in,
+                       lb_arena *arena, lb_tensor *out) {
+  (void)user, (void)in;
+  const lb_vinfo *info = &n->out[0]->info;
+  *out = (lb_tensor){.dtype = info->dtype, .rank = info->rank};
+  for (int i = 0; i < info->rank; i++) out->dims[i] = info->dims[i].k;
+  lb_tensor_dense(out);
+  out->data = lb_arena_zalloc(arena, lb_tensor_bytes(out), 64);
+  return out->data ? LB_OK : lb_oom();
+}
+
+// A filter that is written down as a formula, on the way to which there are
+// others of its size; and something repeated, which is as good as a view.
+static void formulas_are_folded_and_leave_no_other_constants(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[600,600]\n"
+      "const a float32[600,1] 1\n"
+      "const b float32[600] 2\n"
+      "c = Add(a, b)\n"
+      "d = Neg(c)\n"
+      "f = Sqrt(d)\n"
+      "e = Expand(a, [600,600])\n"
+      "g = Mul(x, f)\n"
+      "y = Mul(g, e)\n"
+      "out y\n");
+  must(lb_graph_optimize(g, &(lb_pass_options){.eval = zeros}));
+  dump_is(g,
+          "in x: float32[600,600]\n"
+          "e: float32[600,600] = Expand(a:float32[600,1], [600,600])\n"
+          "g: float32[600,600] = Mul(x, f:float32[600,600])\n"
+          "y: float32[600,600] = Mul(g, e)\n"
+          "out y\n");
+  assert_in_range(g->arena.used, 600 * 600 * 4, 600 * 600 * 4 + 200000);
+  lb_graph_free(g);
+}
+
 static void random_numbers_are_not_folded(void **state) {
   (void)state;
   int calls = 0;
@@ -837,6 +874,7 @@ int main(void) {
       cmocka_unit_test(a_folded_result_keeps_its_name),
       cmocka_unit_test(a_node_that_fails_is_left_for_the_run),
       cmocka_unit_test(results_above_the_limit_are_not_folded),
+      cmocka_unit_test(formulas_are_folded_and_leave_no_other_constants),
       cmocka_unit_test(random_numbers_are_not_folded),
       cmocka_unit_test(shapes_that_are_fixed_fold_without_evaluation),
       cmocka_unit_test(captured_constants_are_read_directly),
