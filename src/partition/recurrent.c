@@ -198,12 +198,14 @@ static void add_state(maker *m, lb_rmem mem) {
 }
 
 static void add_gates(maker *m, int gate) {
-  add_operand(m, LB_RMEM_GATES, gate * m->hidden, gates_of(m->node) * m->hidden,
-              0);
+  int64_t wide = gates_of(m->node) * m->hidden;
+  int64_t first = m->direction * m->batch * wide;
+  add_operand(m, LB_RMEM_GATES, first + gate * m->hidden, wide, 0);
 }
 
 static void add_reset(maker *m) {
-  add_operand(m, LB_RMEM_RESET, 0, m->hidden, 0);
+  int64_t first = m->direction * m->batch * m->hidden;
+  add_operand(m, LB_RMEM_RESET, first, m->hidden, 0);
 }
 
 static uint8_t input(maker *m, lb_layout layout) {

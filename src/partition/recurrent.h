@@ -3,7 +3,8 @@
 // A *turn* is a step of the recurrence in one direction: the product of the
 // state and its weights, then what the gates make of it; where GRU resets the
 // state before the product, both once more. One turn comes after the other, so
-// its kernels are no steps of a plan: see lb_step.turns.
+// its kernels are no steps of a plan: see lb_step.turns. Directions share no
+// memory that is written, so that each may have a thread.
 #ifndef LB_PARTITION_RECURRENT_H
 #define LB_PARTITION_RECURRENT_H
 
@@ -26,14 +27,14 @@ typedef enum lb_rmem {
   LB_RMEM_H,       // output 1: at first the state before the first step
   LB_RMEM_C,       // output 2, likewise. LSTM alone
   LB_RMEM_MASK,    // input 4: 1 where a step is within its sequence
-  LB_RMEM_GATES,   // [batch, gates * hidden], between kernels
-  LB_RMEM_RESET,   // [batch, hidden], likewise. GRU alone
+  LB_RMEM_GATES,   // [directions, batch, gates * hidden], between kernels
+  LB_RMEM_RESET,   // [directions, batch, hidden], likewise. GRU alone
   LB_RMEM_PACKED,  // the partition's
   LB_RMEMS
 } lb_rmem;
 
-// Dims and strides, by lb_rmem: X, Y, H, C, MASK. Strides of Y along time and
-// directions may be 0, where nobody reads it.
+// Dims and strides, by lb_rmem: X, Y, H, C, MASK. That of Y along time may be
+// 0, where nobody reads it.
 typedef struct lb_rshape {
   lb_tensor tensor[LB_RMEM_MASK + 1];
 } lb_rshape;

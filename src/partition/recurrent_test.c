@@ -42,7 +42,7 @@ typedef struct sample {
   float h[2 * MAX_BATCH * MAX_HIDDEN], c[2 * MAX_BATCH * MAX_HIDDEN];
   float h0[2 * MAX_BATCH * MAX_HIDDEN], c0[2 * MAX_BATCH * MAX_HIDDEN];
   float mask[MAX_STEPS * MAX_BATCH];
-  float room[MAX_BATCH * WIDE], reset[MAX_BATCH * MAX_HIDDEN];
+  float room[2 * MAX_BATCH * WIDE], reset[2 * MAX_BATCH * MAX_HIDDEN];
   lb_rshape shape;
   lb_graph *graph;
   lb_node *node;
@@ -348,8 +348,13 @@ static void run_sample(lb_op op, uint32_t number) {
   assert_true(part->recurrent && lb_recurrent_fits(part, &s.shape));
   int n = lb_recurrent_kernels(part) * lb_recurrent_directions(part);
   for (int i = 0; i < n; i++) bind(&s, part, i, &turns[i]);
+  // Side by side: directions do not write where the other reads.
+  int each = lb_recurrent_kernels(part);
   for (int64_t t = 0; t < s.steps; t++)
-    for (int i = 0; i < n; i++) walk(&s, part, &turns[i], t);
+    for (int i = 0; i < n; i++) {
+      int d = i % s.directions, kernel = i / s.directions;
+      walk(&s, part, &turns[d * each + kernel], t);
+    }
   for (int d = 0; d < s.directions; d++)
     for (int64_t i = 0; i < s.batch; i++) check_sequence(&s, d, i);
   lb_partitioning_fini(&parts);

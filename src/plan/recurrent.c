@@ -12,6 +12,7 @@
 #define CACHE_BYTES_PER_NS 64.0
 #define FLOPS_PER_NS 70.0
 #define TURN_ALONE_NS 8000
+#define DIRECTION_NS 5000  // of one that gets a thread, at least
 
 enum { BIAS = 3, MASK, H0, C0 };  // inputs
 
@@ -67,19 +68,22 @@ static lb_tensor dense(const series *s, int rank, const int64_t *dims) {
   return t;
 }
 
-// Where nobody asks for it, the output of one step is room enough for all.
+// Where nobody asks for it, the output of one step is room enough for all of a
+// direction.
 static lb_status place_y(series *s) {
   lb_operand *y = output(s, 0);
   int64_t batch = batch_of(s), hidden = hidden_of(s);
+  int64_t dirs = lb_recurrent_directions(s->part);
   bool first = lb_attr_int(s->part->nodes[0], "layout", 0) != 0;
   if (y) {
     s->at[LB_RMEM_Y] = *y;
     s->shape.tensor[LB_RMEM_Y] = *y->tensor;
     return LB_OK;
   }
-  lb_tensor t = dense(s, 2, (const int64_t[]){batch, hidden});
+  lb_tensor t = dense(s, 3, (const int64_t[]){dirs, batch, hidden});
   LB_TRY(add_temp(s, LB_RMEM_Y, &t));
   t = (lb_tensor){.dtype = t.dtype, .rank = 4};
+  t.strides[first ? 2 : 1] = batch * hidden;
   t.strides[first ? 0 : 2] = hidden;
   t.strides[3] = 1;
   s->shape.tensor[LB_RMEM_Y] = t;
@@ -101,10 +105,10 @@ static lb_status place_state(series *s, lb_rmem mem) {
 static lb_status place_rooms(series *s) {
   const lb_node *n = s->part->nodes[0];
   int64_t batch = batch_of(s), hidden = hidden_of(s);
-  int64_t wide =
-      s->call.in[0].tensor->dims[2] / lb_recurrent_directions(s->part);
-  lb_tensor gates = dense(s, 2, (const int64_t[]){batch, wide});
-  lb_tensor reset = dense(s, 2, (const int64_t[]){batch, hidden});
+  int64_t dirs = lb_recurrent_directions(s->part);
+  int64_t wide = s->call.in[0].tensor->dims[2] / dirs;
+  lb_tensor gates = dense(s, 3, (const int64_t[]){dirs, batch, wide});
+  lb_tensor reset = dense(s, 3, (const int64_t[]){dirs, batch, hidden});
   LB_TRY(place_y(s));
   LB_TRY(place_state(s, LB_RMEM_H));
   if (n->op == LB_OP_LSTM) LB_TRY(place_state(s, LB_RMEM_C));
@@ -188,6 +192,14 @@ static lb_status make_launch(series *s, int number, lb_launch **out) {
   return LB_OK;
 }
 
+// Whether a direction takes long enough for a thread of its own.
+static bool is_worth_threads(const series *s, const lb_step *step) {
+  double ns = 0;
+  for (uint32_t i = 0; i < step->each; i++) ns += turn_ns(&s->turns[i].b);
+  return lb_recurrent_directions(s->part) > 1 &&
+         ns * (double)step->turns >= DIRECTION_NS;
+}
+
 static lb_status add_launches(series *s) {
   const lb_tensor *x = s->call.in[0].tensor;
   bool first = lb_attr_int(s->part->nodes[0], "layout", 0) != 0;
@@ -195,6 +207,7 @@ static lb_status add_launches(series *s) {
   LB_TRY(lb_planner_step(s->p, s->part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
   step->turns = x->dims[first];
   step->each = (uint32_t)lb_recurrent_kernels(s->part);
+  step->apart = is_worth_threads(s, step);
   lb_launch **last = &step->launch;
   for (int i = 0; i < s->n; i++) {
     LB_TRY(make_launch(s, i, last));

@@ -43,7 +43,8 @@ static lb_node *add_node(lb_graph *g, const wish *w) {
 }
 
 // A letter a step: K a copy, C a call, L launches, with how many there are, of
-// a turn and in all, how often they run and what they skip.
+// a turn and in all, how often they run and what they skip; A, if directions
+// may have a thread each.
 static void print_steps(const lb_plan *plan, char *out, size_t cap) {
   size_t n = 0;
   for (uint32_t i = 0; i < plan->n_steps; i++) {
@@ -51,8 +52,9 @@ static void print_steps(const lb_plan *plan, char *out, size_t cap) {
     uint32_t count = 0;
     for (const lb_launch *l = s->launch; l; l = l->next) count++;
     n += (size_t)(s->kind == LB_STEP_LAUNCH
-                      ? snprintf(out + n, cap - n, "L%u/%u*%d-%u ", s->each,
-                                 count, (int)s->turns, s->skip)
+                      ? snprintf(out + n, cap - n, "%s%u/%u*%d-%u ",
+                                 s->apart ? "A" : "L", s->each, count,
+                                 (int)s->turns, s->skip)
                       : snprintf(out + n, cap - n,
                                  s->kind == LB_STEP_COPY ? "K " : "C "));
   }
@@ -100,6 +102,14 @@ static void launches_run_once_for_every_step(void **state) {
          "K K L2/4*5-1 C ");
 }
 
+static void directions_that_take_long_get_a_thread_each(void **state) {
+  (void)state;
+  expect((wish){LB_OP_LSTM, 5000, "bidirectional", false, true, false},
+         "K K A2/4*5000-1 C ");
+  expect((wish){LB_OP_LSTM, 5000, "forward", false, true, false},
+         "K K L2/2*5000-1 C ");
+}
+
 static void without_steps_there_are_no_launches(void **state) {
   (void)state;
   expect((wish){LB_OP_LSTM, 0, "forward", false, true, false}, "C ");
@@ -113,6 +123,7 @@ static void what_gives_other_bits_stays_alone_if_asked(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(launches_run_once_for_every_step),
+      cmocka_unit_test(directions_that_take_long_get_a_thread_each),
       cmocka_unit_test(without_steps_there_are_no_launches),
       cmocka_unit_test(what_gives_other_bits_stays_alone_if_asked),
   };

@@ -185,6 +185,43 @@ static void run_turns(call *calls, uint32_t n, int64_t turns, lb_pool *pool,
     }
 }
 
+typedef struct series {  // of groups that do not read what another writes
+  call *calls;
+  const lb_step *step;
+  lb_bound *bounds;  // one a group, or NULL
+} series;
+
+static void run_groups(void *user, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const series *s = user;
+  for (int64_t g = begin; g < end; g++)
+    run_turns(s->calls + g * s->step->each, s->step->each, s->step->turns, NULL,
+              s->bounds ? &s->bounds[g] : NULL);
+}
+
+// A thread for each group. What one of them found of the bound, the run has
+// found.
+static void run_apart(call *calls, uint32_t n, const lb_step *step,
+                      lb_pool *pool, lb_bound *bound) {
+  lb_bound bounds[LB_TURN_KERNELS];
+  uint32_t groups = n / step->each;
+  series s = {.calls = calls, .step = step, .bounds = bound ? bounds : NULL};
+  for (uint32_t g = 0; bound && g < groups; g++) bounds[g] = *bound;
+  lb_pool_for(pool, groups, 1, run_groups, &s);
+  for (uint32_t g = 0; bound && g < groups; g++)
+    if (bounds[g].found) bound->found = bounds[g].found;
+}
+
+// Parts of a turn are for threads that groups leave idle.
+static bool are_apart(const call *calls, uint32_t n, const lb_step *step,
+                      const lb_pool *pool) {
+  bool shared = false;
+  for (uint32_t i = 0; i < n; i++)
+    shared |= calls[i].launch->split.grain < calls[i].launch->split.parts;
+  return step->apart && !lb_pool_alone(pool) &&
+         (!shared || (uint32_t)lb_pool_width(pool) <= n / step->each);
+}
+
 bool lb_launch_try_turns(const lb_step *step, const lb_slot *without,
                          lb_pool *pool, const uintptr_t *bases,
                          lb_bound *bound) {
@@ -195,6 +232,10 @@ bool lb_launch_try_turns(const lb_step *step, const lb_slot *without,
         l->slot == without ? without->pack : lb_slot_kernel(l->slot);
     if (!kernel) return false;
     prepare(&calls[n], l, kernel, bases);
+  }
+  if (are_apart(calls, n, step, pool)) {
+    run_apart(calls, n, step, pool, bound);
+    return true;
   }
   for (uint32_t i = 0; i < n; i += step->each)
     run_turns(calls + i, step->each, step->turns, pool, bound);

@@ -228,12 +228,53 @@ static void launches_run_in_turns(void **state) {
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
 }
 
+// Two sums that have nothing to do with each other.
+static void groups_may_run_on_threads_of_their_own(void **state) {
+  (void)state;
+  enum { TURNS = 2000, F = sizeof(float) };
+  static float in[TURNS];
+  float sums[2] = {0};
+  uint64_t args[8] = {0, 0, 1, 1};
+  int64_t strides[4] = {0};
+  lb_spot spots[2][2] = {{{.base = 2}, {.base = 1}},
+                         {{.base = 2, .offset = F}, {.base = 1}}};
+  lb_slot slot = {0};
+  lb_launch l[2] = {0};
+  for (int i = 0; i < 2; i++)
+    l[i] = (lb_launch){.slot = &slot,
+                       .spots = spots[i],
+                       .steps = (const int64_t[]){0, F},
+                       .split = whole(1, 1),
+                       .n_operands = 2,
+                       .n_args = 8,
+                       .args = args,
+                       .strides = strides};
+  l[0].next = &l[1];
+  for (int i = 0; i < TURNS; i++) in[i] = 1;
+  lb_step step = {.turns = TURNS, .each = 1, .apart = true, .launch = l};
+  uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)sums};
+  lb_slot_publish(&slot, add, LB_TIER_PACK);
+  lb_pool *pool;
+  ok(lb_pool_new(2, &pool));
+  for (int i = 1; i <= 50; i++) {
+    assert_true(lb_launch_try_turns(&step, NULL, pool, bases, NULL));
+    assert_true(sums[0] == (float)(i * TURNS) && sums[1] == sums[0]);
+  }
+  atomic_int cancel = 1;
+  lb_bound bound = {.cancelled = &cancel};
+  assert_true(lb_launch_try_turns(&step, NULL, pool, bases, &bound));
+  assert_int_equal(bound.found, LB_BOUND_CANCELLED);
+  assert_true(sums[0] == 50.0f * TURNS);
+  lb_pool_free(pool);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_element_is_computed_once),
       cmocka_unit_test(zones_are_computed_once_whoever_takes_them),
       cmocka_unit_test(a_band_goes_through_all_zones_that_go_together),
       cmocka_unit_test(launches_run_in_turns),
+      cmocka_unit_test(groups_may_run_on_threads_of_their_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
