@@ -302,6 +302,13 @@ static void add_packed(walker *w, bool *ok) {
   w->out->operands[w->n++] = (lb_bind_operand){.value = NULL};
 }
 
+const lb_value *lb_partition_factor(const lb_partition *p) {
+  const lb_node *n = p->nodes[p->anchor];
+  bool made = p->form == LB_FORM_MATMUL && !p->packed && !p->recurrent &&
+              lb_attr_int(n, "transB", 0) == 0;
+  return made ? n->in[1] : NULL;
+}
+
 static lb_status walk_product(walker *w, bool *ok) {
   LB_TRY(walk_map(w, ok));
   if (*ok) LB_TRY(add_factor(w, A, ok));

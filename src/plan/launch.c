@@ -154,22 +154,25 @@ static lb_status try_launch(lb_planner *p, const lb_partition *part,
   return ok ? make_launch(p, part, &b, a) : LB_OK;
 }
 
-static bool has_channels_last(const lb_tensor *t) {
+// Along the last axis.
+static bool lies_side_by_side(const lb_tensor *t) {
   int c = t->rank - 1;
   return t->strides[c] == 1 || t->dims[c] == 1 || lb_tensor_count(t) == 0;
 }
 
-// An image whose channels lie apart, where the kernel wants them side by side,
-// is copied for all that read it from here on: that takes less than to convolve
-// it on the host.
-static lb_status lay_image(lb_planner *p, const lb_partition *part) {
+// What a kernel wants side by side and lies apart, channels of an image or
+// columns of a second factor, is copied for all that read it from here on: that
+// takes less than to convolve it on the host, or to pick elements for each tile
+// of rows anew.
+static lb_status lay_input(lb_planner *p, const lb_partition *part) {
   const lb_node *n = part->nodes[part->anchor];
   const lb_value *x = lb_partition_image(part);
   const lb_pvalue *s;
   lb_step *copy;
+  if (!x) x = lb_partition_factor(part);
   if (!x || p->planned[n->id] || !p->needed[n->id]) return LB_OK;
   LB_TRY(lb_planner_state(p, x, &s));
-  if (!s || s->buffer == LB_NO_BUFFER || has_channels_last(s->tensor))
+  if (!s || s->buffer == LB_NO_BUFFER || lies_side_by_side(s->tensor))
     return LB_OK;
   x = p->prog->graph->values[lb_planner_root(p, x->id)];
   LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
@@ -181,7 +184,7 @@ static lb_status lay_image(lb_planner *p, const lb_partition *part) {
 }
 
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
-  LB_TRY(lay_image(p, part));
+  LB_TRY(lay_input(p, part));
   attempt a = {.first = p->plan->n_steps};
   uint32_t done = 0;
   bool direct;
