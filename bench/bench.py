@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -95,7 +96,8 @@ def arguments():
         help="a minute or two: fewer shapes, shorter turns")
     add("--json", metavar="FILE", help="write all numbers there")
     add("--models", default="minilm,magika", metavar="NAME,...",
-        help="or `all`; default: minilm,magika")
+        help="or `all`, or `others`: those of bench/others.def; default: "
+             "minilm,magika")
     add("--threads", default="1,2", metavar="N,...", help="default: 1,2")
     add("--peers", default=None, metavar="NAME,...",
         help=f"of {','.join(PEERS)}; default: those the suite compares with")
@@ -151,7 +153,14 @@ def environment(build, suite):
     return found
 
 
+def others():
+    subprocess.run([str(ROOT / "scripts" / "models"), "others"], check=True)
+    return list(shapes.load(others=True).values())
+
+
 def models_of(text):
+    if text == "others":
+        return others()
     known = shapes.load()
     names = list(known) if text == "all" else text.split(",")
     for name in names:

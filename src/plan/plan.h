@@ -93,7 +93,7 @@ typedef struct lb_step {
   int64_t turns;  // LAUNCH: 0, or how often launches run, one after the
                   // other: the first `each` of them, then the next
   uint32_t each;
-  bool apart;  // LAUNCH: these groups may run at the same time
+  bool apart;         // LAUNCH: these groups may run at the same time
   lb_launch *launch;  // LAUNCH: else NULL
 } lb_step;
 

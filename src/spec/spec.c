@@ -75,8 +75,7 @@ void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]) {
 
 static const char *const form_names[] = {"map",       "rows", "matmul",
                                          "attention", "conv", "window"};
-static const char *const acc_names[] = {"", ".sum", ".max", ".min",
-                                        ".squares"};
+static const char *const acc_names[] = {"", ".sum", ".max", ".min", ".squares"};
 static const char *const layout_names[] = {"full",    "cols",   "rows",  "one",
                                            "strided", "packed", "paired"};
 

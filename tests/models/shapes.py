@@ -1,4 +1,5 @@
-"""Reads bench/shapes.def: which inputs a public model takes, at which shapes.
+"""Reads bench/shapes.def: which inputs a public model takes, at which shapes;
+or bench/others.def.
 
     model = shapes.load()["minilm"]
     for dims in model.draws(10, seed=1):    # {"batch": 1, "seq": 17}, ...
@@ -66,9 +67,9 @@ def distinct(families, count, rng):
 
 
 class Model:
-    def __init__(self, name):
+    def __init__(self, name, folder):
         self.name = name
-        self.path = str(ROOT / "build" / "models" / f"{name}.onnx")
+        self.path = str(folder / f"{name}.onnx")
         self.inputs = []
         self.families = []  # each: symbol -> numbers
         self.bench_families = []  # for benchmarks; none: the same
@@ -128,14 +129,16 @@ class Model:
         return {i.name: i.array(dims, rng) for i in self.inputs}
 
 
-def load(path=ROOT / "bench" / "shapes.def"):
+def load(others=False):
     """name -> Model, in the file's order."""
+    path = ROOT / "bench" / ("others.def" if others else "shapes.def")
+    folder = ROOT / "build" / "models" / ("others" if others else "")
     models = {}
     for line in Path(path).read_text().splitlines():
         word, _, rest = line.split("#")[0].strip().partition(" ")
         rest = rest.strip()
         if word == "model":
-            model = models[rest] = Model(rest)
+            model = models[rest] = Model(rest, folder)
         elif word == "input":
             model.inputs.append(Input(rest))
         elif word in ("dims", "bench", "stream", "at"):
@@ -152,3 +155,8 @@ def load(path=ROOT / "bench" / "shapes.def"):
         elif word:
             raise ValueError(f"{path}: what is '{line.strip()}'?")
     return models
+
+
+def find(name):
+    """A model of either file."""
+    return (load() | load(others=True))[name]
