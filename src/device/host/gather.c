@@ -1,8 +1,11 @@
 // device/host/gather.c -- reading by index.
 //
-// All three become one pick: an axis with a table of offsets, made from
-// checked indices, among axes of the data as they are.
+// Gather and GatherND become one pick: an axis with a table of offsets, made
+// from checked indices, among axes of the data as they are.
+#include <stdatomic.h>
+
 #include "device/host/index.h"
+#include "device/host/iter.h"
 #include "device/host/move.h"
 
 lb_status lb_host_index(int64_t index, int axis, int64_t dim, int64_t *out) {
@@ -48,19 +51,25 @@ static int64_t next_place(const lb_tensor *indices, int axis,
   return by;
 }
 
+static lb_status check_elements(const lb_tensor *x, const lb_tensor *indices,
+                                int axis) {
+  if (indices->rank != x->rank)
+    return lb_error(LB_INVALID, "indices have rank %d, data %d", indices->rank,
+                    x->rank);
+  for (int i = 0; i < x->rank && lb_tensor_count(indices) > 0; i++)
+    if (i != axis && indices->dims[i] > x->dims[i])
+      return lb_error(LB_INVALID, "axis %d of the indices, %lld, exceeds %lld",
+                      i, (long long)indices->dims[i], (long long)x->dims[i]);
+  return LB_OK;
+}
+
 lb_status lb_element_offsets(lb_host_call *c, const lb_tensor *x,
                              const lb_tensor *indices, int axis, int64_t **out,
                              int64_t *n) {
   const int64_t *ints;
-  if (indices->rank != x->rank)
-    return lb_error(LB_INVALID, "indices have rank %d, data %d", indices->rank,
-                    x->rank);
+  LB_TRY(check_elements(x, indices, axis));
   LB_TRY(lb_host_ints(c, 1, &ints, n));
   LB_TRY(lb_host_table(c, *n, out));
-  for (int i = 0; i<x->rank && * n> 0; i++)
-    if (i != axis && indices->dims[i] > x->dims[i])
-      return lb_error(LB_INVALID, "axis %d of the indices, %lld, exceeds %lld",
-                      i, (long long)indices->dims[i], (long long)x->dims[i]);
   int64_t place[LB_MAX_RANK] = {0}, offset = 0, index = 0;
   int64_t steps[LB_MAX_RANK];
   lb_byte_steps(x, steps);
@@ -72,16 +81,72 @@ lb_status lb_element_offsets(lb_host_call *c, const lb_tensor *x,
   return LB_OK;
 }
 
+// One axis of x is read by index; the place along the others is that of the
+// index.
+typedef struct elements {
+  int64_t dim, step;  // of the axis; bytes
+  size_t size;        // of an element
+  bool wide;          // indices have 8 bytes, not 4
+  atomic_llong bad;   // one out of range; 0: none
+} elements;
+
+// Operands are the output, the indices, and x, which does not move along the
+// axis.
+static inline __attribute__((always_inline)) void pick_elements(
+    elements *e, int64_t n, char *const *p, const int64_t *step, size_t size,
+    bool wide) {
+  for (int64_t k = 0; k < n; k++) {
+    const char *from = p[1] + k * step[1];
+    int64_t given;
+    int32_t narrow;
+    if (wide) {
+      memcpy(&given, from, sizeof given);
+    } else {
+      memcpy(&narrow, from, sizeof narrow);
+      given = narrow;
+    }
+    int64_t index = given < 0 ? given + e->dim : given;
+    if ((uint64_t)index >= (uint64_t)e->dim) {
+      atomic_store_explicit(&e->bad, given, memory_order_relaxed);
+      index = 0;
+    }
+    memcpy(p[0] + k * step[0], p[2] + k * step[2] + index * e->step, size);
+  }
+}
+
+static void elements_row(const void *user, int64_t n, char *const *p,
+                         const int64_t *step) {
+  elements *e = *(elements *const *)user;
+  if (e->size == 4 && e->wide)
+    pick_elements(e, n, p, step, 4, true);
+  else if (e->size == 4)
+    pick_elements(e, n, p, step, 4, false);
+  else
+    pick_elements(e, n, p, step, e->size, e->wide);
+}
+
 lb_status lb_host_GatherElements(lb_host_call *c) {
-  const lb_tensor *x = &c->in[0];
+  const lb_tensor *x = &c->in[0], *indices = &c->in[1];
   int axis;
   LB_TRY(lb_host_axis(c, lb_attr_int(c->node, "axis", 0), x->rank, &axis));
-  int64_t *at, n;
-  LB_TRY(lb_element_offsets(c, x, &c->in[1], axis, &at, &n));
-  lb_pick p = {0};
-  lb_pick_table(&p, n, at);
-  lb_pick_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
-  return LB_OK;
+  LB_TRY(check_elements(x, indices, axis));
+  if (indices->dtype != LB_I64 && indices->dtype != LB_I32)
+    return lb_host_bad_dtype(c, indices->dtype);
+  if (lb_tensor_count(indices) == 0) return LB_OK;
+  int64_t steps[LB_MAX_RANK], dim = x->dims[axis], index;
+  lb_byte_steps(x, steps);
+  elements e = {.dim = dim,
+                .step = steps[axis],
+                .size = lb_dtype_size(x->dtype),
+                .wide = indices->dtype == LB_I64},
+           *user = &e;
+  if (dim == 0) return lb_host_index(0, axis, dim, &index);
+  lb_tensor still = *x;
+  memcpy(still.dims, indices->dims, sizeof still.dims);
+  still.strides[axis] = 0;
+  lb_each(c->pool, 3, (const lb_tensor *[]){&c->out[0], indices, &still},
+          elements_row, &user);
+  return e.bad ? lb_host_index(e.bad, axis, dim, &index) : LB_OK;
 }
 
 // Where batch number `batch` of x lies, counted along its first n axes.
