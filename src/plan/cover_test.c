@@ -107,6 +107,25 @@ static void a_second_factor_is_laid_as_the_kernel_wants_it(void **state) {
   assert_int_equal(arena, 2 * 4 * 8 * 4);
 }
 
+// x[2,4,4] and itself, turned.
+static void an_operand_of_a_map_is_turned_before_it(void **state) {
+  (void)state;
+  small_pack p = empty_pack();
+  lb_graph *g;
+  ok(lb_graph_new(&g));
+  lb_region *r = g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(2, 4, 4));
+  lb_node *t = node(r, LB_OP_Transpose, "t", 1, &x, 1);
+  ok(lb_node_set_ints(g, t, "perm", (int64_t[]){0, 2, 1}, 3));
+  lb_node *y = node(r, LB_OP_Add, "y", 2, (lb_value *[]){x, t->out[0]}, 1);
+  RESULTS(r, y->out[0]);
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 4, 4));
+  char text[64];
+  size_t arena = text_of(g, &in, &p, false, text, sizeof text);
+  assert_string_equal(text, "K L1 C ");
+  assert_int_equal(arena, 2 * 4 * 4 * 4);
+}
+
 static void a_kernel_of_the_pack_needs_no_cover(void **state) {
   (void)state;
   small_pack p = empty_pack();
@@ -151,6 +170,7 @@ int main(void) {
       cmocka_unit_test(without_a_pack_every_node_is_called),
       cmocka_unit_test(an_image_is_laid_as_the_kernel_wants_it),
       cmocka_unit_test(a_second_factor_is_laid_as_the_kernel_wants_it),
+      cmocka_unit_test(an_operand_of_a_map_is_turned_before_it),
       cmocka_unit_test(a_kernel_of_the_pack_needs_no_cover),
       cmocka_unit_test(the_longest_pieces_of_the_pack_cover_it),
       cmocka_unit_test(what_gives_other_bits_stays_alone_if_asked),

@@ -160,20 +160,25 @@ static bool lies_side_by_side(const lb_tensor *t) {
   return t->strides[c] == 1 || t->dims[c] == 1 || lb_tensor_count(t) == 0;
 }
 
-// What a kernel wants side by side and lies apart, channels of an image or
-// columns of a second factor, is copied for all that read it from here on: that
-// takes less than to convolve it on the host, or to pick elements for each tile
-// of rows anew.
-static lb_status lay_input(lb_planner *p, const lb_partition *part) {
-  const lb_node *n = part->nodes[part->anchor];
-  const lb_value *x = lb_partition_image(part);
+// Is another axis the one that lies side by side?
+static bool is_turned(const lb_tensor *t) {
+  int c = t->rank - 1;
+  if (t->rank < 2 || lies_side_by_side(t) || t->strides[c] == 0) return false;
+  for (int i = 0; i < c; i++)
+    if (t->strides[i] == 1 && t->dims[i] > 1) return true;
+  return false;
+}
+
+typedef bool fits_fn(const lb_tensor *t);
+
+static bool is_straight(const lb_tensor *t) { return !is_turned(t); }
+
+// Unless x fits, it is copied for all that read it from here on.
+static lb_status lay(lb_planner *p, const lb_value *x, fits_fn *fits) {
   const lb_pvalue *s;
   lb_step *copy;
-  if (!x) x = lb_partition_factor(part);
-  if (!x || p->planned[n->id] || !p->needed[n->id]) return LB_OK;
   LB_TRY(lb_planner_state(p, x, &s));
-  if (!s || s->buffer == LB_NO_BUFFER || lies_side_by_side(s->tensor))
-    return LB_OK;
+  if (!s || s->buffer == LB_NO_BUFFER || fits(s->tensor)) return LB_OK;
   x = p->prog->graph->values[lb_planner_root(p, x->id)];
   LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
   LB_TRY(lb_planner_operand(p, s, &copy->in[0]));
@@ -183,8 +188,25 @@ static lb_status lay_input(lb_planner *p, const lb_partition *part) {
   return LB_OK;
 }
 
+// What a kernel wants side by side and lies apart: channels of an image,
+// columns of a second factor, operands of a map that are turned. To copy it
+// takes less than to convolve it on the host, or to pick its elements, for each
+// tile of rows anew.
+static lb_status lay_inputs(lb_planner *p, const lb_partition *part) {
+  const lb_node *n = part->nodes[part->anchor];
+  const lb_value *x = lb_partition_image(part);
+  if (!x) x = lb_partition_factor(part);
+  if (p->planned[n->id] || !p->needed[n->id]) return LB_OK;
+  if (x) return lay(p, x, lies_side_by_side);
+  bool map = part->form == LB_FORM_MAP && part->inputs;
+  for (uint32_t i = 0; map && i < part->n_inputs; i++)
+    if (part->inputs[i].manner == LB_MANNER_PLAIN)
+      LB_TRY(lay(p, part->inputs[i].value, is_straight));
+  return LB_OK;
+}
+
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
-  LB_TRY(lay_input(p, part));
+  LB_TRY(lay_inputs(p, part));
   attempt a = {.first = p->plan->n_steps};
   uint32_t done = 0;
   bool direct;
