@@ -12,7 +12,7 @@ struct lb_block {
   struct lb_block *next;  // owned
   size_t cap;             // of data
   size_t used;
-  bool single;  // made for one large request
+  void *single;  // what one large request got, for which it was made; or NULL
   _Alignas(max_align_t) unsigned char data[];
 };
 
@@ -24,7 +24,7 @@ static struct lb_block *block_new(size_t cap) {
   b->next = NULL;
   b->cap = cap;
   b->used = 0;
-  b->single = false;
+  b->single = NULL;
   return b;
 }
 
@@ -72,17 +72,13 @@ void lb_arena_reset(lb_arena *a) {
 // The first block is the one being filled, whatever it was made for.
 void lb_arena_drop(lb_arena *a, const void *p) {
   struct lb_block *before = a->head;
-  uintptr_t at = (uintptr_t)p;
-  for (; before && before->next; before = before->next) {
-    struct lb_block *b = before->next;
-    if (!b->single || at < (uintptr_t)b->data ||
-        at >= (uintptr_t)(b->data + b->cap))
-      continue;
-    before->next = b->next;
-    a->used -= sizeof *b + b->cap;
-    free(b);
-    return;
-  }
+  while (before && before->next && before->next->single != p)
+    before = before->next;
+  if (!p || !before || !before->next) return;
+  struct lb_block *b = before->next;
+  before->next = b->next;
+  a->used -= sizeof *b + b->cap;
+  free(b);
 }
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
@@ -98,7 +94,6 @@ static size_t next_cap(const lb_arena *a) {
 // left in the head is not lost to the small requests that follow.
 static void link_block(lb_arena *a, struct lb_block *b, bool large) {
   if (a->head && large) {
-    b->single = true;
     b->next = a->head->next;
     a->head->next = b;
   } else {
@@ -117,7 +112,9 @@ void *lb_arena_alloc(lb_arena *a, size_t size, size_t align) {
   struct lb_block *b = block_new(large ? size + align : cap);
   if (!b) return NULL;
   link_block(a, b, large);
-  return block_carve(b, size, align);
+  p = block_carve(b, size, align);
+  if (large) b->single = p;
+  return p;
 }
 
 void *lb_arena_zalloc(lb_arena *a, size_t size, size_t align) {

@@ -22,7 +22,7 @@ void lb_arena_fini(lb_arena *a);
 // no other.
 void lb_arena_reset(lb_arena *a);
 
-// Gives back what p points to, if it is large enough to have a block of its
+// Gives back what was got as p, if it is large enough to have a block of its
 // own; else it stays until all goes.
 void lb_arena_drop(lb_arena *a, const void *p);
 

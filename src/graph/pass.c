@@ -24,11 +24,11 @@ typedef struct pass {
 
 static const pass passes[] = {
     {LB_PASS_WIDEN, false, false, lb_pass_widen},
+    {LB_PASS_MERGE, false, false, lb_pass_merge},  // before what it would fold
     {LB_PASS_FOLD, true, false, lb_pass_fold},
     {LB_PASS_INLINE, true, false, lb_pass_inline},
     {LB_PASS_NOOP, false, false, lb_pass_noop},
     {LB_PASS_LOOP, true, false, lb_pass_loop},
-    {LB_PASS_MERGE, false, false, lb_pass_merge},
     {LB_PASS_DEAD, false, false, lb_pass_dead},
     {LB_PASS_BATCH_NORM, false, false, lb_pass_batch_norm},
     {LB_PASS_QUANTIZE, false, false, lb_pass_quantize},
@@ -139,7 +139,8 @@ static void mark_region(bool *used, const lb_region *r, uint32_t *n_nodes) {
   }
 }
 
-// Does a constant that is used lie in the memory of t?
+// Does a constant that is used begin in the memory of t? None begins before it
+// and reaches into it: what was got at once begins with t, if it is given back.
 static bool is_shared(const lb_graph *g, const bool *used, const lb_tensor *t) {
   const char *begin = t->data, *end = begin + lb_tensor_bytes(t);
   for (uint32_t i = 0; i < g->n_values; i++) {

@@ -47,10 +47,11 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_ALL = (1 << 24) - 1,
 };
 
-// Bytes. What is made element by element may be a filter or a table that is
-// written down as a formula; other constants that grow are but repeated.
+// Bytes: of a node, and of all that are larger in a graph. What is made element
+// by element may be a filter or a table that is written down as a formula;
+// other constants that grow are but repeated.
 #define LB_FOLD_LIMIT ((size_t)1 << 20)
-#define LB_FOLD_FORMULA ((size_t)16 << 20)
+#define LB_FOLD_FORMULAS ((size_t)16 << 20)
 
 typedef struct lb_pass_options {
   lb_eval_fn *eval;   // NULL: nothing is evaluated

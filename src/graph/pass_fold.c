@@ -95,14 +95,18 @@ static size_t add_sat(size_t a, size_t b) {
 
 // Constants that Cast or DequantizeLinear reads were stored small to be made
 // large: products want them as they compute with them.
-static bool within_limit(const lb_rewrite *rw, const folding *f, size_t bytes) {
+static bool is_small(const lb_rewrite *rw, const folding *f, size_t bytes) {
   size_t limit = rw->options->fold_limit;
   lb_op op = f->node->op;
   bool stored = op == LB_OP_Cast || op == LB_OP_DequantizeLinear;
-  bool formula = lb_op_infos[op].cls == LB_CLASS_ELEMENTWISE;
-  if (limit == 0) limit = formula ? LB_FOLD_FORMULA : LB_FOLD_LIMIT;
-  return bytes <= limit || bytes <= f->in_bytes ||
+  return bytes <= (limit ? limit : LB_FOLD_LIMIT) || bytes <= f->in_bytes ||
          (stored && bytes <= lb_mul_sat(f->in_bytes, 4));
+}
+
+static bool is_formula(const lb_rewrite *rw, const folding *f, size_t bytes) {
+  return lb_op_infos[f->node->op].cls == LB_CLASS_ELEMENTWISE &&
+         rw->options->fold_limit == 0 &&
+         bytes <= LB_FOLD_FORMULAS - rw->formulas;
 }
 
 // Bytes of an output of these dims; SIZE_MAX if they are not known.
@@ -139,7 +143,7 @@ static lb_status judge(lb_rewrite *rw, const folding *f, bool *fine) {
   bool dynamic = lb_op_infos[n->op].flags & LB_OPF_DYNAMIC;
   for (uint32_t i = 0; i < n->n_out && !dynamic; i++)
     if (n->out[i]) total = add_sat(total, bytes_of(&out[i]));
-  *fine = within_limit(rw, f, total);
+  *fine = is_small(rw, f, total) || is_formula(rw, f, total);
   return LB_OK;
 }
 
@@ -185,7 +189,10 @@ static lb_status keep_outputs(lb_rewrite *rw, const folding *f) {
     if (!agrees(n->out[i], &f->out[i])) return LB_OK;
     total = add_sat(total, lb_tensor_bytes(&f->out[i]));
   }
-  if (!within_limit(rw, f, total)) return LB_OK;
+  if (!is_small(rw, f, total)) {
+    if (!is_formula(rw, f, total)) return LB_OK;
+    rw->formulas += total;
+  }
   for (uint32_t i = 0; i < n->n_out; i++) {
     const lb_tensor *t = NULL;
     if (!n->out[i]) continue;

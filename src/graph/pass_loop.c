@@ -51,7 +51,7 @@ static void capture(lb_rewrite *rw, lb_node *n, places at, uint32_t i) {
   rw->changes++;
 }
 
-// A loop that gives nothing else keeps it: a node has an output.
+// The only output stays.
 static bool is_unchanged(const lb_node *n, places at, uint32_t i) {
   const lb_region *body = n->regions[0];
   bool all = n->n_out == 1 && i == 0;

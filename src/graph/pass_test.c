@@ -120,6 +120,29 @@ static void formulas_are_folded_and_leave_no_other_constants(void **state) {
   lb_graph_free(g);
 }
 
+// Of what is written down twice there is one; and 16 MB of all.
+static void formulas_are_bounded(void **state) {
+  (void)state;
+  becomes(
+      "in x float32[1500,1500]\n"
+      "const a float32[1500,1] 1\n"
+      "const b float32[1500] 2\n"
+      "c = Add(a, b)\n"
+      "d = Add(a, b)\n"
+      "e = Mul(a, b)\n"
+      "s = Add(x, c)\n"
+      "t = Add(s, d)\n"
+      "y = Add(t, e)\n"
+      "out y\n",
+      &(lb_pass_options){.eval = zeros},
+      "in x: float32[1500,1500]\n"
+      "e: float32[1500,1500] = Mul(a:float32[1500,1], b:float32[1500])\n"
+      "s: float32[1500,1500] = Add(x, c:float32[1500,1500])\n"
+      "t: float32[1500,1500] = Add(s, c:float32[1500,1500])\n"
+      "y: float32[1500,1500] = Add(t, e)\n"
+      "out y\n");
+}
+
 static void random_numbers_are_not_folded(void **state) {
   (void)state;
   int calls = 0;
@@ -875,6 +898,7 @@ int main(void) {
       cmocka_unit_test(a_node_that_fails_is_left_for_the_run),
       cmocka_unit_test(results_above_the_limit_are_not_folded),
       cmocka_unit_test(formulas_are_folded_and_leave_no_other_constants),
+      cmocka_unit_test(formulas_are_bounded),
       cmocka_unit_test(random_numbers_are_not_folded),
       cmocka_unit_test(shapes_that_are_fixed_fold_without_evaluation),
       cmocka_unit_test(captured_constants_are_read_directly),

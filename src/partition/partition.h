@@ -68,8 +68,8 @@ static inline const lb_value *lb_partition_result(const lb_partition *p) {
 // The image that it walks if its channels have to lie side by side; else NULL.
 const lb_value *lb_partition_image(const lb_partition *p);
 
-// The second factor of a product that is made while it runs, where its last
-// axis are the columns; else NULL.
+// The second factor of a product, if it is not packed and its last axis are the
+// columns; else NULL.
 const lb_value *lb_partition_factor(const lb_partition *p);
 
 // Finds the inputs; returns how many, at most LB_PART_INPUTS.

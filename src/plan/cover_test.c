@@ -126,6 +126,28 @@ static void an_operand_of_a_map_is_turned_before_it(void **state) {
   assert_int_equal(arena, 2 * 4 * 4 * 4);
 }
 
+// x[1,4,4] turned, for each of three: a copy would be three times as large.
+static void what_repeats_is_not_written_down(void **state) {
+  (void)state;
+  small_pack p = empty_pack();
+  lb_graph *g;
+  lb_value *shape;
+  ok(lb_graph_new(&g));
+  lb_region *r = g->main;
+  ok(lb_const_ints(g, "shape", (int64_t[]){3, 4, 4}, 3, &shape));
+  lb_value *x = param(r, "x", LB_F32, DIMS(1, 4, 4));
+  lb_node *t = node(r, LB_OP_Transpose, "t", 1, &x, 1);
+  ok(lb_node_set_ints(g, t, "perm", (int64_t[]){0, 2, 1}, 3));
+  lb_node *e =
+      node(r, LB_OP_Expand, "e", 2, (lb_value *[]){t->out[0], shape}, 1);
+  lb_node *y = node(r, LB_OP_MatMul, "y", 2, (lb_value *[]){x, e->out[0]}, 1);
+  RESULTS(r, y->out[0]);
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(1, 4, 4));
+  char text[64];
+  assert_int_equal(text_of(g, &in, &p, false, text, sizeof text), 0);
+  assert_string_equal(text, "L1 C ");
+}
+
 static void a_kernel_of_the_pack_needs_no_cover(void **state) {
   (void)state;
   small_pack p = empty_pack();
@@ -171,6 +193,7 @@ int main(void) {
       cmocka_unit_test(an_image_is_laid_as_the_kernel_wants_it),
       cmocka_unit_test(a_second_factor_is_laid_as_the_kernel_wants_it),
       cmocka_unit_test(an_operand_of_a_map_is_turned_before_it),
+      cmocka_unit_test(what_repeats_is_not_written_down),
       cmocka_unit_test(a_kernel_of_the_pack_needs_no_cover),
       cmocka_unit_test(the_longest_pieces_of_the_pack_cover_it),
       cmocka_unit_test(what_gives_other_bits_stays_alone_if_asked),

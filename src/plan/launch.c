@@ -160,25 +160,33 @@ static bool lies_side_by_side(const lb_tensor *t) {
   return t->strides[c] == 1 || t->dims[c] == 1 || lb_tensor_count(t) == 0;
 }
 
-// Is another axis the one that lies side by side?
-static bool is_turned(const lb_tensor *t) {
-  int c = t->rank - 1;
-  if (t->rank < 2 || lies_side_by_side(t) || t->strides[c] == 0) return false;
-  for (int i = 0; i < c; i++)
-    if (t->strides[i] == 1 && t->dims[i] > 1) return true;
+// A copy would write down what is read again and again.
+static bool repeats(const lb_tensor *t) {
+  for (int i = 0; i < t->rank; i++)
+    if (t->strides[i] == 0 && t->dims[i] > 1) return true;
   return false;
 }
 
-typedef bool fits_fn(const lb_tensor *t);
+static bool suits_product(const lb_tensor *t) {
+  return lies_side_by_side(t) || repeats(t);
+}
 
-static bool is_straight(const lb_tensor *t) { return !is_turned(t); }
+// Unless another axis is the one that lies side by side.
+static bool suits_map(const lb_tensor *t) {
+  if (t->rank < 2 || suits_product(t)) return true;
+  for (int i = 0; i < t->rank - 1; i++)
+    if (t->strides[i] == 1 && t->dims[i] > 1) return false;
+  return true;
+}
 
-// Unless x fits, it is copied for all that read it from here on.
-static lb_status lay(lb_planner *p, const lb_value *x, fits_fn *fits) {
+typedef bool suits_fn(const lb_tensor *t);
+
+// Unless x suits, it is copied for all that read it from here on.
+static lb_status lay(lb_planner *p, const lb_value *x, suits_fn *suits) {
   const lb_pvalue *s;
   lb_step *copy;
   LB_TRY(lb_planner_state(p, x, &s));
-  if (!s || s->buffer == LB_NO_BUFFER || fits(s->tensor)) return LB_OK;
+  if (!s || s->buffer == LB_NO_BUFFER || suits(s->tensor)) return LB_OK;
   x = p->prog->graph->values[lb_planner_root(p, x->id)];
   LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
   LB_TRY(lb_planner_operand(p, s, &copy->in[0]));
@@ -194,14 +202,15 @@ static lb_status lay(lb_planner *p, const lb_value *x, fits_fn *fits) {
 // tile of rows anew.
 static lb_status lay_inputs(lb_planner *p, const lb_partition *part) {
   const lb_node *n = part->nodes[part->anchor];
-  const lb_value *x = lb_partition_image(part);
-  if (!x) x = lb_partition_factor(part);
+  const lb_value *image = lb_partition_image(part);
+  const lb_value *factor = lb_partition_factor(part);
   if (p->planned[n->id] || !p->needed[n->id]) return LB_OK;
-  if (x) return lay(p, x, lies_side_by_side);
+  if (image) return lay(p, image, lies_side_by_side);
+  if (factor) return lay(p, factor, suits_product);
   bool map = part->form == LB_FORM_MAP && part->inputs;
   for (uint32_t i = 0; map && i < part->n_inputs; i++)
     if (part->inputs[i].manner == LB_MANNER_PLAIN)
-      LB_TRY(lay(p, part->inputs[i].value, is_straight));
+      LB_TRY(lay(p, part->inputs[i].value, suits_map));
   return LB_OK;
 }
 

@@ -7,8 +7,8 @@
 #include "partition/recurrent.h"
 #include "plan/planner.h"
 
-// Weights are in the second cache from one turn to the next, one direction
-// after the other. So little is left on the caller, turn after turn.
+// Weights of a direction are in the second cache from one turn to the next. So
+// little is left on one thread, turn after turn.
 #define CACHE_BYTES_PER_NS 64.0
 #define FLOPS_PER_NS 70.0
 #define TURN_ALONE_NS 8000

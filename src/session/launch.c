@@ -185,15 +185,15 @@ static void run_turns(call *calls, uint32_t n, int64_t turns, lb_pool *pool,
     }
 }
 
-typedef struct series {  // of groups that do not read what another writes
+typedef struct groups {  // which do not read what another writes
   call *calls;
   const lb_step *step;
   lb_bound *bounds;  // one a group, or NULL
-} series;
+} groups;
 
 static void run_groups(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  const series *s = user;
+  const groups *s = user;
   for (int64_t g = begin; g < end; g++)
     run_turns(s->calls + g * s->step->each, s->step->each, s->step->turns, NULL,
               s->bounds ? &s->bounds[g] : NULL);
@@ -201,14 +201,14 @@ static void run_groups(void *user, int64_t begin, int64_t end, int worker) {
 
 // A thread for each group. What one of them found of the bound, the run has
 // found.
-static void run_apart(call *calls, uint32_t n, const lb_step *step,
-                      lb_pool *pool, lb_bound *bound) {
+static void run_on_threads(call *calls, uint32_t n, const lb_step *step,
+                           lb_pool *pool, lb_bound *bound) {
   lb_bound bounds[LB_TURN_KERNELS];
-  uint32_t groups = n / step->each;
-  series s = {.calls = calls, .step = step, .bounds = bound ? bounds : NULL};
-  for (uint32_t g = 0; bound && g < groups; g++) bounds[g] = *bound;
-  lb_pool_for(pool, groups, 1, run_groups, &s);
-  for (uint32_t g = 0; bound && g < groups; g++)
+  uint32_t count = n / step->each;
+  groups s = {.calls = calls, .step = step, .bounds = bound ? bounds : NULL};
+  for (uint32_t g = 0; bound && g < count; g++) bounds[g] = *bound;
+  lb_pool_for(pool, count, 1, run_groups, &s);
+  for (uint32_t g = 0; bound && g < count; g++)
     if (bounds[g].found) bound->found = bounds[g].found;
 }
 
@@ -234,7 +234,7 @@ bool lb_launch_try_turns(const lb_step *step, const lb_slot *without,
     prepare(&calls[n], l, kernel, bases);
   }
   if (are_apart(calls, n, step, pool)) {
-    run_apart(calls, n, step, pool, bound);
+    run_on_threads(calls, n, step, pool, bound);
     return true;
   }
   for (uint32_t i = 0; i < n; i += step->each)

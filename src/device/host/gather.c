@@ -114,15 +114,19 @@ static inline __attribute__((always_inline)) void pick_elements(
   }
 }
 
+#define PICK(size)                                   \
+  e->wide ? pick_elements(e, n, p, step, size, true) \
+          : pick_elements(e, n, p, step, size, false)
+
 static void elements_row(const void *user, int64_t n, char *const *p,
                          const int64_t *step) {
-  elements *e = *(elements *const *)user;
-  if (e->size == 4 && e->wide)
-    pick_elements(e, n, p, step, 4, true);
-  else if (e->size == 4)
-    pick_elements(e, n, p, step, 4, false);
-  else
-    pick_elements(e, n, p, step, e->size, e->wide);
+  elements *e = *(elements *const *)user;  // `bad` is written
+  switch (e->size) {
+    case 1: PICK(1); break;
+    case 2: PICK(2); break;
+    case 4: PICK(4); break;
+    default: PICK(8); break;
+  }
 }
 
 lb_status lb_host_GatherElements(lb_host_call *c) {

@@ -126,21 +126,22 @@ static void repeat(lb_host_call *c, char mode, const lb_tensor *t, int axis,
   int64_t n = hi - lo, first = lo;
   if (n == 1) mode = 'e';
   while (lo > 0) {
-    int64_t k = mode == 'e' ? lo : least(lo, mode == 'w' ? n : hi - lo - 1);
+    int64_t whole = (hi - lo) / n * n;  // as often as it is there
+    int64_t k = mode == 'e' ? lo : least(lo, mode == 'w' ? whole : hi - lo - 1);
     lb_tensor to = lb_cut(t, axis, lo - k, k);
     lb_tensor from = mode == 'e'   ? lb_cut(t, axis, lo, 1)
-                     : mode == 'w' ? lb_cut(t, axis, lo + n - k, k)
+                     : mode == 'w' ? lb_cut(t, axis, lo + whole - k, k)
                                    : mirrored(t, axis, lo + k, k);
     lb_move(c->pool, &from, &to);
     lo -= k;
   }
   while (hi < t->dims[axis]) {
-    int64_t left = t->dims[axis] - hi;
+    int64_t left = t->dims[axis] - hi, whole = (hi - first) / n * n;
     int64_t k =
-        mode == 'e' ? left : least(left, mode == 'w' ? n : hi - first - 1);
+        mode == 'e' ? left : least(left, mode == 'w' ? whole : hi - first - 1);
     lb_tensor to = lb_cut(t, axis, hi, k);
     lb_tensor from = mode == 'e'   ? lb_cut(t, axis, hi - 1, 1)
-                     : mode == 'w' ? lb_cut(t, axis, hi - n, k)
+                     : mode == 'w' ? lb_cut(t, axis, hi - whole, k)
                                    : mirrored(t, axis, hi - 2, k);
     lb_move(c->pool, &from, &to);
     hi += k;
