@@ -24,7 +24,8 @@ typedef struct pass {
 
 static const pass passes[] = {
     {LB_PASS_WIDEN, false, false, lb_pass_widen},
-    {LB_PASS_MERGE, false, false, lb_pass_merge},  // before what it would fold
+    {LB_PASS_MERGE, false, false, lb_pass_merge},
+    {LB_PASS_DEAD, false, false, lb_pass_dead},  // what would be folded twice
     {LB_PASS_FOLD, true, false, lb_pass_fold},
     {LB_PASS_INLINE, true, false, lb_pass_inline},
     {LB_PASS_NOOP, false, false, lb_pass_noop},
@@ -179,11 +180,21 @@ static lb_status compact(lb_graph *g) {
   return LB_OK;
 }
 
+static size_t stored_bytes(const lb_graph *g) {
+  size_t total = 0;
+  for (uint32_t i = 0; i < g->n_values; i++) {
+    const lb_tensor *t = lb_value_const(g->values[i]);
+    if (t) total += lb_tensor_bytes(t);
+  }
+  return total;
+}
+
 lb_status lb_graph_optimize(lb_graph *g, const lb_pass_options *o) {
   static const lb_pass_options defaults = {0};
   LB_TRY(lb_graph_verify(g));  // passes rely on arities and nesting
   lb_rewrite rw;
   lb_rewrite_init(&rw, g, o ? o : &defaults);
+  rw.room = LB_FOLD_ROOM + 8 * stored_bytes(g);  // chains of eight
   lb_status st = run_early(&rw);
   if (!lb_failed(st)) st = run_rounds(&rw, true);
   lb_rewrite_fini(&rw);

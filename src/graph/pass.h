@@ -52,6 +52,7 @@ enum {                          // bits of lb_pass_options.off
 // other constants that grow are but repeated.
 #define LB_FOLD_LIMIT ((size_t)1 << 20)
 #define LB_FOLD_FORMULAS ((size_t)16 << 20)
+#define LB_FOLD_ROOM ((size_t)64 << 20)  // for all of them, and what they yield
 
 typedef struct lb_pass_options {
   lb_eval_fn *eval;   // NULL: nothing is evaluated

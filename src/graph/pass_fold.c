@@ -103,6 +103,11 @@ static bool is_small(const lb_rewrite *rw, const folding *f, size_t bytes) {
          (stored && bytes <= lb_mul_sat(f->in_bytes, 4));
 }
 
+// Folding one constant into many others ends where these outgrow the model.
+static bool has_room(const lb_rewrite *rw, size_t bytes) {
+  return bytes <= LB_FOLD_LIMIT || bytes <= rw->room;
+}
+
 static bool is_formula(const lb_rewrite *rw, const folding *f, size_t bytes) {
   return lb_op_infos[f->node->op].cls == LB_CLASS_ELEMENTWISE &&
          rw->options->fold_limit == 0 &&
@@ -143,7 +148,8 @@ static lb_status judge(lb_rewrite *rw, const folding *f, bool *fine) {
   bool dynamic = lb_op_infos[n->op].flags & LB_OPF_DYNAMIC;
   for (uint32_t i = 0; i < n->n_out && !dynamic; i++)
     if (n->out[i]) total = add_sat(total, bytes_of(&out[i]));
-  *fine = is_small(rw, f, total) || is_formula(rw, f, total);
+  *fine = has_room(rw, total) &&
+          (is_small(rw, f, total) || is_formula(rw, f, total));
   return LB_OK;
 }
 
@@ -189,10 +195,12 @@ static lb_status keep_outputs(lb_rewrite *rw, const folding *f) {
     if (!agrees(n->out[i], &f->out[i])) return LB_OK;
     total = add_sat(total, lb_tensor_bytes(&f->out[i]));
   }
+  if (!has_room(rw, total)) return LB_OK;
   if (!is_small(rw, f, total)) {
     if (!is_formula(rw, f, total)) return LB_OK;
     rw->formulas += total;
   }
+  if (total > LB_FOLD_LIMIT) rw->room -= total;
   for (uint32_t i = 0; i < n->n_out; i++) {
     const lb_tensor *t = NULL;
     if (!n->out[i]) continue;

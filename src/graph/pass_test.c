@@ -83,9 +83,11 @@ static void results_above_the_limit_are_not_folded(void **state) {
   becomes(larger, &o, "out [-1,-1,-1]\n");  // 12 bytes, but 12 went in
 }
 
+// Counts.
 static lb_status zeros(void *user, const lb_node *n, const lb_tensor *in,
                        lb_arena *arena, lb_tensor *out) {
-  (void)user, (void)in;
+  (void)in;
+  if (user) ++*(int *)user;
   const lb_vinfo *info = &n->out[0]->info;
   *out = (lb_tensor){.dtype = info->dtype, .rank = info->rank};
   for (int i = 0; i < info->rank; i++) out->dims[i] = info->dims[i].k;
@@ -123,6 +125,7 @@ static void formulas_are_folded_and_leave_no_other_constants(void **state) {
 // Of what is written down twice there is one; and 16 MB of all.
 static void formulas_are_bounded(void **state) {
   (void)state;
+  int calls = 0;
   becomes(
       "in x float32[1500,1500]\n"
       "const a float32[1500,1] 1\n"
@@ -134,13 +137,34 @@ static void formulas_are_bounded(void **state) {
       "t = Add(s, d)\n"
       "y = Add(t, e)\n"
       "out y\n",
-      &(lb_pass_options){.eval = zeros},
+      &(lb_pass_options){.eval = zeros, .user = &calls},
       "in x: float32[1500,1500]\n"
       "e: float32[1500,1500] = Mul(a:float32[1500,1], b:float32[1500])\n"
       "s: float32[1500,1500] = Add(x, c:float32[1500,1500])\n"
       "t: float32[1500,1500] = Add(s, c:float32[1500,1500])\n"
       "y: float32[1500,1500] = Add(t, e)\n"
       "out y\n");
+  assert_int_equal(calls, 1);
+}
+
+// 9 MB each: the formula, and what is made of it while there is room.
+static void what_is_made_of_formulas_is_bounded(void **state) {
+  (void)state;
+  int calls = 0;
+  char source[2048] =
+      "in x float32[1500,1500]\n"
+      "const a float32[1500,1] 1\n"
+      "const b float32[1500] 2\n"
+      "c = Add(a, b)\n";
+  for (int i = 1; i < 20; i++) {
+    char line[64];
+    snprintf(line, sizeof line, "y%d = Mul(c, %d.5)\nout y%d\n", i, i, i);
+    strcat(source, line);
+  }
+  lb_graph *g = graph_of(source);
+  must(lb_graph_optimize(g, &(lb_pass_options){.eval = zeros, .user = &calls}));
+  assert_int_equal(calls, 7);
+  lb_graph_free(g);
 }
 
 static void random_numbers_are_not_folded(void **state) {
@@ -899,6 +923,7 @@ int main(void) {
       cmocka_unit_test(results_above_the_limit_are_not_folded),
       cmocka_unit_test(formulas_are_folded_and_leave_no_other_constants),
       cmocka_unit_test(formulas_are_bounded),
+      cmocka_unit_test(what_is_made_of_formulas_is_bounded),
       cmocka_unit_test(random_numbers_are_not_folded),
       cmocka_unit_test(shapes_that_are_fixed_fold_without_evaluation),
       cmocka_unit_test(captured_constants_are_read_directly),

@@ -28,6 +28,7 @@ typedef struct lb_rewrite {
   uint64_t copied;                 // nodes, into branches
   size_t copied_bytes;             // of constants that these read
   size_t formulas;                 // bytes of constants: see LB_FOLD_FORMULAS
+  size_t room;                     // for large constants that folding makes
 } lb_rewrite;
 
 typedef lb_status lb_visit_fn(lb_rewrite *rw, lb_node *n);
