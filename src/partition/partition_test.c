@@ -447,17 +447,21 @@ static void axes_before_the_last_are_walked_with_strides(void **state) {
   end(&t.f);
 }
 
+static void reduce_down(reduced *t, lb_op op, lb_binding *b, const char *want) {
+  char text[512];
+  reduce(t, op, 1, false);
+  set(&t->f, t->y, DIMS(3, 16));
+  assert_string_equal(bind_text(&t->f, 0, b, text, sizeof text), want);
+}
+
 static void a_reduction_down_columns_is_a_window(void **state) {
   (void)state;
   reduced t;
-  reduce(&t, LB_OP_ReduceMean, 1, false);
-  set(&t.f, t.y, DIMS(3, 16));
   lb_binding b;
-  char text[512];
-  assert_string_equal(bind_text(&t.f, 0, &b, text, sizeof text),
-                      "window %0=input.float32.full %1=scalar.float32 "
-                      "%2=acc.float32.sum %3=div.float32(%2,%1) "
-                      "%4=exp.float32(%3) -> %4.full");
+  reduce_down(&t, LB_OP_ReduceMean, &b,
+              "window %0=input.float32.full %1=scalar.float32 "
+              "%2=acc.float32.sum %3=div.float32(%2,%1) "
+              "%4=exp.float32(%3) -> %4.full");
   assert_int_equal(b.dims[LB_DIM_ROWS], 3);
   assert_int_equal(b.dims[LB_DIM_COLS], 16);
   assert_int_equal(b.dims[LB_DIM_LEN], 1);
@@ -470,13 +474,10 @@ static void a_reduction_down_columns_is_a_window(void **state) {
 static void sums_of_squares_down_columns_are_windows(void **state) {
   (void)state;
   reduced t;
-  reduce(&t, LB_OP_ReduceL2, 1, false);
-  set(&t.f, t.y, DIMS(3, 16));
   lb_binding b;
-  char text[512];
-  assert_string_equal(bind_text(&t.f, 0, &b, text, sizeof text),
-                      "window %0=input.float32.full %1=acc.float32.squares "
-                      "%2=sqrt.float32(%1) %3=exp.float32(%2) -> %3.full");
+  reduce_down(&t, LB_OP_ReduceL2, &b,
+              "window %0=input.float32.full %1=acc.float32.squares "
+              "%2=sqrt.float32(%1) %3=exp.float32(%2) -> %3.full");
   end(&t.f);
 }
 

@@ -63,6 +63,13 @@ static void without_a_pack_every_node_is_called(void **state) {
   assert_string_equal(text, "L3 C C C ");
 }
 
+// x[a,b,c] as [a,c,b].
+static lb_value *turned(lb_graph *g, lb_value *x) {
+  lb_node *t = node(g->main, LB_OP_Transpose, "t", 1, &x, 1);
+  ok(lb_node_set_ints(g, t, "perm", (int64_t[]){0, 2, 1}, 3));
+  return t->out[0];
+}
+
 // A convolution of x[2,4,8], whose channels lie apart, in groups of them.
 static void an_image_is_laid_as_the_kernel_wants_it(void **state) {
   (void)state;
@@ -75,9 +82,8 @@ static void an_image_is_laid_as_the_kernel_wants_it(void **state) {
   ok(lb_const_new(g, "w", &wt, &w));
   lb_region *r = g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(2, 4, 8));
-  lb_node *t = node(r, LB_OP_Transpose, "t", 1, &x, 1);
-  ok(lb_node_set_ints(g, t, "perm", (int64_t[]){0, 2, 1}, 3));
-  lb_node *y = node(r, LB_OP_Conv, "y", 2, (lb_value *[]){t->out[0], w}, 1);
+  lb_value *t = turned(g, x);
+  lb_node *y = node(r, LB_OP_Conv, "y", 2, (lb_value *[]){t, w}, 1);
   ok(lb_node_set_int(g, y, "channels_last", 1));
   ok(lb_node_set_int(g, y, "group", 2));
   RESULTS(r, y->out[0]);
@@ -88,42 +94,31 @@ static void an_image_is_laid_as_the_kernel_wants_it(void **state) {
   assert_int_equal(arena, 2 * 4 * 8 * 4);
 }
 
-// x[2,4,8] times itself, turned: its columns lie apart.
-static void a_second_factor_is_laid_as_the_kernel_wants_it(void **state) {
-  (void)state;
+// op of x[2,4,n] and itself, turned.
+static void turned_is_copied_before(lb_op op, int64_t n) {
   small_pack p = empty_pack();
   lb_graph *g;
   ok(lb_graph_new(&g));
   lb_region *r = g->main;
-  lb_value *x = param(r, "x", LB_F32, DIMS(2, 4, 8));
-  lb_node *t = node(r, LB_OP_Transpose, "t", 1, &x, 1);
-  ok(lb_node_set_ints(g, t, "perm", (int64_t[]){0, 2, 1}, 3));
-  lb_node *y = node(r, LB_OP_MatMul, "y", 2, (lb_value *[]){x, t->out[0]}, 1);
+  lb_value *x = param(r, "x", LB_F32, DIMS(2, 4, n));
+  lb_value *t = turned(g, x);
+  lb_node *y = node(r, op, "y", 2, (lb_value *[]){x, t}, 1);
   RESULTS(r, y->out[0]);
-  lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 4, 8));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 4, n));
   char text[64];
   size_t arena = text_of(g, &in, &p, false, text, sizeof text);
   assert_string_equal(text, "K L1 C ");
-  assert_int_equal(arena, 2 * 4 * 8 * 4);
+  assert_int_equal(arena, 2 * 4 * n * 4);
 }
 
-// x[2,4,4] and itself, turned.
+static void a_second_factor_is_laid_as_the_kernel_wants_it(void **state) {
+  (void)state;
+  turned_is_copied_before(LB_OP_MatMul, 8);
+}
+
 static void an_operand_of_a_map_is_turned_before_it(void **state) {
   (void)state;
-  small_pack p = empty_pack();
-  lb_graph *g;
-  ok(lb_graph_new(&g));
-  lb_region *r = g->main;
-  lb_value *x = param(r, "x", LB_F32, DIMS(2, 4, 4));
-  lb_node *t = node(r, LB_OP_Transpose, "t", 1, &x, 1);
-  ok(lb_node_set_ints(g, t, "perm", (int64_t[]){0, 2, 1}, 3));
-  lb_node *y = node(r, LB_OP_Add, "y", 2, (lb_value *[]){x, t->out[0]}, 1);
-  RESULTS(r, y->out[0]);
-  lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 4, 4));
-  char text[64];
-  size_t arena = text_of(g, &in, &p, false, text, sizeof text);
-  assert_string_equal(text, "K L1 C ");
-  assert_int_equal(arena, 2 * 4 * 4 * 4);
+  turned_is_copied_before(LB_OP_Add, 4);
 }
 
 // x[1,4,4] turned, for each of three: a copy would be three times as large.
@@ -136,10 +131,8 @@ static void what_repeats_is_not_written_down(void **state) {
   lb_region *r = g->main;
   ok(lb_const_ints(g, "shape", (int64_t[]){3, 4, 4}, 3, &shape));
   lb_value *x = param(r, "x", LB_F32, DIMS(1, 4, 4));
-  lb_node *t = node(r, LB_OP_Transpose, "t", 1, &x, 1);
-  ok(lb_node_set_ints(g, t, "perm", (int64_t[]){0, 2, 1}, 3));
-  lb_node *e =
-      node(r, LB_OP_Expand, "e", 2, (lb_value *[]){t->out[0], shape}, 1);
+  lb_value *t = turned(g, x);
+  lb_node *e = node(r, LB_OP_Expand, "e", 2, (lb_value *[]){t, shape}, 1);
   lb_node *y = node(r, LB_OP_MatMul, "y", 2, (lb_value *[]){x, e->out[0]}, 1);
   RESULTS(r, y->out[0]);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(1, 4, 4));

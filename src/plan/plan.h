@@ -93,7 +93,8 @@ typedef struct lb_step {
   int64_t turns;  // LAUNCH: 0, or how often launches run, one after the
                   // other: the first `each` of them, then the next
   uint32_t each;
-  bool apart;         // LAUNCH: these groups may run at the same time
+  int apart;          // LAUNCH: these groups run at the same time where no
+                      // more threads than this take part; 0: never
   lb_launch *launch;  // LAUNCH: else NULL
 } lb_step;
 

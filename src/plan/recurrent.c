@@ -2,6 +2,7 @@
 //
 // States begin as copies of what they are before the first step: the state is
 // then read and written at one place in every turn.
+#include <limits.h>
 #include <string.h>
 
 #include "partition/recurrent.h"
@@ -192,12 +193,16 @@ static lb_status make_launch(series *s, int number, lb_launch **out) {
   return LB_OK;
 }
 
-// Whether a direction takes long enough for a thread of its own.
-static bool is_worth_threads(const series *s, const lb_step *step) {
+// A direction that takes long enough has a thread of its own. Parts of a turn
+// are for threads that directions leave idle.
+static int threads_of(const series *s, const lb_step *step) {
+  int dirs = lb_recurrent_directions(s->part);
   double ns = 0;
   for (uint32_t i = 0; i < step->each; i++) ns += turn_ns(&s->turns[i].b);
-  return lb_recurrent_directions(s->part) > 1 &&
-         ns * (double)step->turns >= DIRECTION_NS;
+  if (dirs == 1 || ns * (double)step->turns < DIRECTION_NS) return 0;
+  for (const lb_launch *l = step->launch; l; l = l->next)
+    if (l->split.grain < l->split.parts) return dirs;
+  return INT_MAX;
 }
 
 static lb_status add_launches(series *s) {
@@ -207,12 +212,12 @@ static lb_status add_launches(series *s) {
   LB_TRY(lb_planner_step(s->p, s->part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
   step->turns = x->dims[first];
   step->each = (uint32_t)lb_recurrent_kernels(s->part);
-  step->apart = is_worth_threads(s, step);
   lb_launch **last = &step->launch;
   for (int i = 0; i < s->n; i++) {
     LB_TRY(make_launch(s, i, last));
     last = &(*last)->next;
   }
+  step->apart = threads_of(s, step);
   return LB_OK;
 }
 

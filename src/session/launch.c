@@ -212,16 +212,6 @@ static void run_on_threads(call *calls, uint32_t n, const lb_step *step,
     if (bounds[g].found) bound->found = bounds[g].found;
 }
 
-// Parts of a turn are for threads that groups leave idle.
-static bool are_apart(const call *calls, uint32_t n, const lb_step *step,
-                      const lb_pool *pool) {
-  bool shared = false;
-  for (uint32_t i = 0; i < n; i++)
-    shared |= calls[i].launch->split.grain < calls[i].launch->split.parts;
-  return step->apart && !lb_pool_alone(pool) &&
-         (!shared || (uint32_t)lb_pool_width(pool) <= n / step->each);
-}
-
 bool lb_launch_try_turns(const lb_step *step, const lb_slot *without,
                          lb_pool *pool, const uintptr_t *bases,
                          lb_bound *bound) {
@@ -233,7 +223,7 @@ bool lb_launch_try_turns(const lb_step *step, const lb_slot *without,
     if (!kernel) return false;
     prepare(&calls[n], l, kernel, bases);
   }
-  if (are_apart(calls, n, step, pool)) {
+  if (lb_pool_width(pool) <= step->apart && !lb_pool_alone(pool)) {
     run_on_threads(calls, n, step, pool, bound);
     return true;
   }

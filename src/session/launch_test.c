@@ -251,7 +251,7 @@ static void groups_may_run_on_threads_of_their_own(void **state) {
                        .strides = strides};
   l[0].next = &l[1];
   for (int i = 0; i < TURNS; i++) in[i] = 1;
-  lb_step step = {.turns = TURNS, .each = 1, .apart = true, .launch = l};
+  lb_step step = {.turns = TURNS, .each = 1, .apart = 2, .launch = l};
   uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)sums};
   lb_slot_publish(&slot, add, LB_TIER_PACK);
   lb_pool *pool;

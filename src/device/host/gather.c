@@ -37,22 +37,8 @@ lb_status lb_host_Gather(lb_host_call *c) {
   return LB_OK;
 }
 
-// Goes to the next element of `indices`; returns by how much that moves the
-// place in the data, which stays where it is along `axis`.
-static int64_t next_place(const lb_tensor *indices, int axis,
-                          const int64_t *steps, int64_t *place) {
-  int64_t by = 0;
-  for (int i = indices->rank - 1; i >= 0; i--) {
-    int64_t step = i == axis ? 0 : steps[i];
-    if (++place[i] < indices->dims[i]) return by + step;
-    by -= step * (place[i] - 1);
-    place[i] = 0;
-  }
-  return by;
-}
-
-static lb_status check_elements(const lb_tensor *x, const lb_tensor *indices,
-                                int axis) {
+lb_status lb_check_elements(const lb_tensor *x, const lb_tensor *indices,
+                            int axis) {
   if (indices->rank != x->rank)
     return lb_error(LB_INVALID, "indices have rank %d, data %d", indices->rank,
                     x->rank);
@@ -63,38 +49,20 @@ static lb_status check_elements(const lb_tensor *x, const lb_tensor *indices,
   return LB_OK;
 }
 
-lb_status lb_element_offsets(lb_host_call *c, const lb_tensor *x,
-                             const lb_tensor *indices, int axis, int64_t **out,
-                             int64_t *n) {
-  const int64_t *ints;
-  LB_TRY(check_elements(x, indices, axis));
-  LB_TRY(lb_host_ints(c, 1, &ints, n));
-  LB_TRY(lb_host_table(c, *n, out));
-  int64_t place[LB_MAX_RANK] = {0}, offset = 0, index = 0;
-  int64_t steps[LB_MAX_RANK];
-  lb_byte_steps(x, steps);
-  for (int64_t k = 0; k < *n; k++) {
-    LB_TRY(lb_host_index(ints[k], axis, x->dims[axis], &index));
-    (*out)[k] = offset + index * steps[axis];
-    offset += next_place(indices, axis, steps, place);
-  }
-  return LB_OK;
-}
-
 // One axis of x is read by index; the place along the others is that of the
 // index.
 typedef struct elements {
   int64_t dim, step;  // of the axis; bytes
   size_t size;        // of an element
   bool wide;          // indices have 8 bytes, not 4
-  atomic_llong bad;   // one out of range; 0: none
+  atomic_llong *bad;  // one out of range; 0: none
 } elements;
 
 // Operands are the output, the indices, and x, which does not move along the
 // axis.
 static inline __attribute__((always_inline)) void pick_elements(
-    elements *e, int64_t n, char *const *p, const int64_t *step, size_t size,
-    bool wide) {
+    const elements *e, int64_t n, char *const *p, const int64_t *step,
+    size_t size, bool wide) {
   for (int64_t k = 0; k < n; k++) {
     const char *from = p[1] + k * step[1];
     int64_t given;
@@ -107,7 +75,7 @@ static inline __attribute__((always_inline)) void pick_elements(
     }
     int64_t index = given < 0 ? given + e->dim : given;
     if ((uint64_t)index >= (uint64_t)e->dim) {
-      atomic_store_explicit(&e->bad, given, memory_order_relaxed);
+      atomic_store_explicit(e->bad, given, memory_order_relaxed);
       index = 0;
     }
     memcpy(p[0] + k * step[0], p[2] + k * step[2] + index * e->step, size);
@@ -120,7 +88,7 @@ static inline __attribute__((always_inline)) void pick_elements(
 
 static void elements_row(const void *user, int64_t n, char *const *p,
                          const int64_t *step) {
-  elements *e = *(elements *const *)user;  // `bad` is written
+  const elements *e = user;
   switch (e->size) {
     case 1: PICK(1); break;
     case 2: PICK(2); break;
@@ -133,24 +101,25 @@ lb_status lb_host_GatherElements(lb_host_call *c) {
   const lb_tensor *x = &c->in[0], *indices = &c->in[1];
   int axis;
   LB_TRY(lb_host_axis(c, lb_attr_int(c->node, "axis", 0), x->rank, &axis));
-  LB_TRY(check_elements(x, indices, axis));
+  LB_TRY(lb_check_elements(x, indices, axis));
   if (indices->dtype != LB_I64 && indices->dtype != LB_I32)
     return lb_host_bad_dtype(c, indices->dtype);
   if (lb_tensor_count(indices) == 0) return LB_OK;
   int64_t steps[LB_MAX_RANK], dim = x->dims[axis], index;
   lb_byte_steps(x, steps);
+  atomic_llong bad = 0;
   elements e = {.dim = dim,
                 .step = steps[axis],
                 .size = lb_dtype_size(x->dtype),
-                .wide = indices->dtype == LB_I64},
-           *user = &e;
+                .wide = indices->dtype == LB_I64,
+                .bad = &bad};
   if (dim == 0) return lb_host_index(0, axis, dim, &index);
   lb_tensor still = *x;
   memcpy(still.dims, indices->dims, sizeof still.dims);
   still.strides[axis] = 0;
   lb_each(c->pool, 3, (const lb_tensor *[]){&c->out[0], indices, &still},
-          elements_row, &user);
-  return e.bad ? lb_host_index(e.bad, axis, dim, &index) : LB_OK;
+          elements_row, &e);
+  return bad ? lb_host_index(bad, axis, dim, &index) : LB_OK;
 }
 
 // Where batch number `batch` of x lies, counted along its first n axes.

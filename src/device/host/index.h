@@ -12,10 +12,10 @@
 // index in [-dim, dim) to [0, dim).
 lb_status lb_host_index(int64_t index, int axis, int64_t dim, int64_t *out);
 
-// As in GatherElements: an index replaces its own place along `axis`.
-lb_status lb_element_offsets(lb_host_call *c, const lb_tensor *x,
-                             const lb_tensor *indices, int axis, int64_t **out,
-                             int64_t *n);
+// Of GatherElements and ScatterElements, where an index replaces its own place
+// along `axis`: do they lie within x along the others?
+lb_status lb_check_elements(const lb_tensor *x, const lb_tensor *indices,
+                            int axis);
 
 // As in GatherND: the last axis holds tuples of indices.
 lb_status lb_tuple_offsets(lb_host_call *c, const lb_tensor *x,

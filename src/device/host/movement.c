@@ -118,12 +118,12 @@ static lb_tensor mirrored(const lb_tensor *t, int axis, int64_t last,
   return view;
 }
 
-// Elements [lo, hi) of `axis` are there; what lies around them repeats them.
+// Elements [lo, hi) of `axis` are there; what lies before them repeats them.
 // Each move takes what those before have made, so that pads longer than the
 // axis are reflected again and again, as numpy does.
-static void repeat(lb_host_call *c, char mode, const lb_tensor *t, int axis,
-                   int64_t lo, int64_t hi) {
-  int64_t n = hi - lo, first = lo;
+static void repeat_before(lb_host_call *c, char mode, const lb_tensor *t,
+                          int axis, int64_t lo, int64_t hi) {
+  int64_t n = hi - lo;
   if (n == 1) mode = 'e';
   while (lo > 0) {
     int64_t whole = (hi - lo) / n * n;  // as often as it is there
@@ -135,17 +135,15 @@ static void repeat(lb_host_call *c, char mode, const lb_tensor *t, int axis,
     lb_move(c->pool, &from, &to);
     lo -= k;
   }
-  while (hi < t->dims[axis]) {
-    int64_t left = t->dims[axis] - hi, whole = (hi - first) / n * n;
-    int64_t k =
-        mode == 'e' ? left : least(left, mode == 'w' ? whole : hi - first - 1);
-    lb_tensor to = lb_cut(t, axis, hi, k);
-    lb_tensor from = mode == 'e'   ? lb_cut(t, axis, hi - 1, 1)
-                     : mode == 'w' ? lb_cut(t, axis, hi - whole, k)
-                                   : mirrored(t, axis, hi - 2, k);
-    lb_move(c->pool, &from, &to);
-    hi += k;
-  }
+}
+
+// What lies behind them lies before them, seen from the end.
+static void repeat(lb_host_call *c, char mode, const lb_tensor *t, int axis,
+                   int64_t lo, int64_t hi) {
+  int64_t dim = t->dims[axis];
+  lb_tensor back = mirrored(t, axis, dim - 1, dim);
+  repeat_before(c, mode, t, axis, lo, hi);
+  repeat_before(c, mode, &back, axis, dim - hi, dim - lo);
 }
 
 // Negative pads cut first; what is left is what repeats, along the last axis

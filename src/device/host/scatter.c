@@ -99,12 +99,45 @@ static lb_status scatter(lb_host_call *c, int64_t n, const int64_t *at,
   return LB_OK;
 }
 
+// Goes to the next element of `indices`; returns by how much that moves the
+// place in the data, which stays where it is along `axis`.
+static int64_t next_place(const lb_tensor *indices, int axis,
+                          const int64_t *steps, int64_t *place) {
+  int64_t by = 0;
+  for (int i = indices->rank - 1; i >= 0; i--) {
+    int64_t step = i == axis ? 0 : steps[i];
+    if (++place[i] < indices->dims[i]) return by + step;
+    by -= step * (place[i] - 1);
+    place[i] = 0;
+  }
+  return by;
+}
+
+// Of every element that has an index, in scratch.
+static lb_status element_offsets(lb_host_call *c, const lb_tensor *x,
+                                 const lb_tensor *indices, int axis,
+                                 int64_t **out, int64_t *n) {
+  const int64_t *ints;
+  LB_TRY(lb_check_elements(x, indices, axis));
+  LB_TRY(lb_host_ints(c, 1, &ints, n));
+  LB_TRY(lb_host_table(c, *n, out));
+  int64_t place[LB_MAX_RANK] = {0}, offset = 0, index = 0;
+  int64_t steps[LB_MAX_RANK];
+  lb_byte_steps(x, steps);
+  for (int64_t k = 0; k < *n; k++) {
+    LB_TRY(lb_host_index(ints[k], axis, x->dims[axis], &index));
+    (*out)[k] = offset + index * steps[axis];
+    offset += next_place(indices, axis, steps, place);
+  }
+  return LB_OK;
+}
+
 lb_status lb_host_ScatterElements(lb_host_call *c) {
   const lb_tensor *y = &c->out[0];
   int axis;
   int64_t *at, n;
   LB_TRY(lb_host_axis(c, lb_attr_int(c->node, "axis", 0), y->rank, &axis));
-  LB_TRY(lb_element_offsets(c, y, &c->in[1], axis, &at, &n));
+  LB_TRY(element_offsets(c, y, &c->in[1], axis, &at, &n));
   return scatter(c, n, at, 1);
 }
 
