@@ -49,6 +49,7 @@ typedef struct job {
   bool compiles, verbose, help;
   char **cases;
   int n_cases;
+  limber_runtime *runtime;
   uint64_t passed, failed;
   double start_ms;
 } job;
@@ -176,12 +177,13 @@ typedef struct made {
   size_t n_in, n_out;
 } made;
 
-static bool create(const primitive_case *c, bool reference, bool bare,
-                   made *out, problem *p) {
+static bool create(const job *j, const primitive_case *c, bool reference,
+                   bool bare, made *out, problem *p) {
   limber_attr *attr = NULL;
   limber_status st = LIMBER_OK;
   bool ok = case_attr(c, reference, bare, &attr, p);
-  if (ok) st = limber_primitive_create(NULL, &c->desc, attr, &out->primitive);
+  if (ok)
+    st = limber_primitive_create(j->runtime, &c->desc, attr, &out->primitive);
   limber_attr_destroy(attr);
   if (st) return fail_status(p, st, "create");
   out->n_in = case_inputs(c, bare, out->in);
@@ -202,13 +204,13 @@ static bool execute(const made *m, limber_tensor *out, problem *p) {
 }
 
 // Operands of sums are drawn when the result's dims are known.
-static bool complete(primitive_case *c, problem *p) {
+static bool complete(const job *j, primitive_case *c, problem *p) {
   made bare = {0};
   limber_tensor out[3] = {{0}};
   bool sums = false, ok = true;
   for (size_t i = 0; i < c->n_post; i++) sums |= c->post[i].alg == 0;
   if (!sums) return true;
-  ok = create(c, true, true, &bare, p) && execute(&bare, out, p) &&
+  ok = create(j, c, true, true, &bare, p) && execute(&bare, out, p) &&
        case_add_sums(c, &out[0], p);
   free_tensors(out, 3);
   limber_primitive_destroy(bare.primitive);
@@ -236,7 +238,7 @@ static bool check(const job *j, const primitive_case *c, const made *m,
                   problem *p) {
   made plain = {0};
   limber_tensor want[3] = {{0}};
-  bool ok = create(c, true, false, &plain, p) && execute(&plain, want, p) &&
+  bool ok = create(j, c, true, false, &plain, p) && execute(&plain, want, p) &&
             same(c, m, want, "at first", p);
   if (ok && j->compiles) ok = compile(m, p) && same(c, m, want, "compiled", p);
   free_tensors(want, 3);
@@ -331,21 +333,20 @@ static bool read_all(const char *path, void **out, size_t *size, problem *p) {
 }
 
 // Puts the primitive that the bytes hold in the place of m's.
-static bool load(const primitive_case *c, const char *folder, made *m,
-                 problem *p) {
+static bool load(const job *j, const primitive_case *c, made *m, problem *p) {
   char path[LINE];
   void *blob = NULL;
   size_t size;
   limber_attr *attr = NULL;
   limber_status st = LIMBER_OK;
-  bool ok = blob_path(m, folder, path, sizeof path, p) &&
+  bool ok = blob_path(m, j->load, path, sizeof path, p) &&
             read_all(path, &blob, &size, p) &&
             case_attr(c, false, false, &attr, p);
   limber_primitive_destroy(m->primitive);
   m->primitive = NULL;
   if (ok)
-    st = limber_primitive_create_from_cache_blob(NULL, &c->desc, attr, blob,
-                                                 size, &m->primitive);
+    st = limber_primitive_create_from_cache_blob(j->runtime, &c->desc, attr,
+                                                 blob, size, &m->primitive);
   limber_attr_destroy(attr);
   free(blob);
   return st ? fail_status(p, st, path) : ok;
@@ -354,9 +355,9 @@ static bool load(const primitive_case *c, const char *folder, made *m,
 static bool run_case(const job *j, const char *text, problem *p) {
   primitive_case c;
   made m = {0};
-  bool ok = case_read(text, &c, p) && complete(&c, p) &&
-            create(&c, false, false, &m, p);
-  if (ok && j->load) ok = load(&c, j->load, &m, p);
+  bool ok = case_read(text, &c, p) && complete(j, &c, p) &&
+            create(j, &c, false, false, &m, p);
+  if (ok && j->load) ok = load(j, &c, &m, p);
   if (ok && j->mode == INIT) ok = tell(&m, p);
   if (ok && j->mode == CORRECTNESS) ok = check(j, &c, &m, p);
   if (ok && j->mode == PERFORMANCE) ok = measure(j, &m, text, p);
@@ -401,7 +402,7 @@ static void summarise(const job *j) {
   limber_stats stats = {.size = sizeof stats};
   double seconds = (now_ms() - j->start_ms) / 1e3;
   uint64_t n = j->passed + j->failed;
-  if (j->mode != LIST && !limber_runtime_stats(NULL, &stats) && n)
+  if (j->mode != LIST && !limber_runtime_stats(j->runtime, &stats) && n)
     printf("%" PRIu64 " cases in %.1f s: %.0f a second; %" PRIu64
            " kernels compiled, %.3f a case, %" PRIu64 " refused\n",
            n, seconds, (double)n / seconds, stats.kernels,
@@ -409,6 +410,20 @@ static void summarise(const job *j) {
   printf("%" PRIu64 " passed, %" PRIu64 " failed\n", j->passed, j->failed);
 }
 
+static bool take_all(job *j, problem *p) {
+  for (int i = 0; i < j->n_cases; i++) take(j, j->cases[i]);
+  if (j->batch && !take_file(j, p)) return false;
+  for (long long i = 0; i < j->random; i++) {
+    char text[LINE];
+    case_draw((uint64_t)j->seed, (uint64_t)i, j->kind, text, sizeof text);
+    take(j, text);
+  }
+  summarise(j);
+  return true;
+}
+
+// The runtime is its own, not the default one: that is never destroyed, and
+// what it asked of the store would not be noted there.
 int command_primitive(int argc, char **argv) {
   job j = {.mode = CORRECTNESS, .seed = 1, .time = 50, .compiles = true};
   problem p = {0};
@@ -418,13 +433,9 @@ int command_primitive(int argc, char **argv) {
     return EXIT_OK;
   }
   j.start_ms = now_ms();
-  for (int i = 0; i < j.n_cases; i++) take(&j, j.cases[i]);
-  if (j.batch && !take_file(&j, &p)) return complain(&p);
-  for (long long i = 0; i < j.random; i++) {
-    char text[LINE];
-    case_draw((uint64_t)j.seed, (uint64_t)i, j.kind, text, sizeof text);
-    take(&j, text);
-  }
-  summarise(&j);
+  limber_status st = limber_runtime_create(NULL, &j.runtime);
+  bool ok = st ? fail_status(&p, st, "runtime") : take_all(&j, &p);
+  limber_runtime_destroy(j.runtime);
+  if (!ok) return complain(&p);
   return j.failed ? EXIT_BAD : EXIT_OK;
 }
