@@ -64,7 +64,8 @@ static int walks_of(const lb_launch *l, int i, walk out[MAX_WALKS]) {
       break;
     case LB_LAYOUT_ONE: out[0] = out[1] = (walk){1, 0}; break;
     case LB_LAYOUT_PACKED:
-    case LB_LAYOUT_PAIRED: {
+    case LB_LAYOUT_PAIRED:
+    case LB_LAYOUT_QUADS: {
       int64_t width = lb_panel_cols(o->layout);
       out[0] = (walk){(e[1] + width - 1) / width, row};
       out[1] = (walk){e[0] * width, size};

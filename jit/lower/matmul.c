@@ -18,6 +18,9 @@
 // a step takes two k of a row of a at once, and in the end neighbours are
 // added. Its tiles are of one width, the last column of them masked.
 //
+// Where b is in quads, a step takes four k of a row of a, which are one number
+// of 32 bits to what spreads it over all lanes.
+//
 // Every kind of tile is code to compile, so there are no more than three
 // heights.
 #include <limits.h>
@@ -281,10 +284,11 @@ static lb_kval tiles_a_band(const lb_matmul *m) {
   lb_kbuilder *b = &e->b;
   lb_kval one = lb_k_i64(b, 1), k = lb_k_max(b, e->dims[LB_DIM_K], one);
   lb_kval cols = lb_k_max(b, e->dims[LB_DIM_COLS], one);
-  lb_kval near = lb_k_le(b, lb_k_mul(b, k, cols), lb_k_i64(b, NEAR_B));
+  int64_t scale = m->quads ? 4 : 1;  // bytes take a quarter of the room
+  lb_kval near = lb_k_le(b, lb_k_mul(b, k, cols), lb_k_i64(b, NEAR_B * scale));
   lb_kval half = lb_k_max(b, k, lb_k_div(b, cols, lb_k_i64(b, 2)));
   lb_kval few = lb_k_div(b, lb_k_i64(b, NEAR_BAND / m->rows), half);
-  lb_kval many = lb_k_div(b, lb_k_i64(b, BAND_ELEMENTS / m->rows), k);
+  lb_kval many = lb_k_div(b, lb_k_i64(b, BAND_ELEMENTS * scale / m->rows), k);
   lb_kval n = lb_k_select(b, near, few, many);
   return lb_k_max(b, n, lb_k_i64(b, MIN_BAND));
 }
@@ -343,7 +347,10 @@ void lb_emit_matmul(lb_emit *e) {
   while (e->spec->nodes[m.acc_node].op != LB_S_ACC) m.acc_node++;
   m.acc_dtype = e->spec->nodes[m.acc_node].dtype;
   m.pairs = e->spec->in[1].layout == LB_LAYOUT_PAIRED;
+  m.quads = e->spec->in[1].layout == LB_LAYOUT_QUADS;
+  m.by = (uint32_t)lb_panel_rows(e->spec->in[1].layout);
   m.panel_cols = m.pairs ? LB_PAIR_COLS : LB_PACK_COLS;
+  m.line = m.panel_cols * m.by;
   if (!choose_tile(&m)) return;
   m.some = something_to_sum(e);
   m.in_place = lb_emit_in_place(e);

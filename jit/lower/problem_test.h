@@ -132,6 +132,11 @@ static inline void add_factors(lb_spec_builder *b) {
                                      LB_LAYOUT_PAIRED, LB_LAYOUT_PAIRED,
                                      LB_LAYOUT_FULL,   LB_LAYOUT_STRIDED};
   lb_dtype acc = PICK(accs);
+  if (acc == LB_I32 && draw(2)) {
+    lb_spec_input(b, draw(4) ? LB_U8 : LB_I8, LB_LAYOUT_FULL);
+    lb_spec_input(b, draw(4) ? LB_I8 : LB_U8, LB_LAYOUT_QUADS);
+    return;
+  }
   lb_dtype narrow = acc == LB_I32 ? LB_I8 : acc == LB_F32 ? LB_F16 : LB_F32;
   lb_spec_input(b, draw(4) ? acc : narrow,
                 draw(4) ? LB_LAYOUT_FULL : LB_LAYOUT_STRIDED);
@@ -185,6 +190,11 @@ static inline lb_status draw_attention(lb_spec *out) {
 static inline lb_dtype add_window(lb_spec_builder *b, lb_acc kind) {
   lb_dtype acc = draw(4) ? LB_F32 : LB_F64;
   bool conv = b->spec.form == LB_FORM_CONV;
+  if (conv && draw(4) == 0) {
+    lb_spec_input(b, LB_U8, LB_LAYOUT_FULL);
+    lb_spec_input(b, LB_I8, LB_LAYOUT_QUADS);
+    return LB_I32;
+  }
   lb_spec_input(b, draw(6) ? acc : LB_F16, LB_LAYOUT_FULL);
   if (kind == LB_ACC_DOT)
     lb_spec_input(b, draw(6) ? acc : LB_F16,
@@ -225,7 +235,9 @@ static inline lb_status draw_spec(lb_form form, lb_spec *out) {
   uint8_t acc = LB_SPEC_NO_NODE;
   if (form == LB_FORM_MATMUL) {
     lb_dtype ta = b.spec.in[0].dtype;
-    lb_dtype t = ta == LB_F16 ? LB_F32 : ta == LB_I8 ? LB_I32 : ta;
+    lb_dtype t = ta == LB_F16                 ? LB_F32
+                 : ta == LB_I8 || ta == LB_U8 ? LB_I32
+                                              : ta;
     acc = lb_spec_node(&b, LB_S_ACC, t, NULL, 0);
   }
   for (uint32_t i = draw(14); i > 0 && b.spec.n_nodes < 40; i--) add_node(&b);
@@ -274,7 +286,10 @@ static inline void pack(problem *p, operand *o) {
   int64_t k = p->dims[LB_DIM_K], n = p->dims[LB_DIM_COLS];
   operand plain = {0};
   fill(&plain, t, k * n);
-  lb_matrix m = {plain.data, k, n, n, 1, lb_dtype_size(t), false, is_paired(p)};
+  lb_matrix m = {plain.data, k,
+                 n,          n,
+                 1,          lb_dtype_size(t),
+                 false,      (lb_layout)p->spec.in[1].layout};
   size_t bytes = 0;
   assert_true(lb_pack_size(&m, &bytes));
   int64_t panel = k * lb_panel_cols(p->spec.in[1].layout);
@@ -304,7 +319,8 @@ static inline void make_taps(problem *p, int i) {
   bool conv = p->spec.form == LB_FORM_CONV, packed = conv && i == 1;
   int64_t piece = conv ? d[LB_DIM_K] : d[LB_DIM_COLS], panels = 1;
   int64_t unit = packed ? lb_panel_cols(p->spec.in[i].layout) : 1;
-  int64_t n = piece * unit, gap = is_paired(p) && packed ? 2 * unit : unit;
+  int64_t n = piece * unit;
+  int64_t gap = packed ? unit * lb_panel_rows(p->spec.in[i].layout) : unit;
   int64_t step = piece * unit + draw(3) * gap;
   int64_t run = d[LB_DIM_STEPS] * step + draw(3) * gap;
   int64_t near = draw(2) ? 2 : 1 + draw(40);
@@ -515,7 +531,8 @@ static inline bool case_make(problem_case *c, lb_form form, uint64_t number) {
   if (form == LB_FORM_MATMUL && draw(2)) p->dims[2] = PICK(few);
   if (form == LB_FORM_ATTENTION) draw_attention_dims(p);
   if (lb_spec_has_taps(&p->spec)) draw_window_dims(p);
-  if (is_paired(p)) p->dims[LB_DIM_K] &= ~INT64_C(1);
+  if (lb_spec_factors(&p->spec) == 2)
+    p->dims[LB_DIM_K] &= -lb_panel_rows(p->spec.in[1].layout);
   if (is_paired(p) && draw(2)) p->dims[LB_DIM_COLS] = 1 + draw(24);
   make_operands(p);
   draw_facts(p);

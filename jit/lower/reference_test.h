@@ -232,9 +232,15 @@ static inline bool is_paired(const problem *p) {
 // Where element (k, c) of b's panels lies.
 static inline int64_t panel_at(const problem *p, uint8_t i, int64_t k,
                                int64_t c) {
-  if (p->spec.in[i].layout == LB_LAYOUT_PACKED)
-    return c / 16 * p->in[i].row + k * 16 + c % 16;
-  return c / 8 * p->in[i].row + k / 2 * 16 + c % 8 * 2 + k % 2;
+  static const struct {
+    int64_t cols, rows;
+  } shapes[LB_LAYOUT_COUNT] = {[LB_LAYOUT_PACKED] = {16, 1},
+                               [LB_LAYOUT_PAIRED] = {8, 2},
+                               [LB_LAYOUT_QUADS] = {16, 4}};
+  int64_t cols = shapes[p->spec.in[i].layout].cols;
+  int64_t rows = shapes[p->spec.in[i].layout].rows;
+  return c / cols * p->in[i].row + (k / rows * cols + c % cols) * rows +
+         k % rows;
 }
 
 static inline num input_at(const problem *p, uint8_t i, int64_t r, int64_t c) {
@@ -247,6 +253,7 @@ static inline num input_at(const problem *p, uint8_t i, int64_t r, int64_t c) {
     case LB_LAYOUT_ONE: o.row = o.col = 0; break;
     case LB_LAYOUT_PACKED:
     case LB_LAYOUT_PAIRED:
+    case LB_LAYOUT_QUADS:
       return num_read(
           t, o.data + panel_at(p, i, r, c) * (int64_t)lb_dtype_size(t));
     default: break;

@@ -90,7 +90,7 @@ static bool looks_ahead_in_a(const lb_matmul *m) {
 static lb_kval steps_of(const lb_matmul *m) {
   lb_kbuilder *b = &m->e->b;
   lb_kval k = m->e->dims[LB_DIM_K];
-  return m->pairs ? lb_k_div(b, k, lb_k_i64(b, 2)) : k;
+  return m->by > 1 ? lb_k_div(b, k, lb_k_i64(b, m->by)) : k;
 }
 
 // What the tiles of a band send for together is as much as a column of tiles
@@ -98,9 +98,9 @@ static lb_kval steps_of(const lb_matmul *m) {
 static lb_kval pace_of(const lb_matmul *m) {
   lb_kbuilder *b = &m->e->b;
   lb_kval tiles = lb_k_sub(b, m->end, m->begin);
-  lb_kval cols = lb_k_i64(b, m->panels * LB_PACK_COLS - 1);
-  lb_kval pace = lb_k_div(b, lb_k_add(b, cols, tiles), tiles);
-  return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
+  lb_kval all = lb_k_i64(b, m->panels * m->line - 1);
+  lb_kval pace = lb_k_div(b, lb_k_add(b, all, tiles), tiles);
+  return lb_k_min(b, pace, lb_k_i64(b, m->line));
 }
 
 // A tile's rows of a, in as many steps as it has; no more than a line a step.
@@ -110,7 +110,7 @@ static lb_kval a_pace_of(const lb_matmul *m) {
   lb_kval steps = lb_k_max(b, steps_of(m), lb_k_i64(b, 1));
   lb_kval all = lb_emit_mul(e, e->in_stride[0].row, m->rows);
   lb_kval pace = lb_k_div(b, all, steps);
-  return lb_k_min(b, pace, lb_k_i64(b, LB_PACK_COLS));
+  return lb_k_min(b, pace, lb_k_i64(b, m->line));
 }
 
 // Functions take their time between one store and the next, and narrow tiles
@@ -119,6 +119,11 @@ static bool waits_for_outputs(const lb_matmul *m) {
   if (m->scratch == LB_K_NONE) return true;
   return m->panels * m->panel_cols >= WIDE_TILE &&
          !lb_finish_has_function(m->e);
+}
+
+// In terms: a step takes a line of b.
+static int64_t long_sum(const lb_matmul *m) {
+  return LONG_SUM * m->line / LB_PACK_COLS;
 }
 
 // A part for each three rows; short sums are one.
@@ -131,8 +136,8 @@ static lb_kval part_of(const lb_matmul *m) {
   lb_kval k = lb_k_max(b, e->dims[LB_DIM_K], lb_k_i64(b, 1));
   int64_t parts = (m->rows + LB_ROWS_A_POINTER - 1) / LB_ROWS_A_POINTER;
   lb_kval n = lb_k_div(b, lb_emit_add(e, k, parts - 1), lb_k_i64(b, parts));
-  if (m->pairs) n = lb_emit_down(e, lb_emit_add(e, n, 1), 2);
-  return lb_k_select(b, lb_k_lt(b, k, lb_k_i64(b, LONG_SUM)), k, n);
+  if (m->by > 1) n = lb_emit_down(e, lb_emit_add(e, n, m->by - 1), m->by);
+  return lb_k_select(b, lb_k_lt(b, k, lb_k_i64(b, long_sum(m))), k, n);
 }
 
 void lb_sums_begin(lb_matmul *m) {
@@ -213,7 +218,8 @@ static void look_at_next_line(lb_tile *t) {
   t->share = lb_emit_mul(e, stride, t->m->rows);
   t->share = lb_k_mul(b, t->share, lines_below(t));
   lb_kval up = lb_k_add(b, t->share, lb_emit_add(e, steps, -1));
-  lb_kval pace = lb_k_min(b, lb_k_div(b, up, steps), lb_k_i64(b, LB_PACK_COLS));
+  lb_kval line = lb_k_i64(b, t->m->line);
+  lb_kval pace = lb_k_min(b, lb_k_div(b, up, steps), line);
   lb_kval first = lb_k_eq(b, t->col, zero);
   t->pace = lb_k_select(b, first, pace, zero);
   lb_kval at = lb_k_mul(b, lb_k_get(b, t->m->row), stride);
@@ -258,10 +264,10 @@ static bool steps_by_one(const lb_tile *t) {
   return t->m->e->spec->in[0].layout == LB_LAYOUT_FULL;
 }
 
-// From a row of b to the next, in pairs from two to the next two.
+// From a row of b to the next, or from several to as many more.
 static lb_kval stride_of_b(const lb_tile *t) {
   lb_emit *e = t->m->e;
-  if (lb_matmul_has_panels(t->m)) return lb_k_i64(&e->b, LB_PACK_COLS);
+  if (lb_matmul_has_panels(t->m)) return lb_k_i64(&e->b, t->m->line);
   return e->in_stride[1].row;
 }
 
@@ -272,7 +278,7 @@ static void begin_steps(lb_tile *t) {
   lb_kbuilder *b = &e->b;
   if (!steps_by_one(t)) {
     t->at_a = lb_k_reg(b, lb_k_i64(b, 0));
-    t->step_a = lb_emit_mul(e, e->in_stride[0].col, t->m->pairs ? 2 : 1);
+    t->step_a = lb_emit_mul(e, e->in_stride[0].col, t->m->by);
   }
   t->at_b = lb_k_reg(b, t->b);
 }
@@ -303,6 +309,14 @@ static lb_kval load_pair(const lb_tile *t, lb_kval p) {
   return lb_k_shuffle(b, x, y, table, e->lanes);
 }
 
+// Elements k to k + 3 in the place of every number of 32 bits.
+static lb_kval load_quad(const lb_tile *t, lb_kval p) {
+  lb_emit *e = t->m->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval four = lb_k_load(b, lb_k_bitcast(b, p, LB_I32), 1, 1);
+  return lb_k_bitcast(b, lb_k_splat(b, four, e->lanes), e->spec->in[0].dtype);
+}
+
 // The pointer to row r, where rows are as far apart as arguments say.
 static lb_kval row_at(const lb_tile *t, const lb_kval *pointers, uint32_t r) {
   lb_emit *e = t->m->e;
@@ -316,6 +330,7 @@ static lb_kval row_at(const lb_tile *t, const lb_kval *pointers, uint32_t r) {
 static lb_kval load_a(const lb_tile *t, lb_kval p) {
   lb_emit *e = t->m->e;
   if (t->m->pairs) return load_pair(t, p);
+  if (t->m->quads) return load_quad(t, p);
   return lb_k_splat(&e->b, widen(t, lb_k_load(&e->b, p, 1, 0)), e->lanes);
 }
 
@@ -325,11 +340,12 @@ static lb_kval load_packed(const lb_tile *t, uint32_t v, lb_kval row,
   lb_kbuilder *b = &e->b;
   uint32_t per_panel = LB_PACK_COLS / e->lanes;
   int64_t size = (int64_t)lb_dtype_size(e->spec->in[1].dtype);
-  int64_t disp = (n * LB_PACK_COLS + v % per_panel * e->lanes) * size;
+  uint32_t many = t->m->quads ? 4 * e->lanes : e->lanes;
+  int64_t disp = (n * t->m->line + v % per_panel * many) * size;
   lb_kval at = t->panel[v / per_panel];
   if (v % per_panel == 0)
     lb_k_prefetch(b, lb_k_ptr(b, row, at, disp + PREFETCH_BYTES), 0);
-  return lb_k_load(b, lb_k_ptr(b, row, at, disp), e->lanes, 0);
+  return lb_k_load(b, lb_k_ptr(b, row, at, disp), many, 0);
 }
 
 // Columns of vector v, n rows behind this one of b if it has panels.
@@ -337,6 +353,7 @@ static lb_kval load_b(const lb_tile *t, uint32_t v, lb_kval row, uint32_t n) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_stride stride = e->in_stride[1];
+  if (t->m->quads) return load_packed(t, v, row, n);
   if (lb_matmul_has_panels(t->m)) return widen(t, load_packed(t, v, row, n));
   if (e->spec->in[1].layout == LB_LAYOUT_STRIDED) {
     lb_kval col = lb_emit_mul(e, stride.col, v * e->lanes);
@@ -349,6 +366,7 @@ static lb_kval load_b(const lb_tile *t, uint32_t v, lb_kval row, uint32_t n) {
 
 static lb_kval sum(const lb_tile *t, lb_kval acc, lb_kval x, lb_kval y) {
   lb_kbuilder *b = &t->m->e->b;
+  if (t->m->quads) return lb_k_dot4(b, acc, x, y);
   if (lb_dtype_is_float(t->m->acc_dtype)) return lb_k_fma(b, x, y, acc);
   return lb_k_add(b, acc, lb_k_mul(b, x, y));
 }
@@ -437,7 +455,7 @@ static void sum_products(lb_tile *t) {
   lb_emit *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0), k = e->dims[LB_DIM_K];
-  lb_kval by = lb_k_i64(b, t->m->pairs ? 2 : 1);
+  lb_kval by = lb_k_i64(b, t->m->by);
   begin_steps(t);
   if (t->m->part == LB_K_NONE) {
     step(t, lb_k_loop(b, zero, k, by));
@@ -446,7 +464,7 @@ static void sum_products(lb_tile *t) {
   }
   lb_kval row = lb_k_reg(b, t->row);
   lb_kval begin = lb_k_loop(b, zero, k, t->m->part);
-  lb_k_if(b, lb_k_le(b, lb_k_i64(b, LONG_SUM), k));
+  lb_k_if(b, lb_k_le(b, lb_k_i64(b, long_sum(t->m)), k));
   send_for_outputs(t, lb_k_get(b, row));
   lb_k_end(b);
   lb_k_set(b, row, lb_emit_add(e, lb_k_get(b, row), LB_ROWS_A_POINTER));
@@ -467,7 +485,7 @@ static lb_kval piece_of(lb_emit *e, int input, lb_kval run, lb_kval step) {
 // and its image as it comes, places are numbers.
 static bool may_be_close(const lb_tile *t) {
   return t->m->panels == 1 && t->m->e->target->lanes == LB_PACK_COLS &&
-         !t->m->pairs && steps_by_one(t) && lb_matmul_has_panels(t->m);
+         t->m->by == 1 && steps_by_one(t) && lb_matmul_has_panels(t->m);
 }
 
 // The place of row r, n elements behind that of the pointers.
@@ -492,7 +510,7 @@ static void sum_close(lb_tile *t, lb_kval of_a) {
   lb_kval k = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, AT_ONCE));
   lb_kval row = lb_k_get(b, t->at_b);
   pointers_at(t, lb_k_add(b, k, of_a), pointers);
-  lb_emit_advance(e, t->at_b, lb_k_i64(b, AT_ONCE * LB_PACK_COLS));
+  lb_emit_advance(e, t->at_b, lb_k_i64(b, AT_ONCE * t->m->line));
   for (uint32_t n = 0; n < AT_ONCE; n++) {
     if (n) lb_k_if(b, lb_k_lt(b, lb_emit_add(e, k, n), end));
     send_ahead(t);

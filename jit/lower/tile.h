@@ -30,8 +30,10 @@ typedef struct lb_matmul {
   lb_emit *e;
   uint8_t acc_node;
   lb_dtype acc_dtype;
-  bool pairs;             // b is PAIRED
+  bool pairs, quads;      // b is PAIRED; in QUADS
+  uint32_t by;            // k that a step takes
   uint32_t panel_cols;    // of a panel, or of what stands for one
+  uint32_t line;          // elements of a panel that a step takes
   uint32_t rows, panels;  // of the largest tile
   lb_kval scratch;        // a tile in memory, or LB_K_NONE
   lb_kval some;           // if there is anything to sum

@@ -203,6 +203,33 @@ static lb_lv dot4_plain(lb_em *e, lb_lv acc, lb_lv a, lb_lv b, bool sign_a,
   return acc;
 }
 
+// Even or odd bytes as words.
+static lb_lv words_of(lb_em *e, lb_lv x, bool odd, bool sign) {
+  lb_lv eight = lb_em_bits(x.type, 8);
+  if (sign && !odd) x = ishl(e, x, 8);
+  if (sign || odd) return lb_em_binary(e, sign ? "ashr" : "lshr", x, eight);
+  return iand(e, x, lb_em_bits(x.type, 0xff));
+}
+
+static const char *words_name(uint32_t lanes) {
+  if (lanes == 16) return "llvm.x86.avx512.pmaddw.d.512";
+  if (lanes == 8) return "llvm.x86.avx2.pmadd.wd";
+  return lanes == 4 ? "llvm.x86.sse2.pmadd.wd" : NULL;
+}
+
+// Two instructions that multiply words, and add up neighbours.
+static lb_lv dot4_words(lb_em *e, const char *name, const lb_lv *x, bool sign_a,
+                        bool sign_b) {
+  lb_lt t = x[0].type, wide = lt(LB_E_I16, 2 * (uint32_t)t.lanes);
+  lb_lv acc = x[0], a = lb_em_bitcast(e, x[1], wide);
+  lb_lv b = lb_em_bitcast(e, x[2], wide);
+  for (int odd = 0; odd < 2; odd++) {
+    lb_lv two[] = {words_of(e, a, odd, sign_a), words_of(e, b, odd, sign_b)};
+    acc = iadd(e, acc, lb_em_call(e, name, t, two, 2));
+  }
+  return acc;
+}
+
 static const char *dot4_name(const lb_em *e, uint32_t lanes) {
   if (lb_target_has(&e->m->target, LB_FEATURE_AVX512VNNI)) {
     if (lanes == 16) return "llvm.x86.avx512.vpdpbusd.512";
@@ -244,5 +271,8 @@ lb_lv lb_lanes_dot4(lb_em *e, const lb_lv *x, lb_dtype a, lb_dtype b) {
   lb_lv v[] = {x[0], lb_em_bitcast(e, x[1], t), lb_em_bitcast(e, x[2], t)};
   const char *name = dot4_name(e, t.lanes);
   if (name) return dot4_fast(e, name, v, a == LB_I8, b == LB_I8);
+  name = words_name(t.lanes);
+  if (name && (t.lanes < 16 || e->m->target.level >= LB_LEVEL_V4))
+    return dot4_words(e, name, v, a == LB_I8, b == LB_I8);
   return dot4_plain(e, v[0], v[1], v[2], a == LB_I8, b == LB_I8);
 }

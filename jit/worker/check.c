@@ -125,9 +125,9 @@ static exactness exactness_of(const lb_spec *s, const exactness *nodes,
 
 // -- shapes and arguments ----------------------------------------------------
 
-// Sums are of pairs of k then.
-static bool is_paired(const lb_spec *s) {
-  return s->n_in > 1 && s->in[1].layout == LB_LAYOUT_PAIRED;
+// k is a multiple of it.
+static int64_t rows_together(const lb_spec *s) {
+  return s->n_in > 1 ? lb_panel_rows(s->in[1].layout) : 1;
 }
 
 // The dims nearest to those of shape i for which the facts hold, if any.
@@ -140,11 +140,11 @@ static bool choose_dims(trial *t, int i) {
     if (d == LB_DIM_LEN && lb_spec_has_taps(t->spec)) x %= 5;
     if (x > most) x = most;
     if (i == WITH_TILES && x <= 2 * tile) x = 2 * tile + 1;
-    if (d == LB_DIM_K && is_paired(t->spec)) m *= 1 + m % 2;
+    while (d == LB_DIM_K && m % rows_together(t->spec)) m *= 2;
     t->dims[d] =
         lb_facts_get(t->facts, LB_ASSUME_EQUAL, d, (int)((x + m - 1) / m * m));
   }
-  if (is_paired(t->spec) && t->dims[LB_DIM_K] % 2) return false;
+  if (t->dims[LB_DIM_K] % rows_together(t->spec)) return false;
   for (int d = lb_spec_dims(t->spec); d < LB_SDIMS; d++) t->dims[d] = 0;
   int64_t work = t->dims[0] * t->dims[1];
   int64_t k = t->dims[LB_DIM_K] + t->dims[LB_DIM_LEN];
@@ -165,7 +165,8 @@ static bool shape_taps(trial *t, int i) {
   bool conv = t->spec->form == LB_FORM_CONV, packed = conv && i == 1;
   int64_t piece = conv ? d[LB_DIM_K] : d[LB_DIM_COLS];
   int64_t unit = packed ? lb_panel_cols(t->spec->in[i].layout) : 1;
-  int64_t step = (piece + (unit == LB_PAIR_COLS ? 2 : 1)) * unit;
+  int64_t more = packed ? rows_together(t->spec) : 1;
+  int64_t step = (piece + more) * unit;
   int64_t run = d[LB_DIM_STEPS] * step + unit;
   int64_t runs = d[LB_DIM_LEN] * run;  // no row is as long
   int64_t rows = i == 0 ? d[LB_DIM_ROWS] : 1;

@@ -133,15 +133,14 @@ void lb_operand_fill(lb_operand *o, lb_random *r, bool wild) {
   }
 }
 
-// A line of a panel has one k, or two.
+// A line of a panel has one k, or several.
 void lb_operand_pad(lb_operand *o, lb_soperand s, int64_t k, int64_t cols) {
   size_t size = lb_dtype_size(o->dtype);
   int64_t width = lb_panel_cols(s.layout), used = cols % width;
   if (used == 0 || o->count == 0) return;
   uint8_t *panel = o->data + (size_t)(cols / width * o->row_stride) * size;
-  size_t lines = (size_t)(k * width / LB_PACK_COLS);
-  size_t from = (size_t)(used * LB_PACK_COLS / width);
-  for (size_t i = 0; i < lines; i++)
-    memset(panel + (i * LB_PACK_COLS + from) * size, 0,
-           (LB_PACK_COLS - from) * size);
+  int64_t rows = lb_panel_rows(s.layout);
+  size_t line = (size_t)(width * rows), from = (size_t)(used * rows);
+  for (int64_t i = 0; i < k / rows; i++, panel += line * size)
+    memset(panel + from * size, 0, (line - from) * size);
 }

@@ -23,7 +23,7 @@ uint64_t lb_random_next(lb_random *r);
 // Where o lies over rows x cols, with gaps where the layout allows them; but
 // for `data`. False if it is too large to try.
 bool lb_operand_shape(lb_operand *o, lb_soperand s, int64_t rows, int64_t cols);
-// The panels of a PACKED or PAIRED matrix of k x cols, likewise.
+// The panels of a matrix of k x cols, likewise.
 bool lb_operand_pack(lb_operand *o, lb_soperand s, int64_t k, int64_t cols);
 
 // Gives it memory. What comes right behind, or right before if `low`, may not

@@ -369,6 +369,8 @@ static trace visit_items(const finder *f, const lb_node *n,
   uint32_t axes;
   switch (n->op) {
     case LB_OP_MatMul: return matmul(f, n, out);
+    case LB_OP_MatMulInteger:
+      return lb_op_multiplies_bytes(n) ? matmul(f, n, out) : mixed;
     case LB_OP_Gemm: return gemm(f, n, out);
     case LB_OP_Attention: return attention(f, n, out);
     case LB_OP_LSTM:

@@ -157,6 +157,9 @@ static inline bool lb_op_exact(const lb_node *n) {
   return n->op == LB_OP_Conv && lb_attr_int(n, "exact", 0) != 0;
 }
 
+// Does it multiply unsigned bytes by constant signed ones, as kernels do?
+bool lb_op_multiplies_bytes(const lb_node *n);
+
 // Is input 0 of an LSTM, GRU or RNN multiplied with W already? See ops.def.
 static inline bool lb_op_projected(const lb_node *n) {
   return lb_op_infos[n->op].cls == LB_CLASS_RECURRENT &&

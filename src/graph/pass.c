@@ -24,6 +24,7 @@ typedef struct pass {
 
 static const pass passes[] = {
     {LB_PASS_WIDEN, false, false, lb_pass_widen},
+    {LB_PASS_QUANTIZE, false, false, lb_pass_bytes},  // weights are bytes still
     {LB_PASS_MERGE, false, false, lb_pass_merge},
     {LB_PASS_DEAD, false, false, lb_pass_dead},  // what would be folded twice
     {LB_PASS_FOLD, true, false, lb_pass_fold},
@@ -32,6 +33,7 @@ static const pass passes[] = {
     {LB_PASS_LOOP, true, false, lb_pass_loop},
     {LB_PASS_DEAD, false, false, lb_pass_dead},
     {LB_PASS_BATCH_NORM, false, false, lb_pass_batch_norm},
+    {LB_PASS_QUANTIZE, false, false, lb_pass_bytes},
     {LB_PASS_QUANTIZE, false, false, lb_pass_quantize},
     {LB_PASS_EINSUM, false, false, lb_pass_einsum},
     {LB_PASS_ROTARY, false, false, lb_pass_rotary},

@@ -36,7 +36,7 @@ enum {                          // bits of lb_pass_options.off
   LB_PASS_WINDOW = 1 << 13,     // large windows, and their borders
   LB_PASS_GROUP = 1 << 14,      // group norms are norms of rows
   LB_PASS_WIDEN = 1 << 15,      // halves are computed in float32
-  LB_PASS_QUANTIZE = 1 << 16,   // products of bytes in floats
+  LB_PASS_QUANTIZE = 1 << 16,   // products of bytes
   LB_PASS_EINSUM = 1 << 17,     // becomes MatMul, Mul and Transpose
   LB_PASS_HISTORY = 1 << 18,    // causal attention, past keys
   LB_PASS_UPCONV = 1 << 19,     // transposed convolutions

@@ -71,24 +71,32 @@ static void bytes_in_between_are_left_out(void **state) {
   becomes(
       "in x float32[s,2]\n"
       "const z uint8[] 3\n"
-      "const o float32[] 0.5\n"
-      "q = QuantizeLinear(x, o, z)\n"
-      "y = DequantizeLinear(q, o, z)\n"
+      "q = QuantizeLinear(x, 0.5, z)\n"
+      "y = DequantizeLinear(q, 0.25, z)\n"
       "out y\n",
       NULL,
       "in x: float32[s,2]\n"
-      "y.Div: float32[s,2] = Div(x, 0.5)\n"
-      "y.Round: float32[s,2] = Round(y.Div)\n"
-      "y.Add: float32[s,2] = Add(y.Round, 3)\n"
-      "y.Clip: float32[s,2] = Clip(y.Add, 0, 255)\n"
-      "y.Sub: float32[s,2] = Sub(y.Clip, 3)\n"
-      "y: float32[s,2] = Mul(y.Sub, 0.5)\n"
+      "q.Div: float32[s,2] = Div(x, 0.5)\n"
+      "q.Round: float32[s,2] = Round(q.Div)\n"
+      "q.Add: float32[s,2] = Add(q.Round, 3)\n"
+      "q.Clip: float32[s,2] = Clip(q.Add, 0, 255)\n"
+      "y.Sub: float32[s,2] = Sub(q.Clip, 3)\n"
+      "y: float32[s,2] = Mul(y.Sub, 0.25)\n"
       "out y\n");
-  stays(  // another scale
-      "in x float32[s,2]\n"
+}
+
+static void bytes_of_others_become_floats(void **state) {
+  (void)state;
+  becomes(
+      "in x uint8[s]\n"
       "const z uint8[] 3\n"
-      "q = QuantizeLinear(x, 0.5, z)\n"
-      "y = DequantizeLinear(q, 0.25, z)\n"
+      "y = DequantizeLinear(x, 0.5, z)\n"
+      "out y\n",
+      NULL,
+      "in x: uint8[s]\n"
+      "y.Cast: float32[s] = Cast(x) {to=1}\n"
+      "y.Sub: float32[s] = Sub(y.Cast, 3)\n"
+      "y: float32[s] = Mul(y.Sub, 0.5)\n"
       "out y\n");
 }
 
@@ -221,7 +229,7 @@ static void products_with_scales_of_requests_stay(void **state) {
 
 static void floats_that_are_no_levels_are_made_bytes(void **state) {
   (void)state;
-  stays(  // what is added is not whole
+  becomes(  // what is added is not whole
       "in x float32[s]\n"
       "in o float32[s]\n"
       "r = Round(x)\n"
@@ -230,15 +238,29 @@ static void floats_that_are_no_levels_are_made_bytes(void **state) {
       "l = Clip(a, 0.0, 255.0)\n"
       "b = Cast(l) {to=2}\n"
       "y = DequantizeLinear(b, 0.5)\n"
+      "out y\n",
+      NULL,
+      "in x: float32[s]\n"
+      "in o: float32[s]\n"
+      "r: float32[s] = Round(x)\n"
+      "c: float32[s] = Clip(o, 0, 255)\n"
+      "a: float32[s] = Add(r, c)\n"
+      "l: float32[s] = Clip(a, 0, 255)\n"
+      "b: uint8[s] = Cast(l) {to=2}\n"
+      "y.Cast: float32[s] = Cast(b) {to=1}\n"
+      "y: float32[s] = Mul(y.Cast, 0.5)\n"
       "out y\n");
 }
 
 static void pools_with_windows_of_nothing_keep_their_bytes(void **state) {
   (void)state;
-  const char *pools[] = {"pads=[2,0]", "pads=[0,2]", "ceil_mode=1",
-                         "dilations=[2], pads=[1,0]"};
+  static const char *const pools[][2] = {{"pads=[2,0]", "n+1"},
+                                         {"pads=[0,2]", "n+1"},
+                                         {"ceil_mode=1", "n-1"},
+                                         {"dilations=[2], pads=[1,0]", "n-1"}};
   for (int i = 0; i < 4; i++) {
-    char graph[512];
+    char graph[512], result[512];
+    const char *attr = pools[i][0], *n = pools[i][1];
     snprintf(graph, sizeof graph,
              "in x float32[b,c,n]\n"
              "r = Round(x)\n"
@@ -247,8 +269,18 @@ static void pools_with_windows_of_nothing_keep_their_bytes(void **state) {
              "p = MaxPool(b) {kernel_shape=[2], %s}\n"
              "y = DequantizeLinear(p, 0.5)\n"
              "out y\n",
-             pools[i]);
-    stays(graph);
+             attr);
+    snprintf(result, sizeof result,
+             "y.Cast: float32[b,c,%s] = Cast(p) {to=1}\n"
+             "y: float32[b,c,%s] = Mul(y.Cast, 0.5)\n",
+             n, n);
+    lb_graph *g = graph_of(graph);
+    lb_strbuf dump = {0};
+    must(lb_graph_optimize(g, NULL));
+    lb_graph_dump(g, &dump);
+    assert_non_null(strstr(lb_strbuf_str(&dump), result));
+    lb_strbuf_fini(&dump);
+    lb_graph_free(g);
   }
 }
 
@@ -258,6 +290,7 @@ int main(void) {
       cmocka_unit_test(a_bias_of_integers_is_one_of_floats),
       cmocka_unit_test(integers_that_stay_integers_stay),
       cmocka_unit_test(bytes_in_between_are_left_out),
+      cmocka_unit_test(bytes_of_others_become_floats),
       cmocka_unit_test(a_product_that_makes_bytes_is_rounded_and_cut_off),
       cmocka_unit_test(sums_of_bytes_stay_exact),
       cmocka_unit_test(levels_move_for_who_reads_floats),

@@ -40,7 +40,7 @@ lb_pass_fn lb_pass_fold, lb_pass_inline, lb_pass_noop, lb_pass_merge,
     lb_pass_sink, lb_pass_window, lb_pass_affine, lb_pass_group, lb_pass_widen,
     lb_pass_quantize, lb_pass_einsum, lb_pass_history, lb_pass_upconv,
     lb_pass_resize, lb_pass_rotary, lb_pass_branch, lb_pass_cut, lb_pass_scale,
-    lb_pass_loop;
+    lb_pass_loop, lb_pass_bytes;
 
 void lb_rewrite_init(lb_rewrite *rw, lb_graph *g, const lb_pass_options *o);
 void lb_rewrite_fini(lb_rewrite *rw);

@@ -316,7 +316,9 @@ static lb_status walk_product(walker *w, bool *ok) {
     add_packed(w, ok);
   else if (*ok)
     LB_TRY(add_factor(w, B, ok));
-  *ok = *ok && w->out->dims[LB_DIM_K] > 0;
+  bool quads = w->part->panels == LB_LAYOUT_QUADS;
+  *ok = *ok && w->out->dims[LB_DIM_K] > 0 &&
+        (!quads || w->out->operands[A].col == 1);
   return LB_OK;
 }
 
@@ -530,8 +532,7 @@ static lb_layout input_layout(const walker *w, uint32_t i) {
 
 static lb_layout factor_layout(const walker *w, uint32_t i) {
   const lb_bind_operand *o = &w->out->operands[i];
-  if (i == B && !o->value)
-    return w->part->paired ? LB_LAYOUT_PAIRED : LB_LAYOUT_PACKED;
+  if (i == B && !o->value) return w->part->panels;
   if (w->form == LB_FORM_WINDOW) return LB_LAYOUT_FULL;
   if (i == B && w->out->dims[LB_DIM_COLS] == 1) return LB_LAYOUT_FULL;
   return o->col == 1 ? LB_LAYOUT_FULL : LB_LAYOUT_STRIDED;
@@ -540,7 +541,7 @@ static lb_layout factor_layout(const walker *w, uint32_t i) {
 static lb_dtype operand_dtype(const walker *w, uint32_t i) {
   const lb_value *v = w->out->operands[i].value;
   if (v) return v->info.dtype;
-  if (!w->blended) return anchor_of(w)->out[0]->info.dtype;
+  if (!w->blended) return anchor_of(w)->in[1]->info.dtype;
   return lb_blend_is_place(&w->out->blend, (int)i - TABLES) ? LB_I64 : LB_F32;
 }
 

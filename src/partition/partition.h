@@ -49,7 +49,7 @@ typedef struct lb_partition {
   uint32_t anchor;     // its number; MAP: 0
   const void *packed;  // constant weights as kernels read them, of MATMUL and
                        // CONV in panels; NULL: it has none
-  bool paired;         // those are PAIRED, not PACKED
+  lb_layout panels;    // how those lie
   const struct lb_window *window;  // CONV, WINDOW: see partition/window.h
   lb_memo *memo;                   // of its specs
   const lb_part_input *inputs;     // each value once for a manner; NULL: see

@@ -108,7 +108,8 @@ static lb_matrix weights_of(const lb_node *n, int direction, int i) {
                      .row_stride = 1,
                      .col_stride = h,
                      .elem = size,
-                     .flush = r->dtype == LB_F32};
+                     .flush = r->dtype == LB_F32,
+                     .layout = LB_LAYOUT_PACKED};
 }
 
 static int products_of(const lb_node *n) { return resets_first(n) ? 2 : 1; }

@@ -255,15 +255,17 @@ static bool constant_b(const lb_node *n, lb_matrix *out) {
     if (b->dims[i] != 1) return false;
   if (lb_attr_int(n, "transB", 0) != 0) row = col, col = b->rank - 2;
   bool f32 = b->dtype == LB_F32;
-  *out = (lb_matrix){
-      .data = b->data,
-      .rows = b->dims[row],
-      .cols = b->dims[col],
-      .row_stride = b->strides[row],
-      .col_stride = b->strides[col],
-      .elem = lb_dtype_size(b->dtype),
-      .flush = f32,
-      .paired = f32 && lb_pack_pays_in_pairs(b->dims[row], b->dims[col])};
+  bool pairs = f32 && lb_pack_pays_in_pairs(b->dims[row], b->dims[col]);
+  *out = (lb_matrix){.data = b->data,
+                     .rows = b->dims[row],
+                     .cols = b->dims[col],
+                     .row_stride = b->strides[row],
+                     .col_stride = b->strides[col],
+                     .elem = lb_dtype_size(b->dtype),
+                     .flush = f32,
+                     .layout = n->op == LB_OP_MatMulInteger ? LB_LAYOUT_QUADS
+                               : pairs                      ? LB_LAYOUT_PAIRED
+                                                            : LB_LAYOUT_PACKED};
   return true;
 }
 
@@ -271,12 +273,12 @@ static bool is_window(const lb_partition *part) {
   return part->form == LB_FORM_CONV || part->form == LB_FORM_WINDOW;
 }
 
-static bool is_paired(const lb_partition *part) {
+static lb_layout panels_of(const lb_partition *part) {
   const lb_node *n = part->nodes[part->anchor];
   lb_matrix m;
-  if (part->form == LB_FORM_CONV) return lb_window_is_paired(n);
-  return part->form == LB_FORM_MATMUL && !part->recurrent &&
-         constant_b(n, &m) && m.paired;
+  if (part->form == LB_FORM_CONV) return lb_window_panels(n);
+  bool product = part->form == LB_FORM_MATMUL && !part->recurrent;
+  return product && constant_b(n, &m) ? m.layout : LB_LAYOUT_PACKED;
 }
 
 // Bytes of weights as its kernels read them; 0: it has none.
@@ -382,7 +384,7 @@ static lb_status find_inputs(lb_partitioning *p, lb_partition *part) {
 static lb_status describe(lb_partitioning *p, lb_partition *part) {
   LB_TRY(find_inputs(p, part));
   part->plain = is_plain(part);
-  part->paired = is_paired(part);
+  part->panels = panels_of(part);
   if (is_window(part)) {
     lb_window *w = lb_arena_new(&p->arena, lb_window, 1);
     if (!w) return lb_oom();

@@ -151,16 +151,17 @@ static lb_tensor in_order(const lb_node *n, int64_t g, channels c) {
 // One group as a matrix whose elements are still to come.
 static lb_matrix group_matrix(const lb_node *n) {
   channels c = channels_of(n);
-  return (lb_matrix){.rows = terms_of(n),
-                     .cols = c.out,
-                     .row_stride = c.out,
-                     .col_stride = 1,
-                     .elem = sizeof(float),
-                     .flush = true,
-                     .paired = pays_in_pairs(n)};
+  return (lb_matrix){
+      .rows = terms_of(n),
+      .cols = c.out,
+      .row_stride = c.out,
+      .col_stride = 1,
+      .elem = sizeof(float),
+      .flush = true,
+      .layout = pays_in_pairs(n) ? LB_LAYOUT_PAIRED : LB_LAYOUT_PACKED};
 }
 
-bool lb_window_is_paired(const lb_node *n) { return group_matrix(n).paired; }
+lb_layout lb_window_panels(const lb_node *n) { return group_matrix(n).layout; }
 
 bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes) {
   *bytes = 0;
@@ -363,8 +364,7 @@ static int64_t weight_stride(const binder *r, int i) {
 }
 
 static lb_layout weights_layout(const binder *r) {
-  if (r->part->form != LB_FORM_CONV) return LB_LAYOUT_FULL;
-  return r->part->paired ? LB_LAYOUT_PAIRED : LB_LAYOUT_PACKED;
+  return r->part->form == LB_FORM_CONV ? r->part->panels : LB_LAYOUT_FULL;
 }
 
 static int64_t panel_cols(const binder *r) {

@@ -40,7 +40,7 @@ void lb_window_describe(const lb_node *n, lb_window *out);
 // The weights as kernels read them: of CONV a matrix [taps * in][out] in panels
 // for each group, of WINDOW [taps][channels]. Bytes of it, 0 if it has none;
 // false if they cannot be counted.
-bool lb_window_is_paired(const lb_node *n);  // the panels of CONV
+lb_layout lb_window_panels(const lb_node *n);  // of CONV
 bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes);
 lb_status lb_window_pack(const lb_node *n, lb_form form, void *to);
 

@@ -26,7 +26,7 @@ static bool piece_of(const lb_partition *part, uint32_t from, uint32_t to,
                         .n_nodes = to - from,
                         .anchor = anchored ? part->anchor - from : 0,
                         .packed = anchored ? part->packed : NULL,
-                        .paired = anchored && part->paired,
+                        .panels = part->panels,
                         .window = anchored ? part->window : NULL,
                         .memo = part->memo};
   return true;

@@ -117,7 +117,7 @@ static void put_partition(writer *w) {
   put_number(w, p->form);
   put_number(w, p->anchor);
   put_number(w, p->packed != NULL);
-  put_number(w, p->paired);
+  put_number(w, p->panels);
   put_number(w, p->n_nodes);
   for (uint32_t i = 0; i < p->n_nodes; i++) {
     const lb_node *n = p->nodes[i];

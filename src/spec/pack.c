@@ -1,11 +1,9 @@
-// spec/pack.c -- matrices into panels of 16 columns, or of 8 in pairs.
+// spec/pack.c -- matrices into panels of columns.
 #include "spec/pack.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-#include "spec/spec.h"
 
 // To add up even and odd terms takes its time: sums that long are faster in
 // pairs, where it takes half as many products, three for four, or as many.
@@ -18,16 +16,13 @@ bool lb_pack_pays_in_pairs(int64_t k, int64_t cols) {
   return k % 2 == 0 && k >= least && cols <= MAX_COLS;
 }
 
-static int64_t panel_cols(const lb_matrix *b) {
-  return b->paired ? LB_PAIR_COLS : LB_PACK_COLS;
-}
-
 static int64_t panels(const lb_matrix *b) {
-  return b->cols / panel_cols(b) + (b->cols % panel_cols(b) != 0);
+  int64_t width = lb_panel_cols((uint8_t)b->layout);
+  return b->cols / width + (b->cols % width != 0);
 }
 
 bool lb_pack_size(const lb_matrix *b, size_t *out) {
-  size_t row = b->elem * (size_t)panel_cols(b);
+  size_t row = b->elem * (size_t)lb_panel_cols((uint8_t)b->layout);
   return b->rows >= 0 && b->cols >= 0 &&
          !__builtin_mul_overflow(row, (size_t)b->rows, &row) &&
          !__builtin_mul_overflow(row, (size_t)panels(b), out);
@@ -50,20 +45,22 @@ static void move_row(const lb_matrix *b, const char *from, int64_t n,
     memcpy(to + j * apart * size, from + j * b->col_stride * size, b->elem);
 }
 
-// One line of a panel of n columns: a row, or two.
+// One line of a panel of n columns: a row, or several.
 static void pack_line(const lb_matrix *b, const char *from, int64_t n,
                       char *to) {
-  int64_t size = (int64_t)b->elem, rows = b->paired ? 2 : 1;
+  int64_t size = (int64_t)b->elem, rows = lb_panel_rows((uint8_t)b->layout);
+  int64_t width = lb_panel_cols((uint8_t)b->layout);
   for (int64_t i = 0; i < rows; i++)
     move_row(b, from + i * b->row_stride * size, n, rows, to + i * size);
   if (b->flush) lb_pack_flush((float *)to, rows * n);
-  memset(to + rows * n * size, 0, (size_t)(rows * (panel_cols(b) - n) * size));
+  memset(to + rows * n * size, 0, (size_t)(rows * (width - n) * size));
 }
 
 void lb_pack_b(const lb_matrix *b, void *to) {
   char *at = to;
-  int64_t size = (int64_t)b->elem, width = panel_cols(b);
-  int64_t rows = b->paired ? 2 : 1;
+  int64_t size = (int64_t)b->elem;
+  int64_t width = lb_panel_cols((uint8_t)b->layout);
+  int64_t rows = lb_panel_rows((uint8_t)b->layout);
   for (int64_t col = 0; col < b->cols; col += width) {
     int64_t left = b->cols - col, n = left < width ? left : width;
     const char *from = (const char *)b->data + col * b->col_stride * size;

@@ -3,15 +3,17 @@
 // b of K x N becomes panels of 16 columns, [N/16][K][16]; columns past N are
 // zero. Or it becomes panels of 8 columns in pairs of k, [N/8][K/2][8][2]: a
 // vector of 16 lanes then does two steps of 8 columns, so that few columns fill
-// it, and with one load of two neighbours of a there is more to multiply.
+// it, and with one load of two neighbours of a there is more to multiply. Bytes
+// come in fours of k, [N/16][K/4][16][4]: one instruction multiplies four of
+// them for each of 16 columns, and adds them up.
 // Elements of any size: pure movement, but for subnormal weights, which can
 // become zeros: a product with one takes a hundred times as long.
 #ifndef LB_SPEC_PACK_H
 #define LB_SPEC_PACK_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+
+#include "spec/spec.h"
 
 typedef struct lb_matrix {
   const void *data;                // borrowed
@@ -19,7 +21,7 @@ typedef struct lb_matrix {
   int64_t row_stride, col_stride;  // in elements, any sign
   size_t elem;                     // bytes of an element
   bool flush;                      // float32, whose subnormals become zeros
-  bool paired;                     // in pairs: K is even
+  lb_layout layout;                // PACKED, PAIRED or QUADS
 } lb_matrix;
 
 // Whether a float32 product of sums of k terms is faster in pairs.

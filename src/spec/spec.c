@@ -76,8 +76,8 @@ void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]) {
 static const char *const form_names[] = {"map",       "rows", "matmul",
                                          "attention", "conv", "window"};
 static const char *const acc_names[] = {"", ".sum", ".max", ".min", ".squares"};
-static const char *const layout_names[] = {"full",    "cols",   "rows",  "one",
-                                           "strided", "packed", "paired"};
+static const char *const layout_names[] = {
+    "full", "cols", "rows", "one", "strided", "packed", "paired", "quads"};
 
 static void print_node(const lb_spec *s, int i, lb_strbuf *out) {
   const lb_snode *n = &s->nodes[i];

@@ -15,7 +15,7 @@
 //           no node reads them but ACC, in whose dtype they are multiplied.
 //   CONV    as MATMUL, but a row of a, and a column of b, come in pieces: len
 //           runs of `steps` pieces of k elements. ACC is the sum over r, s, k
-//           of a[m,r,s,k] * b[r,s,k,n]. a is FULL, b is PACKED or PAIRED;
+//           of a[m,r,s,k] * b[r,s,k,n]. a is FULL, b lies in panels;
 //           piece (r, s) lies r * run + s * step elements behind the first, at
 //           tap strides of each of them.
 //   WINDOW  ACC is made of elements of input 0 in a window of len runs of
@@ -53,7 +53,8 @@
 // (5) A sum of products begins with a[m,0] * b[0,n]; each further product is
 //     added in the order of k (of r, s, k), in floats by one fused operation.
 //     Without products it is 0. Where b is PAIRED there are two such sums, of
-//     the even and of the odd k, and in the end they are added. A WINDOW
+//     the even and of the odd k, and in the end they are added. Where it is in
+//     QUADS, ACC is int32, both are bytes, and a is FULL. A WINDOW
 //     combines likewise: x0, then op(that, x1), ...; without elements it gives
 //     what (4) says.
 // (6) ATTENTION takes keys in blocks of 256. Each row has a maximum, a sum and
@@ -84,7 +85,7 @@
 #define LB_SPEC_MAX_OUT 4
 #define LB_SPEC_MAX_SCALARS 8
 #define LB_SPEC_LANES 64  // of a reduction
-#define LB_PACK_COLS 16   // of a panel of PACKED
+#define LB_PACK_COLS 16   // of a panel of PACKED and QUADS
 #define LB_PAIR_COLS 8    // of a panel of PAIRED
 #define LB_SPEC_KEYS 256  // of a block of ATTENTION
 #define LB_SHORT_COLS 32  // rows so short are reduced several at a time
@@ -118,6 +119,7 @@ typedef enum lb_layout {
   LB_LAYOUT_STRIDED,  // rows and columns at any stride
   LB_LAYOUT_PACKED,   // MATMUL's b: [N/16][K][16], zero-padded: spec/pack.h
   LB_LAYOUT_PAIRED,   // the same in pairs of k, which is even: [N/8][K/2][8][2]
+  LB_LAYOUT_QUADS,  // bytes in fours of k, a multiple of 4: [N/16][K/4][16][4]
   LB_LAYOUT_COUNT,
 } lb_layout;
 
@@ -125,7 +127,13 @@ typedef enum lb_layout {
 // none.
 static inline int lb_panel_cols(uint8_t layout) {
   if (layout == LB_LAYOUT_PAIRED) return LB_PAIR_COLS;
-  return layout == LB_LAYOUT_PACKED ? LB_PACK_COLS : 0;
+  bool whole = layout == LB_LAYOUT_PACKED || layout == LB_LAYOUT_QUADS;
+  return whole ? LB_PACK_COLS : 0;
+}
+// How many k lie side by side in it, for each column: k is a multiple of that.
+static inline int lb_panel_rows(uint8_t layout) {
+  if (layout == LB_LAYOUT_QUADS) return 4;
+  return layout == LB_LAYOUT_PAIRED ? 2 : 1;
 }
 
 typedef enum lb_sop {
@@ -296,7 +304,7 @@ void lb_facts_print(const lb_facts *f, lb_strbuf *out);  // "cols%64 rows:6"
 //   row stride and column stride in elements, of outputs, then of inputs,
 //   strides of a run and of a step, of input 0, then of input 1 (CONV, WINDOW),
 //   scalars (bits, in the low bytes).
-// PACKED and PAIRED have their panel stride in elements (K * 16, K * 8) as row
+// Panels have their stride in elements (K * 16, of PAIRED K * 8) as row
 // stride. Strides that a layout does not have are not read.
 
 #define LB_SPEC_MAX_ARGS \

@@ -99,7 +99,7 @@ static bool has_layout(uint8_t layout, unsigned allowed) {
 
 #define ALLOW(layout) (1u << LB_LAYOUT_##layout)
 #define ALLOW_ANY (ALLOW(FULL) | ALLOW(STRIDED))
-#define ALLOW_PANELS (ALLOW(PACKED) | ALLOW(PAIRED))
+#define ALLOW_PANELS (ALLOW(PACKED) | ALLOW(PAIRED) | ALLOW(QUADS))
 #define ALLOW_INPUT (ALLOW_ANY | ALLOW(COLS) | ALLOW(ROWS) | ALLOW(ONE))
 
 static lb_status check_inputs(const lb_spec *s) {
@@ -218,6 +218,17 @@ static lb_status check_window(const lb_spec *s) {
   return LB_OK;
 }
 
+static bool is_byte(uint8_t t) { return t == LB_I8 || t == LB_U8; }
+
+static lb_status check_quads(const lb_spec *s) {
+  const lb_snode *acc = s->nodes;
+  while (acc->op != LB_S_ACC) acc++;
+  if (!is_byte(s->in[0].dtype) || !is_byte(s->in[1].dtype) ||
+      acc->dtype != LB_I32 || s->in[0].layout != LB_LAYOUT_FULL)
+    return lb_error(LB_INVALID, "spec: quads are of bytes, summed in int32");
+  return LB_OK;
+}
+
 static lb_status check_form(const lb_spec *s) {
   int reductions = 0;
   for (int i = 0; i < s->n_nodes; i++)
@@ -227,6 +238,7 @@ static lb_status check_form(const lb_spec *s) {
   LB_TRY(check_picks(s));
   LB_TRY(check_factors(s));
   if (lb_spec_factors(s)) LB_TRY(check_window(s));
+  if (s->n_in > 1 && s->in[1].layout == LB_LAYOUT_QUADS) LB_TRY(check_quads(s));
   return s->form == LB_FORM_ATTENTION ? check_attention(s) : LB_OK;
 }
 

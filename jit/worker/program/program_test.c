@@ -124,7 +124,7 @@ static void rows_are_compiled_loaded_and_right(void **state) {
 
 static void a_product_is_compiled_loaded_and_right(void **state) {
   (void)state;
-  lb_matrix m = {b, K, COLS, COLS, 1, sizeof(float), false, false};
+  lb_matrix m = {b, K, COLS, COLS, 1, sizeof(float), false, LB_LAYOUT_PACKED};
   size_t bytes;
   assert_true(lb_pack_size(&m, &bytes));
   float *packed = aligned_alloc(64, (bytes + 63) / 64 * 64);

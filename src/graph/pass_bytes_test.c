@@ -1,0 +1,129 @@
+// graph/pass_bytes_test.c -- quantised products as kernels make them.
+#include "graph/text_test.h"
+
+static void zeros_are_subtracted_behind_the_product(void **state) {
+  (void)state;
+  becomes(
+      "in a uint8[s,4]\n"
+      "in z uint8[]\n"
+      "const b int8[4,2] 1 2 3 4 5 6 7 8\n"
+      "const o int8[2] 1 2\n"
+      "y = MatMulInteger(a, b, z, o)\n"
+      "out y\n",
+      NULL,
+      "in a: uint8[s,4]\n"
+      "in z: uint8[]\n"
+      "y.MatMulInteger: int32[s,2] = MatMulInteger(a, bytes:int8[4,2])\n"
+      "y.Cast: int32[] = Cast(z) {to=6}\n"
+      "y.Mul: int32[2] = Mul(y.Cast, [12,12])\n"
+      "y.Sub: int32[s,2] = Sub(y.MatMulInteger, y.Mul)\n"
+      "out y = y.Sub\n");
+}
+
+static void a_known_zero_is_a_bias(void **state) {
+  (void)state;
+  becomes(
+      "in a uint8[s,4]\n"
+      "const z uint8[] 3\n"
+      "const b int8[4,1] 1 2 3 4\n"
+      "y = MatMulInteger(a, b, z)\n"
+      "out y\n",
+      NULL,
+      "in a: uint8[s,4]\n"
+      "y.MatMulInteger: int32[s,1] = MatMulInteger(a, bytes:int8[4,1])\n"
+      "y.Add: int32[s,1] = Add(y.MatMulInteger, [-30])\n"
+      "out y = y.Add\n");
+}
+
+static void signed_bytes_become_unsigned(void **state) {
+  (void)state;
+  becomes(
+      "in a int8[s,4]\n"
+      "const b int8[4,1] 1 2 3 4\n"
+      "y = MatMulInteger(a, b)\n"
+      "out y\n",
+      NULL,
+      "in a: int8[s,4]\n"
+      "y.Cast: int32[s,4] = Cast(a) {to=6}\n"
+      "y.Add: int32[s,4] = Add(y.Cast, [128])\n"
+      "y.Cast: uint8[s,4] = Cast(y.Add) {to=2}\n"
+      "y.MatMulInteger: int32[s,1] = MatMulInteger(y.Cast, bytes:int8[4,1])\n"
+      "y.Add: int32[s,1] = Add(y.MatMulInteger, [-1280])\n"
+      "out y = y.Add\n");
+}
+
+// 255 is no signed byte: rows are summed.
+static void weights_that_do_not_fit_are_moved(void **state) {
+  (void)state;
+  becomes(
+      "in a uint8[s,4]\n"
+      "const b uint8[4,1] 1 255 3 4\n"
+      "y = MatMulInteger(a, b)\n"
+      "out y\n",
+      NULL,
+      "in a: uint8[s,4]\n"
+      "y.MatMulInteger: int32[s,1] = MatMulInteger(a, bytes:int8[4,1])\n"
+      "y.Cast: int32[s,4] = Cast(a) {to=6}\n"
+      "y.ReduceSum: int32[s,1] = ReduceSum(y.Cast, [-1])\n"
+      "y.Mul: int32[s,1] = Mul(y.ReduceSum, [-128])\n"
+      "y.Sub: int32[s,1] = Sub(y.MatMulInteger, y.Mul)\n"
+      "out y = y.Sub\n");
+}
+
+static void products_of_what_was_bytes_are_of_bytes(void **state) {
+  (void)state;
+  becomes(
+      "in a uint8[s,4]\n"
+      "in c float32[2]\n"
+      "const b int8[2,4] 1 2 3 4 5 6 7 8\n"
+      "const scales float32[2] 0.5 0.25\n"
+      "x = DequantizeLinear(a, 0.5)\n"
+      "w = DequantizeLinear(b, scales) {axis=0}\n"
+      "y = Gemm(x, w, c) {transB=1}\n"
+      "out y\n",
+      NULL,
+      "in a: uint8[s,4]\n"
+      "in c: float32[2]\n"
+      "y.MatMulInteger: int32[s,2] = MatMulInteger(a, bytes:int8[4,2])\n"
+      "y.Cast: float32[s,2] = Cast(y.MatMulInteger) {to=1}\n"
+      "y.Mul: float32[s,2] = Mul(y.Cast, [0.25,0.125])\n"
+      "y: float32[s,2] = Add(y.Mul, c)\n"
+      "out y\n");
+}
+
+static void what_kernels_do_not_make_stays(void **state) {
+  (void)state;
+  stays(  // rows of no fours
+      "in a uint8[s,3]\n"
+      "const b int8[3,1] 1 2 3\n"
+      "y = MatMulInteger(a, b)\n"
+      "out y\n");
+  stays(  // weights that come with the request
+      "in a uint8[s,4]\n"
+      "in b int8[4,1]\n"
+      "y = MatMulInteger(a, b)\n"
+      "out y\n");
+  stays(  // a zero a row
+      "in a uint8[s,4]\n"
+      "in z uint8[s]\n"
+      "const b int8[4,1] 1 2 3 4\n"
+      "y = MatMulInteger(a, b, z)\n"
+      "out y\n");
+  stays(  // a vector
+      "in a uint8[4]\n"
+      "const b int8[4,1] 1 2 3 4\n"
+      "y = MatMulInteger(a, b)\n"
+      "out y\n");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(zeros_are_subtracted_behind_the_product),
+      cmocka_unit_test(a_known_zero_is_a_bias),
+      cmocka_unit_test(signed_bytes_become_unsigned),
+      cmocka_unit_test(weights_that_do_not_fit_are_moved),
+      cmocka_unit_test(products_of_what_was_bytes_are_of_bytes),
+      cmocka_unit_test(what_kernels_do_not_make_stays),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

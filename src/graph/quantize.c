@@ -1,0 +1,140 @@
+// graph/quantize.c -- what passes over quantised graphs share.
+#include "graph/quantize.h"
+
+#include <string.h>
+
+// -- nodes before another one ------------------------------------------------
+
+lb_status lb_spot_make(const lb_spot *s, lb_op op, lb_value *x, lb_value *y,
+                       lb_value **out) {
+  lb_value *in[] = {x, y};
+  return lb_rewrite_make(s->rw, s->at, op, in, y ? 2 : 1, out);
+}
+
+lb_status lb_spot_with(const lb_spot *s, lb_op op, lb_value *x, float y,
+                       lb_value **out) {
+  lb_value *scalar;
+  LB_TRY(lb_const_f32(s->rw->graph, "scalar", y, &scalar));
+  return lb_spot_make(s, op, x, scalar, out);
+}
+
+static lb_status clip(const lb_spot *s, lb_value *x, float low, float high,
+                      lb_value **out) {
+  lb_value *in[3] = {x};
+  LB_TRY(lb_const_f32(s->rw->graph, "low", low, &in[1]));
+  LB_TRY(lb_const_f32(s->rw->graph, "high", high, &in[2]));
+  return lb_rewrite_make(s->rw, s->at, LB_OP_Clip, in, 3, out);
+}
+
+bool lb_levels_range(lb_dtype t, float range[2]) {
+  range[0] = t == LB_I8 ? -128 : t == LB_I16 ? -32768 : 0;
+  range[1] = t == LB_I8 ? 127 : t == LB_U8 ? 255 : t == LB_I16 ? 32767 : 65535;
+  return t == LB_I8 || t == LB_U8 || t == LB_I16 || t == LB_U16;
+}
+
+// The scale, as the operator has it: 1 where all elements are 0.
+static lb_status make_scale(const lb_spot *s, lb_value *x, lb_value **low,
+                            lb_node **scale) {
+  lb_value *high, *range, *none, *in[3];
+  lb_node *ends[2];
+  for (int i = 0; i < 2; i++) {
+    lb_op op = i ? LB_OP_ReduceMax : LB_OP_ReduceMin;
+    LB_TRY(lb_rewrite_insert(s->rw, s->at, op, &x, 1, &ends[i]));
+    LB_TRY(lb_node_set_int(s->rw->graph, ends[i], "keepdims", 0));
+    LB_TRY(lb_rewrite_inserted(s->rw, ends[i], i ? &high : low));
+  }
+  LB_TRY(lb_spot_with(s, LB_OP_Min, *low, 0, low));
+  LB_TRY(lb_spot_with(s, LB_OP_Max, high, 0, &high));
+  LB_TRY(lb_spot_make(s, LB_OP_Sub, high, *low, &range));
+  LB_TRY(lb_spot_with(s, LB_OP_Div, range, 255, &in[2]));
+  LB_TRY(lb_spot_with(s, LB_OP_Equal, in[2], 0, &none));
+  in[0] = none;
+  LB_TRY(lb_const_f32(s->rw->graph, "one", 1, &in[1]));
+  LB_TRY(lb_rewrite_insert(s->rw, s->at, LB_OP_Where, in, 3, scale));
+  lb_value *made;
+  return lb_rewrite_inserted(s->rw, *scale, &made);
+}
+
+// Where somebody reads what the node makes under its old name, it makes that.
+static void keep_name(lb_node *n, lb_value *old) {
+  if (old) lb_node_set_out(n, 0, old);
+}
+
+lb_status lb_spot_level(const lb_spot *s, lb_value *x, lb_value *zero,
+                        const float range[2], lb_value **out) {
+  LB_TRY(lb_spot_make(s, LB_OP_Round, x, NULL, out));
+  if (zero) LB_TRY(lb_spot_make(s, LB_OP_Add, *out, zero, out));
+  return clip(s, *out, range[0], range[1], out);
+}
+
+lb_status lb_spot_levels(const lb_spot *s, lb_value *x, lb_value *scale,
+                         lb_value *zero, const float range[2], lb_value **out) {
+  LB_TRY(lb_spot_make(s, LB_OP_Div, x, scale, out));
+  return lb_spot_level(s, *out, zero, range, out);
+}
+
+// -- constants ---------------------------------------------------------------
+
+int lb_byte_at(const lb_tensor *t, int64_t i) {
+  return t->dtype == LB_I8 ? ((const int8_t *)t->data)[i]
+                           : ((const uint8_t *)t->data)[i];
+}
+
+const lb_tensor *lb_bytes_of(const lb_value *v) {
+  const lb_tensor *t = lb_value_const(v);
+  return t && lb_is_byte(t->dtype) && lb_tensor_is_dense(t) ? t : NULL;
+}
+
+bool lb_zero_at(const lb_value *v, float *out) {
+  const lb_tensor *t = lb_value_const(v);
+  float range[2];
+  int16_t word;
+  if (!t || lb_tensor_count(t) != 1 || !lb_levels_range(t->dtype, range))
+    return false;
+  if (lb_is_byte(t->dtype)) {
+    *out = (float)lb_byte_at(t, 0);
+    return true;
+  }
+  memcpy(&word, t->data, sizeof word);
+  *out = t->dtype == LB_I16 ? (float)word : (float)(uint16_t)word;
+  return true;
+}
+
+lb_status lb_spell_dynamic(lb_rewrite *rw, lb_node *n) {
+  static const float range[2] = {0, 255};
+  lb_spot s = {rw, n};
+  lb_value *x = n->in[0], *low, *zero, *q, *bytes;
+  lb_value *old_scale = n->n_out > LB_Q_SCALE ? n->out[LB_Q_SCALE] : NULL;
+  lb_value *old_zero = n->n_out > LB_Q_ZERO ? n->out[LB_Q_ZERO] : NULL;
+  lb_node *scale;
+  LB_TRY(make_scale(&s, x, &low, &scale));
+  keep_name(scale, old_scale);
+  LB_TRY(lb_spot_make(&s, LB_OP_Neg, low, NULL, &zero));
+  LB_TRY(lb_spot_make(&s, LB_OP_Div, zero, scale->out[0], &zero));
+  LB_TRY(lb_spot_make(&s, LB_OP_Round, zero, NULL, &zero));
+  LB_TRY(clip(&s, zero, 0, 255, &zero));
+  if (old_zero) {
+    LB_TRY(lb_rewrite_cast(rw, n, zero, LB_U8, &bytes));
+    keep_name(bytes->producer, old_zero);
+  }
+  LB_TRY(lb_spot_levels(&s, x, scale->out[0], zero, range, &q));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &q, 1));
+  return lb_node_set_int(rw->graph, n, "to", lb_attr_code(LB_U8));
+}
+
+lb_status lb_spell_quantize(lb_rewrite *rw, lb_node *n) {
+  lb_spot s = {rw, n};
+  double scale;
+  float range[2], zero;
+  lb_value *z = lb_node_input(n, LB_Q_ZERO), *q;
+  lb_dtype t = n->out[0]->info.dtype;
+  if (n->in[LB_Q_X]->info.dtype != LB_F32 ||
+      n->in[LB_Q_SCALE]->info.dtype != LB_F32 ||
+      !lb_match_scalar(n->in[LB_Q_SCALE], n->in[LB_Q_X], &scale) ||
+      !lb_levels_range(t, range) || (z && !lb_zero_at(z, &zero)))
+    return LB_OK;
+  if (z) LB_TRY(lb_const_f32(rw->graph, "zero", zero, &z));
+  LB_TRY(lb_spot_levels(&s, n->in[LB_Q_X], n->in[LB_Q_SCALE], z, range, &q));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &q, 1));
+  return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
+}
