@@ -47,7 +47,8 @@ lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes);
 //   a-1   axes, a constant; _ none
 //   . $1  what the operator before has made, or the first, ...
 // A letter with a digit, as c1, is the same value each time. A `b` before it
-// makes it bool, `i` int64; else it is of dtype `t`.
+// makes it bool, `i` int64, `I` int32, `B` int8, `U` uint8; else it is of dtype
+// `t`.
 lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
                          uint32_t lanes);
 

@@ -135,9 +135,20 @@ static uint32_t list_of(const char *text, int64_t *out) {
   return n;
 }
 
+static lb_dtype dtype_of(const sample *s, char prefix) {
+  switch (prefix) {
+    case 'b': return LB_BOOL;
+    case 'i': return LB_I64;
+    case 'I': return LB_I32;
+    case 'B': return LB_I8;
+    case 'U': return LB_U8;
+    default: return s->dtype;
+  }
+}
+
 static lb_status operand(sample *s, const char *text, lb_value **out) {
-  lb_dtype t = s->dtype;
-  if (*text == 'b' || *text == 'i') t = *text++ == 'b' ? LB_BOOL : LB_I64;
+  lb_dtype t = dtype_of(s, *text);
+  if (strchr("biIBU", *text)) text++;
   if (*text == '.' || *text == '$') return made_before(s, text, out);
   if (*text == '_') return *out = NULL, LB_OK;
   for (size_t i = 0; i < COUNT(values); i++)
@@ -404,6 +415,46 @@ static const char *const tails[] = {
     "HardSwish .; Add . 3",
 };
 
+// Products of bytes: what zeros leave to subtract, scales, and what follows.
+static const char *const bytes[] = {
+    "MatMulInteger Ux Bw",
+    "MatMulInteger Ux Bw; Sub . Ic",
+    "MatMulInteger Ux Bw; Add . Ic",
+    "MatMulInteger Ux Bw; Mul Ir I2; Sub $1 .; Sub . Ic",
+};
+static const char *const scaled[] = {
+    "Identity .",
+    "Cast[to=1] .; Mul . o",
+    "Cast[to=1] .; Mul . c",
+    "Cast[to=1] .; Mul . o; Add . c",
+    "Cast[to=1] .; Mul . c; Add . c",
+    "Cast[to=1] .; Mul . 2; Add . c",
+    "Cast[to=1] .; Mul . o; Add . c; Gelu .",
+    "Cast[to=1] .; Mul . c; Add . c; Gelu .",
+    "Cast[to=1] .; Mul . o; Add . c; Relu .",
+    "Cast[to=1] .; Mul . c; Add . c; Relu .",
+};
+// Around them.
+static const char *const quantised[] = {
+    "Cast[to=1] Ix; Mul . o; Add . c; Add . f; LayerNormalization . c c",
+    "Cast[to=1] Ix; Mul . c; Add . c; Add . f; LayerNormalization . c c",
+    "Div x o; Round .; Add . o; Clip . 2 3; Cast[to=2] .",
+    "Div x 2; Round .; Add . 3; Clip . 4 5; Cast[to=2] .",
+    "Div x 2; Round .; Clip . 4 5; Cast[to=2] .",
+    "Div x 2; Round .; Add . 3; Clip . 4 5; Cast[to=3] .",
+    "Div x 2; Round .; Clip . 4 5; Cast[to=3] .",
+    "Div x 2; Round .; Add . 3; Clip . 4 5; Sub . 3; Mul . 2",
+    "Div x 2; Round .; Clip . 4 5; Mul . 2",
+    "Cast[to=6] Bx; Add . I2; Cast[to=2] .",
+    "Cast[to=6] Ux; ReduceSum . a-1",
+    "Cast[to=1] Ux; Sub . 3; Mul . 2",
+    "Cast[to=1] Bx; Mul . 2",
+    "Cast[to=1] Ux",
+    "Cast[to=1] Bx",
+    "Cast[to=6] Ux",
+    "Mul Io Ic",
+};
+
 // Operators whose attributes make other specs.
 static const char *const variants[] = {
     "Gelu[approximate=tanh] x",
@@ -478,5 +529,7 @@ lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes) {
   LB_TRY(add_texts(l, variants, COUNT(variants), lanes));
   LB_TRY(add_pairs(l, before, COUNT(before), activations, COUNT(activations),
                    lanes));
+  LB_TRY(add_pairs(l, bytes, COUNT(bytes), scaled, COUNT(scaled), lanes));
+  LB_TRY(add_texts(l, quantised, COUNT(quantised), lanes));
   return add_pairs(l, sums, COUNT(sums), tails, COUNT(tails), lanes);
 }
