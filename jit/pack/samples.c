@@ -415,24 +415,24 @@ static const char *const tails[] = {
     "HardSwish .; Add . 3",
 };
 
-// Products of bytes: what zeros leave to subtract, scales, and what follows.
+// Products of bytes: what zeros leave to subtract, and scales.
 static const char *const bytes[] = {
     "MatMulInteger Ux Bw",
     "MatMulInteger Ux Bw; Sub . Ic",
     "MatMulInteger Ux Bw; Add . Ic",
     "MatMulInteger Ux Bw; Mul Ir I2; Sub $1 .; Sub . Ic",
+    "ConvInteger[channels_last=1] Up Bk",
+    "ConvInteger[channels_last=1] Up Bk; Sub . Ic",
+    "ConvInteger[channels_last=1] Up Bk; Add . Ic",
 };
 static const char *const scaled[] = {
     "Identity .",
     "Cast[to=1] .; Mul . o",
     "Cast[to=1] .; Mul . c",
+    "Cast[to=1] .; Mul . 2",
     "Cast[to=1] .; Mul . o; Add . c",
     "Cast[to=1] .; Mul . c; Add . c",
     "Cast[to=1] .; Mul . 2; Add . c",
-    "Cast[to=1] .; Mul . o; Add . c; Gelu .",
-    "Cast[to=1] .; Mul . c; Add . c; Gelu .",
-    "Cast[to=1] .; Mul . o; Add . c; Relu .",
-    "Cast[to=1] .; Mul . c; Add . c; Relu .",
 };
 // Around them.
 static const char *const quantised[] = {
@@ -441,6 +441,9 @@ static const char *const quantised[] = {
     "Div x o; Round .; Add . o; Clip . 2 3; Cast[to=2] .",
     "Div x 2; Round .; Add . 3; Clip . 4 5; Cast[to=2] .",
     "Div x 2; Round .; Clip . 4 5; Cast[to=2] .",
+    "Round x; Add . 3; Clip . 4 5; Cast[to=2] .",
+    "Round x; Clip . 4 5; Cast[to=2] .",
+    "Relu x; Div . 2; Round .; Clip . 4 5; Cast[to=2] .",
     "Div x 2; Round .; Add . 3; Clip . 4 5; Cast[to=3] .",
     "Div x 2; Round .; Clip . 4 5; Cast[to=3] .",
     "Div x 2; Round .; Add . 3; Clip . 4 5; Sub . 3; Mul . 2",

@@ -380,6 +380,7 @@ static trace visit_items(const finder *f, const lb_node *n,
     case LB_OP_MaxPool:  // its second result counts from the first item on
       return out->out_index == 0 ? images(f, n, out, 1) : mixed;
     case LB_OP_Conv:
+    case LB_OP_ConvInteger:
     case LB_OP_ConvTranspose:
     case LB_OP_AveragePool:
     case LB_OP_LpPool:

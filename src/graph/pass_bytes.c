@@ -1,37 +1,41 @@
-// graph/pass_bytes.c -- products of bytes as kernels make them.
+// graph/pass_bytes.c -- quantised products as products of bytes.
 //
 //   MatMulInteger(a, B, za, zb) =
 //       MatMulInteger(a, W) - za * (sums of columns of B - zb)
 //                           - (sums of rows of a) * (W - (B - zb))
-//   MatMul(DequantizeLinear(a), DequantizeLinear(B)) = Cast(that) * (sa * sb),
-//                                 and so Gemm
+//   MatMul(DequantizeLinear(a), DequantizeLinear(B)) = Cast(that) * (sa * sb)
 //
-// where B is a constant. Kernels multiply unsigned bytes by signed ones, four
-// at a time, and add them up in int32: rows of a have to fit into fours. W is
-// B - zb if that fits into int8, and nothing is left to subtract; else B, of
-// unsigned bytes 128 less. Signed bytes of a become unsigned ones, 128 more.
-// All of it is exact.
+// where B is a constant; likewise convolutions, whose columns are channels, and
+// Gemm. Kernels multiply unsigned bytes by signed ones, four at a time, and add
+// them up in int32: rows of a, or the channels of a group, have to fit into
+// fours. W is B - zb if that fits into int8, and nothing is left to subtract;
+// else B, of unsigned bytes 128 less, which convolutions do without. Signed
+// bytes of a become unsigned ones, 128 more. All of it is exact.
+//
+// The border of an image is za, which is 0 as bytes or has to be written.
 #include "graph/quantize.h"
 
-enum { A, B, A_ZERO, B_ZERO };  // inputs of MatMulInteger
+#include <string.h>
+
+enum { A, B, A_ZERO, B_ZERO };  // inputs of MatMulInteger and ConvInteger
 enum { SIGN = 128 };            // from a signed byte to an unsigned one
 
 bool lb_op_multiplies_bytes(const lb_node *n) {
-  if (n->op != LB_OP_MatMulInteger || lb_node_input(n, A_ZERO) ||
+  bool conv = n->op == LB_OP_ConvInteger;
+  if ((!conv && n->op != LB_OP_MatMulInteger) || lb_node_input(n, A_ZERO) ||
       lb_node_input(n, B_ZERO))
     return false;
   const lb_tensor *w = lb_bytes_of(n->in[B]);
-  return n->in[A]->info.dtype == LB_U8 && n->in[A]->info.rank >= 2 && w &&
-         w->dtype == LB_I8 && w->rank == 2 && w->dims[0] % 4 == 0 &&
-         lb_tensor_count(w) > 0;
+  int rank = n->in[A]->info.rank;
+  if (n->in[A]->info.dtype != LB_U8 || rank < 2 || !w || w->dtype != LB_I8 ||
+      lb_tensor_count(w) == 0)
+    return false;
+  if (!conv) return w->rank == 2 && w->dims[0] % 4 == 0;
+  return (w->rank == 3 || w->rank == 4) && w->rank == rank &&
+         w->dims[1] % 4 == 0;
 }
 
 // -- weights -----------------------------------------------------------------
-
-static int weight_at(const lb_byte_weights *b, int64_t row, int64_t col) {
-  int64_t at = b->turned ? col * b->rows + row : row * b->cols + col;
-  return lb_byte_at(b->w, at);
-}
 
 static int zero_of(const lb_byte_weights *b, int64_t col) {
   return !b->zero ? 0 : lb_byte_at(b->zero, b->n_zero > 1 ? col : 0);
@@ -43,83 +47,140 @@ static int base_of(const lb_byte_weights *b, int64_t col) {
   return b->w->dtype == LB_U8 ? SIGN : 0;
 }
 
-bool lb_byte_weights_find(const lb_value *w, const lb_value *zero, bool turned,
-                          lb_byte_weights *out) {
-  *out = (lb_byte_weights){.w = lb_bytes_of(w), .turned = turned};
-  if (!out->w || out->w->rank != 2 || lb_tensor_count(out->w) == 0)
+// Weights as they lie, which are many: a row or a column of them, and what each
+// is to be less.
+typedef struct line {
+  const uint8_t *from;
+  int64_t n;
+  int sign, less;
+  const lb_tensor *zeros;  // one for each instead, or NULL
+} line;
+
+static int64_t lines_of(const lb_byte_weights *b) {
+  return b->how == LB_BYTES_ROWS ? b->rows : b->cols;
+}
+
+static line line_of(const lb_byte_weights *b, int64_t i) {
+  bool rows = b->how == LB_BYTES_ROWS;
+  int64_t n = rows ? b->cols : b->rows;
+  return (line){(const uint8_t *)b->w->data + i * n, n,
+                b->w->dtype == LB_I8 ? SIGN : 0, zero_of(b, rows ? 0 : i),
+                rows && b->n_zero > 1 ? b->zero : NULL};
+}
+
+static inline int weight_of(const line *l, int64_t i) {
+  int less = l->zeros ? lb_byte_at(l->zeros, i) : l->less;
+  return (l->from[i] ^ l->sign) - l->sign - less;
+}
+
+static bool all_fit(const lb_byte_weights *b) {
+  int low = 0, high = 0;
+  for (int64_t k = 0; k < lines_of(b); k++) {
+    line l = line_of(b, k);
+    for (int64_t i = 0; i < l.n; i++) {
+      int x = weight_of(&l, i);
+      low = x < low ? x : low;
+      high = x > high ? x : high;
+    }
+  }
+  return low >= INT8_MIN && high <= INT8_MAX;
+}
+
+bool lb_byte_weights_find(const lb_value *w, const lb_value *zero,
+                          lb_bytes_how how, lb_byte_weights *out) {
+  const lb_tensor *t = lb_bytes_of(w);
+  bool conv = how == LB_BYTES_CONV;
+  *out = (lb_byte_weights){.w = t, .how = how};
+  if (!t || lb_tensor_count(t) == 0 || (!conv && t->rank != 2) ||
+      (conv && t->rank != 3 && t->rank != 4))
     return false;
-  out->rows = out->w->dims[turned];
-  out->cols = out->w->dims[!turned];
+  out->cols = t->dims[how == LB_BYTES_ROWS ? 1 : 0];
+  out->rows = lb_tensor_count(t) / out->cols;
   out->zero = zero ? lb_bytes_of(zero) : NULL;
   if (zero && (!out->zero || out->zero->rank > 1)) return false;
   out->n_zero = out->zero ? lb_tensor_count(out->zero) : 0;
-  out->fits = true;
-  for (int64_t i = 0; out->fits && i < out->rows * out->cols; i++) {
-    int64_t col = i % out->cols;
-    int x = weight_at(out, i / out->cols, col) - zero_of(out, col);
-    out->fits = x >= INT8_MIN && x <= INT8_MAX;
-  }
-  return out->rows % 4 == 0 && (out->n_zero <= 1 || out->n_zero == out->cols);
+  if (out->n_zero > 1 && out->n_zero != out->cols) return false;
+  out->fits = all_fit(out);
+  return conv ? out->fits && t->dims[1] % 4 == 0 : out->rows % 4 == 0;
 }
 
+// Those of a convolution lie as they did.
 static lb_status make_weights(lb_graph *g, const lb_byte_weights *b,
                               lb_value **out) {
-  lb_tensor t = {.dtype = LB_I8, .rank = 2, .dims = {b->rows, b->cols}};
+  lb_tensor t = {.rank = 2, .dims = {b->rows, b->cols}};
   int8_t *to = lb_arena_alloc(&g->arena, (size_t)(b->rows * b->cols), 64);
   if (!to) return lb_oom();
+  if (b->how == LB_BYTES_CONV) t = *b->w;
+  t.dtype = LB_I8;
   lb_tensor_dense(&t);
   t.data = to;
-  for (int64_t i = 0; i < b->rows * b->cols; i++) {
-    int64_t col = i % b->cols;
-    to[i] = (int8_t)(weight_at(b, i / b->cols, col) - base_of(b, col));
+  bool turned = b->how == LB_BYTES_COLS;
+  for (int64_t k = 0; k < lines_of(b); k++) {
+    line l = line_of(b, k);
+    if (!b->fits) l.zeros = NULL, l.less = base_of(b, 0);
+    int8_t *at = turned ? to + k : to + k * l.n;
+    int64_t step = turned ? b->cols : 1;
+    for (int64_t i = 0; i < l.n; i++) at[i * step] = (int8_t)weight_of(&l, i);
   }
   return lb_const_new(g, "bytes", &t, out);
 }
 
-static lb_status new_integers(lb_graph *g, int64_t n, uint32_t **data,
-                              lb_value **out) {
-  lb_tensor t = {.dtype = LB_I32, .rank = 1, .dims = {n}, .strides = {1}};
+// n integers, with as many dims of 1 behind them.
+static lb_status new_integers(lb_graph *g, int64_t n, int space,
+                              uint32_t **data, lb_value **out) {
+  lb_tensor t = {.dtype = LB_I32, .rank = 1 + space, .dims = {n}};
+  for (int i = 0; i < space; i++) t.dims[1 + i] = 1;
+  lb_tensor_dense(&t);
   t.data = *data = lb_arena_new(&g->arena, uint32_t, (size_t)n);
   return t.data ? lb_const_new(g, "integers", &t, out) : lb_oom();
 }
+
+static int space_of(const lb_byte_weights *b) { return b->w->rank - 2; }
 
 // bias + by * (the sums of columns of B - zb), as integers wrap.
 static lb_status make_sums(lb_graph *g, const lb_byte_weights *b, int32_t by,
                            const lb_tensor *bias, lb_value **out) {
   uint32_t *to;
-  LB_TRY(new_integers(g, b->cols, &to, out));
-  for (int64_t col = 0; col < b->cols; col++) {
-    uint32_t sum = 0;
-    for (int64_t row = 0; row < b->rows; row++)
-      sum += (uint32_t)(weight_at(b, row, col) - zero_of(b, col));
-    to[col] = sum * (uint32_t)by;
-    if (bias)
-      to[col] +=
-          (uint32_t)lb_match_int(bias, lb_tensor_count(bias) > 1 ? col : 0);
+  LB_TRY(new_integers(g, b->cols, space_of(b), &to, out));
+  for (int64_t k = 0; k < lines_of(b); k++) {
+    line l = line_of(b, k);
+    for (int64_t i = 0; i < l.n; i++)
+      to[b->how == LB_BYTES_ROWS ? i : k] += (uint32_t)(weight_of(&l, i) * by);
   }
+  int64_t many = bias && lb_tensor_count(bias) > 1;
+  for (int64_t col = 0; bias && col < b->cols; col++)
+    to[col] += (uint32_t)lb_match_int(bias, many ? col : 0);
   return LB_OK;
 }
 
-// -- products ----------------------------------------------------------------
+// -- the other side ----------------------------------------------------------
 
 static lb_status make_int(const lb_spot *s, lb_op op, lb_value *x, int32_t y,
                           lb_value **out) {
   uint32_t *to;
   lb_value *number;
-  LB_TRY(new_integers(s->rw->graph, 1, &to, &number));
+  LB_TRY(new_integers(s->rw->graph, 1, 0, &to, &number));
   *to = (uint32_t)y;
   return lb_spot_make(s, op, x, number, out);
 }
 
-// What made the bytes is spelled out, so that kernels make them; signed ones
-// become unsigned.
+// What made the bytes is spelled out, so that kernels make them; pools are of
+// floats.
+static lb_status spell(const lb_spot *s, lb_value **a) {
+  lb_node *from = (*a)->producer;
+  lb_value *levels = NULL;
+  if (!from || from->out[0] != *a) return LB_OK;
+  if (from->op == LB_OP_DynamicQuantizeLinear)
+    return lb_spell_dynamic(s->rw, from);
+  if (from->op == LB_OP_QuantizeLinear) return lb_spell_quantize(s->rw, from);
+  if (from->op == LB_OP_MaxPool) LB_TRY(lb_spot_find_levels(s, *a, &levels));
+  if (!levels) return LB_OK;
+  return lb_rewrite_cast(s->rw, s->at, levels, (*a)->info.dtype, a);
+}
+
+// Signed bytes become unsigned.
 static lb_status unsigned_of(const lb_spot *s, lb_value *a, lb_value **out) {
-  lb_node *from = a->producer;
-  bool first = from && from->out[0] == a;
-  if (first && from->op == LB_OP_DynamicQuantizeLinear)
-    LB_TRY(lb_spell_dynamic(s->rw, from));
-  if (first && from->op == LB_OP_QuantizeLinear)
-    LB_TRY(lb_spell_quantize(s->rw, from));
+  LB_TRY(spell(s, &a));
   *out = a;
   if (a->info.dtype == LB_U8) return LB_OK;
   LB_TRY(lb_rewrite_cast(s->rw, s->at, a, LB_I32, out));
@@ -127,50 +188,89 @@ static lb_status unsigned_of(const lb_spot *s, lb_value *a, lb_value **out) {
   return lb_rewrite_cast(s->rw, s->at, *out, LB_U8, out);
 }
 
+static bool has_border(const lb_node *conv, int space) {
+  for (int i = 0; i < 2 * space; i++)
+    if (lb_attr_int_at(conv, "pads", i, 0) != 0) return true;
+  return false;
+}
+
+// The border of the image, of `zero` or of the known byte.
+static lb_status write_border(const lb_spot *s, const lb_byte_product *p,
+                              uint8_t known, lb_value **x) {
+  lb_graph *g = s->rw->graph;
+  int rank = p->b->w->rank, space = rank - 2;
+  int64_t pads[2 * LB_MAX_RANK] = {0};
+  lb_tensor t = {.dtype = LB_U8};
+  lb_value *in[3] = {*x, NULL, p->zero};
+  for (int i = 0; i < 2 * space; i++)
+    pads[i / space * rank + 2 + i % space] =
+        lb_attr_int_at(p->conv, "pads", i, 0);
+  LB_TRY(lb_const_ints(g, "pads", pads, 2 * (uint32_t)rank, &in[1]));
+  if (!p->zero || lb_value_const(p->zero)) {
+    t.data = lb_arena_new(&g->arena, uint8_t, 1);
+    if (!t.data) return lb_oom();
+    *(uint8_t *)t.data = known;
+    LB_TRY(lb_const_new(g, "border", &t, &in[2]));
+  }
+  return lb_rewrite_make(s->rw, s->at, LB_OP_Pad, in, 3, x);
+}
+
+// -- products ----------------------------------------------------------------
+
+static lb_status convolve(const lb_spot *s, const lb_byte_product *p,
+                          lb_value **in, uint8_t known, bool zero,
+                          lb_value **out) {
+  static const int64_t none[2 * LB_MAX_RANK];
+  int space = space_of(p->b);
+  bool border = zero && has_border(p->conv, space);
+  lb_node *n;
+  if (border) LB_TRY(write_border(s, p, known, &in[0]));
+  LB_TRY(lb_rewrite_insert(s->rw, s->at, LB_OP_ConvInteger, in, 2, &n));
+  LB_TRY(lb_node_copy_attrs(s->rw->graph, n, p->conv));
+  if (border)
+    LB_TRY(
+        lb_node_set_ints(s->rw->graph, n, "pads", none, 2 * (uint32_t)space));
+  return lb_rewrite_inserted(s->rw, n, out);
+}
+
 // y - (sums of rows of a) * (W - (B - zb)).
 static lb_status take_rest(const lb_spot *s, lb_value *a,
                            const lb_byte_weights *b, lb_value **y) {
   lb_graph *g = s->rw->graph;
-  lb_tensor axis = {.dtype = LB_I64, .rank = 1, .dims = {1}, .strides = {1}};
-  int64_t *last = lb_arena_new(&g->arena, int64_t, 1);
+  int64_t last = -1, n = b->n_zero > 1 ? b->n_zero : 1;
   uint32_t *to;
   lb_value *in[2], *rest;
-  lb_node *sum;
   if (b->fits) return LB_OK;
-  if (!last) return lb_oom();
-  *last = -1;
-  axis.data = last;
   LB_TRY(lb_rewrite_cast(s->rw, s->at, a, LB_I32, &in[0]));
-  LB_TRY(lb_const_new(g, "axis", &axis, &in[1]));
-  LB_TRY(lb_rewrite_insert(s->rw, s->at, LB_OP_ReduceSum, in, 2, &sum));
-  LB_TRY(lb_rewrite_inserted(s->rw, sum, &in[0]));
-  int64_t n = b->n_zero > 1 ? b->n_zero : 1;
-  LB_TRY(new_integers(g, n, &to, &rest));
+  LB_TRY(lb_const_ints(g, "axis", &last, 1, &in[1]));
+  LB_TRY(lb_rewrite_make(s->rw, s->at, LB_OP_ReduceSum, in, 2, &in[0]));
+  LB_TRY(new_integers(g, n, 0, &to, &rest));
   for (int64_t i = 0; i < n; i++)
     to[i] = (uint32_t)(zero_of(b, i) - base_of(b, i));
   LB_TRY(lb_spot_make(s, LB_OP_Mul, in[0], rest, &rest));
   return lb_spot_make(s, LB_OP_Sub, *y, rest, y);
 }
 
-lb_status lb_spot_bytes(const lb_spot *s, lb_value *a, lb_value *zero,
-                        const lb_byte_weights *b, const lb_tensor *bias,
+lb_status lb_spot_bytes(const lb_spot *s, const lb_byte_product *p,
                         lb_value **out) {
   lb_graph *g = s->rw->graph;
-  lb_value *in[2], *sums;
+  lb_value *in[2], *sums, *zero = p->zero;
   float known = 0;
   bool fixed = !zero || lb_zero_at(zero, &known);
-  int32_t moved = a->info.dtype == LB_I8 ? SIGN : 0;
-  int32_t by = -((int32_t)known + moved);
-  LB_TRY(unsigned_of(s, a, &in[0]));
-  LB_TRY(make_weights(g, b, &in[1]));
-  LB_TRY(lb_spot_make(s, LB_OP_MatMulInteger, in[0], in[1], out));
-  LB_TRY(take_rest(s, in[0], b, out));
-  if (by || bias) {
-    LB_TRY(make_sums(g, b, by, bias, &sums));
+  int32_t moved = (int32_t)known + (p->a->info.dtype == LB_I8 ? SIGN : 0);
+  LB_TRY(unsigned_of(s, p->a, &in[0]));
+  LB_TRY(make_weights(g, p->b, &in[1]));
+  if (p->conv)
+    LB_TRY(convolve(s, p, in, (uint8_t)moved, !fixed || moved != 0, out));
+  else
+    LB_TRY(lb_spot_make(s, LB_OP_MatMulInteger, in[0], in[1], out));
+  LB_TRY(take_rest(s, in[0], p->b, out));
+  if (moved || p->bias) {
+    LB_TRY(make_sums(g, p->b, -moved, p->bias, &sums));
     LB_TRY(lb_spot_make(s, LB_OP_Add, *out, sums, out));
   }
   if (fixed) return LB_OK;
-  LB_TRY(make_sums(g, b, 1, NULL, &sums));
+  LB_TRY(make_sums(g, p->b, 1, NULL, &sums));
   LB_TRY(lb_rewrite_cast(s->rw, s->at, zero, LB_I32, &zero));
   LB_TRY(lb_spot_make(s, LB_OP_Mul, zero, sums, &sums));
   return lb_spot_make(s, LB_OP_Sub, *out, sums, out);
@@ -181,19 +281,31 @@ static bool is_single(const lb_value *v) {
   return i->rank == 0 || (i->rank == 1 && lb_dim_is(i->dims[0], 1));
 }
 
-static bool is_left(const lb_value *a, const lb_value *zero) {
-  return lb_is_byte(a->info.dtype) && a->info.rank >= 2 && !lb_value_const(a) &&
-         (!zero || is_single(zero));
+// Zeros that come with the request are of unsigned bytes.
+bool lb_byte_product_is(const lb_byte_product *p) {
+  const lb_vinfo *a = &p->a->info;
+  const char *pads =
+      p->conv ? lb_attr_str(p->conv, "auto_pad", "NOTSET") : "NOTSET";
+  return lb_is_byte(a->dtype) && !lb_value_const(p->a) &&
+         (p->conv ? a->rank == p->b->w->rank : a->rank >= 2) &&
+         (!*pads || strcmp(pads, "NOTSET") == 0) &&
+         (!p->zero || lb_value_const(p->zero) || a->dtype == LB_U8) &&
+         (!p->zero || is_single(p->zero));
 }
 
 static lb_status visit_integers(lb_rewrite *rw, lb_node *n) {
   lb_spot s = {rw, n};
-  lb_value *a = n->in[A], *zero = lb_node_input(n, A_ZERO), *y;
   lb_byte_weights b;
-  if (lb_op_multiplies_bytes(n) || !is_left(a, zero) ||
-      !lb_byte_weights_find(n->in[B], lb_node_input(n, B_ZERO), false, &b))
+  bool conv = n->op == LB_OP_ConvInteger;
+  lb_byte_product p = {conv ? n : NULL, n->in[A], lb_node_input(n, A_ZERO), &b,
+                       NULL};
+  lb_value *y;
+  if (lb_op_multiplies_bytes(n) ||
+      !lb_byte_weights_find(n->in[B], lb_node_input(n, B_ZERO),
+                            conv ? LB_BYTES_CONV : LB_BYTES_ROWS, &b) ||
+      !lb_byte_product_is(&p))
     return LB_OK;
-  LB_TRY(lb_spot_bytes(&s, a, zero, &b, NULL, &y));
+  LB_TRY(lb_spot_bytes(&s, &p, &y));
   return lb_rewrite_become(rw, n, LB_OP_Identity, &y, 1);
 }
 
@@ -202,6 +314,7 @@ static lb_status visit_integers(lb_rewrite *rw, lb_node *n) {
 typedef struct side {  // of a product of floats: a DequantizeLinear
   lb_value *bytes, *zero;
   const lb_tensor *scale;
+  int64_t axis;
 } side;
 
 static bool match_side(const lb_value *v, side *out) {
@@ -209,24 +322,24 @@ static bool match_side(const lb_value *v, side *out) {
   if (!n || lb_attr_int(n, "block_size", 0) || v->info.dtype != LB_F32)
     return false;
   *out = (side){n->in[LB_Q_X], lb_node_input(n, LB_Q_ZERO),
-                lb_value_const(n->in[LB_Q_SCALE])};
+                lb_value_const(n->in[LB_Q_SCALE]), lb_attr_int(n, "axis", 1)};
+  if (out->axis < 0) out->axis += v->info.rank;
   return out->scale && out->scale->dtype == LB_F32 && out->scale->rank <= 1 &&
          lb_tensor_is_dense(out->scale);
 }
 
 // Weights have one scale, or one a column.
-static bool has_scales(const lb_value *v, const side *w,
-                       const lb_byte_weights *b) {
+static bool has_scales(const side *w, const lb_byte_weights *b) {
   int64_t n = lb_tensor_count(w->scale);
-  int64_t axis = lb_attr_int(lb_match_op(v, LB_OP_DequantizeLinear), "axis", 1);
-  if (axis < 0) axis += 2;
-  return n == 1 || (n == b->cols && axis == !b->turned);
+  return n == 1 || (n == b->cols && w->axis == (b->how == LB_BYTES_ROWS));
 }
 
 static lb_status make_scales(lb_graph *g, const side *a, const side *w,
-                             lb_value **out) {
+                             int space, lb_value **out) {
   int64_t n = lb_tensor_count(w->scale);
-  lb_tensor t = {.dtype = LB_F32, .rank = 1, .dims = {n}, .strides = {1}};
+  lb_tensor t = {.dtype = LB_F32, .rank = 1 + space, .dims = {n}};
+  for (int i = 0; i < space; i++) t.dims[1 + i] = 1;
+  lb_tensor_dense(&t);
   float *to = lb_arena_new(&g->arena, float, (size_t)n);
   if (!to) return lb_oom();
   t.data = to;
@@ -237,10 +350,25 @@ static lb_status make_scales(lb_graph *g, const side *a, const side *w,
 }
 
 static bool is_plain(const lb_node *n) {
-  return n->op == LB_OP_MatMul ||
+  return n->op == LB_OP_MatMul || n->op == LB_OP_Conv ||
          (n->op == LB_OP_Gemm && lb_attr_int(n, "transA", 0) == 0 &&
           lb_attr_float(n, "alpha", 1) == 1 &&
           lb_attr_float(n, "beta", 1) == 1);
+}
+
+static lb_bytes_how how_of(const lb_node *n) {
+  if (n->op == LB_OP_Conv) return LB_BYTES_CONV;
+  return lb_attr_int(n, "transB", 0) ? LB_BYTES_COLS : LB_BYTES_ROWS;
+}
+
+// The bias of a convolution is one for each channel, before `space` axes.
+static lb_status stand_up(const lb_spot *s, int space, lb_value **bias) {
+  int64_t dims[LB_MAX_RANK] = {-1, 1, 1};
+  lb_value *in[2] = {*bias};
+  if (space == 0) return LB_OK;
+  LB_TRY(
+      lb_const_ints(s->rw->graph, "dims", dims, 1 + (uint32_t)space, &in[1]));
+  return lb_rewrite_make(s->rw, s->at, LB_OP_Reshape, in, 2, bias);
 }
 
 static lb_status visit_floats(lb_rewrite *rw, lb_node *n) {
@@ -250,24 +378,27 @@ static lb_status visit_floats(lb_rewrite *rw, lb_node *n) {
   float zero;
   lb_value *in[2], *y, *c = lb_node_input(n, 2);
   if (!is_plain(n) || !match_side(n->in[A], &a) || !match_side(n->in[B], &w) ||
-      lb_tensor_count(a.scale) != 1 || !is_left(a.bytes, a.zero) ||
-      (a.zero && !lb_zero_at(a.zero, &zero)) ||
-      !lb_byte_weights_find(w.bytes, w.zero, lb_attr_int(n, "transB", 0) != 0,
-                            &b) ||
-      !has_scales(n->in[B], &w, &b))
+      lb_tensor_count(a.scale) != 1 || (a.zero && !lb_zero_at(a.zero, &zero)) ||
+      !lb_byte_weights_find(w.bytes, w.zero, how_of(n), &b) ||
+      !has_scales(&w, &b))
     return LB_OK;
-  LB_TRY(lb_spot_bytes(&s, a.bytes, a.zero, &b, NULL, &y));
+  lb_byte_product p = {b.how == LB_BYTES_CONV ? n : NULL, a.bytes, a.zero, &b,
+                       NULL};
+  if (!lb_byte_product_is(&p)) return LB_OK;
+  LB_TRY(lb_spot_bytes(&s, &p, &y));
   LB_TRY(lb_rewrite_cast(rw, n, y, LB_F32, &in[0]));
-  LB_TRY(make_scales(rw->graph, &a, &w, &in[1]));
+  LB_TRY(make_scales(rw->graph, &a, &w, space_of(&b), &in[1]));
   if (!c) return lb_rewrite_become(rw, n, LB_OP_Mul, in, 2);
   LB_TRY(lb_spot_make(&s, LB_OP_Mul, in[0], in[1], &in[0]));
+  LB_TRY(stand_up(&s, space_of(&b), &c));
   in[1] = c;
   return lb_rewrite_become(rw, n, LB_OP_Add, in, 2);
 }
 
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   if (n->n_out != 1 || !n->out[0]) return LB_OK;
-  if (n->op == LB_OP_MatMulInteger) return visit_integers(rw, n);
+  if (n->op == LB_OP_MatMulInteger || n->op == LB_OP_ConvInteger)
+    return visit_integers(rw, n);
   return visit_floats(rw, n);
 }
 

@@ -91,6 +91,34 @@ static void products_of_what_was_bytes_are_of_bytes(void **state) {
       "out y\n");
 }
 
+static void the_border_of_an_image_is_written_unless_it_is_zero(void **state) {
+  (void)state;
+  becomes(
+      "in x uint8[b,4,n]\n"
+      "const z uint8[] 3\n"
+      "const k int8[1,4,1] 1 2 3 4\n"
+      "y = ConvInteger(x, k, z) {pads=[1,0]}\n"
+      "out y\n",
+      NULL,
+      "in x: uint8[b,4,n]\n"
+      "y.Pad: uint8[b,4,n+1] = Pad(x, pads:int64[6], 3)\n"
+      "y.ConvInteger: int32[b,1,n+1] = ConvInteger(y.Pad, bytes:int8[1,4,1]) "
+      "{pads=[0,0]}\n"
+      "y.Add: int32[b,1,n+1] = Add(y.ConvInteger, integers:int32[1,1])\n"
+      "out y = y.Add\n");
+  becomes(
+      "in x uint8[b,4,n]\n"
+      "const z uint8[] 0\n"
+      "const k int8[1,4,1] 1 2 3 4\n"
+      "y = ConvInteger(x, k, z) {pads=[1,0]}\n"
+      "out y\n",
+      NULL,
+      "in x: uint8[b,4,n]\n"
+      "y.ConvInteger: int32[b,1,n+1] = ConvInteger(x, bytes:int8[1,4,1]) "
+      "{pads=[1,0]}\n"
+      "out y = y.ConvInteger\n");
+}
+
 static void what_kernels_do_not_make_stays(void **state) {
   (void)state;
   stays(  // rows of no fours
@@ -109,6 +137,17 @@ static void what_kernels_do_not_make_stays(void **state) {
       "const b int8[4,1] 1 2 3 4\n"
       "y = MatMulInteger(a, b, z)\n"
       "out y\n");
+  stays(  // channels of no fours
+      "in x uint8[b,3,n]\n"
+      "const k int8[1,3,1] 1 2 3\n"
+      "y = ConvInteger(x, k)\n"
+      "out y\n");
+  stays(  // a border that nobody has counted
+      "in x uint8[b,4,n]\n"
+      "const z uint8[] 3\n"
+      "const k int8[1,4,2] 1 2 3 4 5 6 7 8\n"
+      "y = ConvInteger(x, k, z) {auto_pad=\"SAME_UPPER\"}\n"
+      "out y\n");
   stays(  // a vector
       "in a uint8[4]\n"
       "const b int8[4,1] 1 2 3 4\n"
@@ -123,6 +162,7 @@ int main(void) {
       cmocka_unit_test(signed_bytes_become_unsigned),
       cmocka_unit_test(weights_that_do_not_fit_are_moved),
       cmocka_unit_test(products_of_what_was_bytes_are_of_bytes),
+      cmocka_unit_test(the_border_of_an_image_is_written_unless_it_is_zero),
       cmocka_unit_test(what_kernels_do_not_make_stays),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

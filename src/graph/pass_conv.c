@@ -20,6 +20,7 @@ enum { MIN_CHANNELS = 16 };
 typedef struct conv {
   lb_node *node;
   const lb_tensor *w;  // [out, in, kernel...]
+  bool bytes;          // of these
   int rank;            // of input and output
   int axis, other;     // axes of space: the one walked; one of size 1, or -1
   int64_t size, step;
@@ -53,13 +54,14 @@ static bool find_axes(conv *c) {
 }
 
 static bool match(lb_node *n, conv *c) {
-  if (n->op != LB_OP_Conv || !n->out[0] || !lb_op_channels_last(n) ||
-      lb_attr_int(n, "group", 1) != 1)
+  bool bytes = n->op == LB_OP_ConvInteger && lb_op_multiplies_bytes(n);
+  if ((n->op != LB_OP_Conv && !bytes) || !n->out[0] ||
+      !lb_op_channels_last(n) || lb_attr_int(n, "group", 1) != 1)
     return false;
-  *c = (conv){.node = n, .w = lb_value_const(n->in[1])};
+  *c = (conv){.node = n, .w = lb_value_const(n->in[1]), .bytes = bytes};
   c->rank = n->in[0]->info.rank;
-  if (!c->w || c->w->dtype != LB_F32 || c->w->rank != c->rank ||
-      lb_tensor_count(c->w) == 0 || n->in[0]->info.dtype != LB_F32)
+  if (!c->w || c->w->rank != c->rank || lb_tensor_count(c->w) == 0 ||
+      !(bytes || (c->w->dtype == LB_F32 && n->in[0]->info.dtype == LB_F32)))
     return false;
   if (!find_axes(c) || !lb_match_unpadded(n, c->rank - 2)) return false;
   c->size = c->w->dims[2 + c->axis];
@@ -67,7 +69,8 @@ static bool match(lb_node *n, conv *c) {
   return c->size == 1 || lb_attr_int_at(n, "dilations", c->axis, 1) == 1;
 }
 
-// Weights [out, in, size] as [size * in, out]: a view, if size is 1.
+// Weights [out, in, size] as [size * in, out]: a view, if size is 1 and they
+// are no bytes.
 static lb_status weights_of(lb_rewrite *rw, const conv *c, lb_value **out) {
   const lb_tensor *w = c->w;
   lb_tensor from = {
@@ -77,7 +80,7 @@ static lb_status weights_of(lb_rewrite *rw, const conv *c, lb_value **out) {
       .strides = {w->strides[2 + c->axis], w->strides[1], w->strides[0]},
       .data = w->data};
   lb_tensor to = from, flat = {.dtype = w->dtype, .rank = 2};
-  if (c->size > 1) {
+  if (c->size > 1 || c->bytes) {
     lb_tensor_dense(&to);
     to.data = lb_arena_alloc(&rw->graph->arena, lb_tensor_bytes(&to), 64);
     if (!to.data) return lb_oom();
@@ -130,7 +133,8 @@ static lb_status rewrite(lb_rewrite *rw, const conv *c) {
   bool flat = c->other >= 0;
   LB_TRY(windows_of(rw, c, &in[0]));
   LB_TRY(weights_of(rw, c, &in[1]));
-  LB_TRY(combine(rw, c, LB_OP_MatMul, !bias && !flat, in));
+  LB_TRY(combine(rw, c, c->bytes ? LB_OP_MatMulInteger : LB_OP_MatMul,
+                 !bias && !flat, in));
   in[1] = bias;
   if (bias) LB_TRY(combine(rw, c, LB_OP_Add, !flat, in));
   return flat ? with_axis(rw, c, LB_OP_Unsqueeze, in[0], NULL) : LB_OK;

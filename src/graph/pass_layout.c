@@ -13,9 +13,11 @@
 static bool is_image(const lb_node *n) {
   bool conv = n->op == LB_OP_Conv || n->op == LB_OP_ConvTranspose;
   bool pool = n->op == LB_OP_MaxPool || n->op == LB_OP_AveragePool;
-  return (pool || (conv && lb_value_const(n->in[1]))) && n->n_out == 1 &&
-         n->out[0] && !lb_op_channels_last(n) &&
-         n->in[0]->info.dtype == LB_F32 && n->in[0]->info.rank >= 3;
+  bool bytes = n->op == LB_OP_ConvInteger && lb_op_multiplies_bytes(n);
+  return (bytes || ((pool || (conv && lb_value_const(n->in[1]))) &&
+                    n->in[0]->info.dtype == LB_F32)) &&
+         n->n_out == 1 && n->out[0] && !lb_op_channels_last(n) &&
+         n->in[0]->info.rank >= 3;
 }
 
 // Do channels lie last in memory, as far as the graph says?

@@ -1,7 +1,10 @@
 // graph/quantize.c -- what passes over quantised graphs share.
 #include "graph/quantize.h"
 
+#include <math.h>
 #include <string.h>
+
+#define MAX_MOVES 8  // between bytes and what reads them as floats
 
 // -- nodes before another one ------------------------------------------------
 
@@ -75,11 +78,6 @@ lb_status lb_spot_levels(const lb_spot *s, lb_value *x, lb_value *scale,
 
 // -- constants ---------------------------------------------------------------
 
-int lb_byte_at(const lb_tensor *t, int64_t i) {
-  return t->dtype == LB_I8 ? ((const int8_t *)t->data)[i]
-                           : ((const uint8_t *)t->data)[i];
-}
-
 const lb_tensor *lb_bytes_of(const lb_value *v) {
   const lb_tensor *t = lb_value_const(v);
   return t && lb_is_byte(t->dtype) && lb_tensor_is_dense(t) ? t : NULL;
@@ -137,4 +135,95 @@ lb_status lb_spell_quantize(lb_rewrite *rw, lb_node *n) {
   LB_TRY(lb_spot_levels(&s, n->in[LB_Q_X], n->in[LB_Q_SCALE], z, range, &q));
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &q, 1));
   return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
+}
+
+// -- where levels are floats still -------------------------------------------
+
+// Whether every window of a pool has an element: without any, bytes and floats
+// would have it give something else.
+static bool has_elements(const lb_node *pool) {
+  const char *mode = lb_attr_str(pool, "auto_pad", "NOTSET");
+  int space = pool->in[0]->info.rank - 2;
+  for (int i = 0; i < space; i++) {
+    int64_t size = lb_attr_int_at(pool, "kernel_shape", i, 1);
+    if (lb_attr_int_at(pool, "dilations", i, 1) != 1 ||
+        lb_attr_int_at(pool, "pads", i, 0) >= size ||
+        lb_attr_int_at(pool, "pads", space + i, 0) >= size)
+      return false;
+  }
+  return strcmp(*mode ? mode : "NOTSET", "NOTSET") == 0 &&
+         lb_attr_int(pool, "ceil_mode", 0) == 0;
+}
+
+// Whether n makes its result of elements of its first input as they are: it
+// does the same with floats.
+static bool moves(const lb_node *n) {
+  if (n->op == LB_OP_Reshape || n->op == LB_OP_Flatten ||
+      n->op == LB_OP_Transpose)
+    return true;
+  return n->op == LB_OP_MaxPool && (n->n_out == 1 || !n->out[1]) &&
+         has_elements(n);
+}
+
+// Whether n cuts off where numbers of dtype t end.
+static bool is_cut(const lb_node *n, lb_dtype t) {
+  float range[2];
+  double low, high;
+  if (n->op != LB_OP_Clip || n->n_in != 3 || !n->in[1] || !n->in[2])
+    return false;
+  return lb_levels_range(t, range) &&
+         lb_match_scalar(n->in[1], n->in[0], &low) &&
+         lb_match_scalar(n->in[2], n->in[0], &high) &&
+         low == (double)range[0] && high == (double)range[1];
+}
+
+// A number that was rounded, as zeros of DynamicQuantizeLinear are, or is one.
+static bool is_whole(const lb_value *v, const lb_value *like) {
+  const lb_node *cut = lb_match_op(v, LB_OP_Clip);
+  double x;
+  if (cut && is_cut(cut, LB_U8)) v = cut->in[0];
+  return lb_match_op(v, LB_OP_Round) ||
+         (lb_match_scalar(v, like, &x) && x == rint(x));
+}
+
+// Whether n makes levels of dtype t: whole numbers, cut off where bytes end.
+static bool is_level(const lb_node *n, lb_dtype t) {
+  if (!is_cut(n, t)) return false;
+  const lb_node *sum = lb_match_op(n->in[0], LB_OP_Add);
+  return sum ? lb_match_op(sum->in[0], LB_OP_Round) &&
+                   is_whole(sum->in[1], sum->in[0])
+             : lb_match_op(n->in[0], LB_OP_Round) != NULL;
+}
+
+// The floats that v was cut down from, where it is bytes of this pass; or NULL.
+static lb_value *levels_of(const lb_value *v) {
+  const lb_node *cast = lb_match_op(v, LB_OP_Cast), *from;
+  if (!cast || cast->in[0]->info.dtype != LB_F32) return NULL;
+  for (from = cast->in[0]->producer; from && moves(from);)
+    from = from->in[0]->producer;
+  return from && is_level(from, v->info.dtype) ? cast->in[0] : NULL;
+}
+
+// n once more, of x, right before the spot.
+static lb_status repeat(const lb_spot *s, const lb_node *n, lb_value *x,
+                        lb_value **out) {
+  lb_value *in[2] = {x, n->n_in > 1 ? n->in[1] : NULL};
+  lb_node *copy;
+  LB_TRY(lb_rewrite_insert(s->rw, s->at, n->op, in, n->n_in, &copy));
+  LB_TRY(lb_node_copy_attrs(s->rw->graph, copy, n));
+  return lb_rewrite_inserted(s->rw, copy, out);
+}
+
+// f(Cast(x)) = Cast(f(x)).
+lb_status lb_spot_find_levels(const lb_spot *s, const lb_value *v,
+                              lb_value **out) {
+  const lb_node *moved[MAX_MOVES];
+  int n = 0;
+  while (!(*out = levels_of(v)) && v->producer && moves(v->producer) &&
+         n < MAX_MOVES) {
+    moved[n++] = v->producer;
+    v = v->producer->in[0];
+  }
+  while (*out && n > 0) LB_TRY(repeat(s, moved[--n], *out, out));
+  return LB_OK;
 }

@@ -34,30 +34,52 @@ bool lb_levels_range(lb_dtype t, float range[2]);
 lb_status lb_spell_dynamic(lb_rewrite *rw, lb_node *n);
 lb_status lb_spell_quantize(lb_rewrite *rw, lb_node *n);
 
+// The floats that v, bytes that were spelled out, was cut down from, moved as
+// bytes are between there and v; NULL if it is none of these.
+lb_status lb_spot_find_levels(const lb_spot *s, const lb_value *v,
+                              lb_value **out);
+
 // -- products of bytes: pass_bytes.c -----------------------------------------
+
+typedef enum lb_bytes_how {
+  LB_BYTES_ROWS,  // rows x columns
+  LB_BYTES_COLS,  // columns x rows
+  LB_BYTES_CONV,  // channels made x channels read x kernel
+} lb_bytes_how;
 
 // The constant side of a product: `w` less `zero`.
 typedef struct lb_byte_weights {
   const lb_tensor *w, *zero;  // zero may be NULL
   int64_t n_zero;             // one, or one a column
   int64_t rows, cols;
-  bool turned;  // w is cols x rows
-  bool fits;    // into int8
+  lb_bytes_how how;
+  bool fits;  // into int8
 } lb_byte_weights;
 
-// False if it is none for such products.
-bool lb_byte_weights_find(const lb_value *w, const lb_value *zero, bool turned,
-                          lb_byte_weights *out);
-// bias + (a - zero) * weights in int32; `zero`, one element, and `bias`, one or
-// one a column, may be NULL.
-lb_status lb_spot_bytes(const lb_spot *s, lb_value *a, lb_value *zero,
-                        const lb_byte_weights *b, const lb_tensor *bias,
-                        lb_value **out);
+// bias + (a - zero) * b. `zero`, one element, and `bias`, int32, one or one a
+// column, may be NULL; so is `conv`, a node with its attributes, where it is no
+// convolution.
+typedef struct lb_byte_product {
+  const lb_node *conv;
+  lb_value *a, *zero;
+  const lb_byte_weights *b;
+  const lb_tensor *bias;
+} lb_byte_product;
+
+// False if they are none for such products.
+bool lb_byte_weights_find(const lb_value *w, const lb_value *zero,
+                          lb_bytes_how how, lb_byte_weights *out);
+bool lb_byte_product_is(const lb_byte_product *p);
+lb_status lb_spot_bytes(const lb_spot *s, const lb_byte_product *p,
+                        lb_value **out);  // in int32
 
 // -- constants ---------------------------------------------------------------
 
 static inline bool lb_is_byte(lb_dtype t) { return t == LB_I8 || t == LB_U8; }
-int lb_byte_at(const lb_tensor *t, int64_t i);
+static inline int lb_byte_at(const lb_tensor *t, int64_t i) {
+  return t->dtype == LB_I8 ? ((const int8_t *)t->data)[i]
+                           : ((const uint8_t *)t->data)[i];
+}
 const lb_tensor *lb_bytes_of(const lb_value *v);  // NULL: no dense constant
 bool lb_zero_at(const lb_value *v, float *out);   // of one element
 

@@ -110,7 +110,7 @@ static bool is_sum_dtype(lb_dtype t) {
 }
 
 bool lb_emit_is_product(const lb_node *n) {
-  if (lb_op_multiplies_bytes(n)) return true;
+  if (n->op == LB_OP_MatMulInteger) return lb_op_multiplies_bytes(n);
   if (n->op != LB_OP_MatMul && n->op != LB_OP_Gemm) return false;
   const lb_vinfo *a = &n->in[0]->info, *b = &n->in[1]->info;
   bool plain = lb_attr_float(n, "alpha", 1) == 1 &&  // exactly

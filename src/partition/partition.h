@@ -65,8 +65,9 @@ static inline const lb_value *lb_partition_result(const lb_partition *p) {
   return p->nodes[p->n_nodes - 1]->out[0];
 }
 
-// The image that it walks if its channels have to lie side by side; else NULL.
-const lb_value *lb_partition_image(const lb_partition *p);
+// What has to lie side by side along its last axis: the image that it walks,
+// the left side of a product of bytes; else NULL.
+const lb_value *lb_partition_dense(const lb_partition *p);
 
 // The second factor of a product, if it is not packed and its last axis are the
 // columns; else NULL.

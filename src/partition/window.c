@@ -110,7 +110,9 @@ bool lb_window_is(const lb_node *n, lb_form *form) {
   int space = x->rank - 2;
   for (uint32_t i = 1; i < n->n_out; i++)
     if (n->out[i]) return false;
-  if (x->dtype != LB_F32 || x->rank < 3 || space > LB_MAX_SPACE) return false;
+  bool bytes = n->op == LB_OP_ConvInteger && lb_op_multiplies_bytes(n);
+  if ((x->dtype != LB_F32 && !bytes) || x->rank < 3 || space > LB_MAX_SPACE)
+    return false;
   const lb_tensor *w = weights_of(n);
   if (!is_pool(n) && (!w || w->rank != x->rank || lb_tensor_count(w) == 0 ||
                       groups_of(n) < 1 || w->dims[0] % groups_of(n) != 0))
@@ -151,14 +153,16 @@ static lb_tensor in_order(const lb_node *n, int64_t g, channels c) {
 // One group as a matrix whose elements are still to come.
 static lb_matrix group_matrix(const lb_node *n) {
   channels c = channels_of(n);
-  return (lb_matrix){
-      .rows = terms_of(n),
-      .cols = c.out,
-      .row_stride = c.out,
-      .col_stride = 1,
-      .elem = sizeof(float),
-      .flush = true,
-      .layout = pays_in_pairs(n) ? LB_LAYOUT_PAIRED : LB_LAYOUT_PACKED};
+  lb_dtype t = weights_of(n)->dtype;
+  return (lb_matrix){.rows = terms_of(n),
+                     .cols = c.out,
+                     .row_stride = c.out,
+                     .col_stride = 1,
+                     .elem = lb_dtype_size(t),
+                     .flush = t == LB_F32,
+                     .layout = t == LB_I8         ? LB_LAYOUT_QUADS
+                               : pays_in_pairs(n) ? LB_LAYOUT_PAIRED
+                                                  : LB_LAYOUT_PACKED};
 }
 
 lb_layout lb_window_panels(const lb_node *n) { return group_matrix(n).layout; }
@@ -180,7 +184,7 @@ bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes) {
 static lb_status pack_groups(const lb_node *n, char *to) {
   lb_matrix m = group_matrix(n);
   size_t each;
-  float *dense = malloc((size_t)(m.rows * m.cols) * sizeof *dense);
+  void *dense = malloc((size_t)(m.rows * m.cols) * m.elem);
   if (!dense || !lb_pack_size(&m, &each)) {
     free(dense);
     return lb_oom();
@@ -245,9 +249,10 @@ void lb_window_describe(const lb_node *n, lb_window *out) {
   }
 }
 
-const lb_value *lb_partition_image(const lb_partition *p) {
-  bool last = p->window && !p->window->planar;
-  return last ? p->nodes[p->anchor]->in[0] : NULL;
+const lb_value *lb_partition_dense(const lb_partition *p) {
+  bool image = p->window && !p->window->planar;
+  bool bytes = p->packed && p->panels == LB_LAYOUT_QUADS;
+  return image || bytes ? p->nodes[p->anchor]->in[0] : NULL;
 }
 
 // -- binding -----------------------------------------------------------------
@@ -649,7 +654,8 @@ static lb_status make_spec(binder *r, const lb_memo_key *key, double average,
   lb_spec_begin(&e.b, p->form);
   for (uint32_t i = 1; i < key->n_operands; i++) {
     const lb_value *v = r->out->operands[i].value;
-    lb_spec_input(&e.b, v ? v->info.dtype : LB_F32, key->layouts[i]);
+    lb_dtype t = (v ? v : p->nodes[p->anchor]->in[1])->info.dtype;
+    lb_spec_input(&e.b, t, key->layouts[i]);
   }
   lb_spec_output(&e.b, lb_emit_nodes(&e, &m), key->layouts[0]);
   return lb_bind_new(p, key, &e, r->out, ok);

@@ -196,16 +196,16 @@ static lb_status lay(lb_planner *p, const lb_value *x, suits_fn *suits) {
   return LB_OK;
 }
 
-// What a kernel wants side by side and lies apart: channels of an image,
-// columns of a second factor, operands of a map that are turned. To copy it
-// takes less than to convolve it on the host, or to pick its elements, for each
-// tile of rows anew.
+// What a kernel wants side by side and lies apart: channels of an image, rows
+// of bytes, columns of a second factor, operands of a map that are turned. To
+// copy it takes less than to convolve it on the host, or to pick its elements,
+// for each tile of rows anew.
 static lb_status lay_inputs(lb_planner *p, const lb_partition *part) {
   const lb_node *n = part->nodes[part->anchor];
-  const lb_value *image = lb_partition_image(part);
+  const lb_value *dense = lb_partition_dense(part);
   const lb_value *factor = lb_partition_factor(part);
   if (p->planned[n->id] || !p->needed[n->id]) return LB_OK;
-  if (image) return lay(p, image, lies_side_by_side);
+  if (dense) return lay(p, dense, lies_side_by_side);
   if (factor) return lay(p, factor, suits_product);
   bool map = part->form == LB_FORM_MAP && part->inputs;
   for (uint32_t i = 0; map && i < part->n_inputs; i++)

@@ -268,11 +268,33 @@ def between_pairs(m):
         3 * x_of(m, rows, k)
 
 
+def convolution_between_pairs(m):
+    """Likewise; with groups, strides and borders."""
+    groups = m.py.choice((1, 1, 2))
+    c, o = groups * m.py.choice((3, 4, 8, 16)), groups * m.size()
+    dtype = m.py.choice((np.uint8, np.int8))
+    pair = [m.scale(0.02, 0.1),
+            m.const(np.array(m.py.choice((0, 3, 100)), dtype))]
+    x = m.node("DequantizeLinear", [m.node("QuantizeLinear", ["x", *pair]),
+                                    *pair])
+    kernel = [m.py.choice((1, 3)), m.py.choice((1, 3, 5))]
+    w = m.node("DequantizeLinear",
+               qlinear_weights(m, o, o, c // groups, *kernel), axis=0)
+    inputs = [x, w]
+    if m.py.random() < 0.5:
+        inputs.append(m.const(m.np.standard_normal(o).astype(np.float32)))
+    pads = [m.py.randint(0, kernel[i % 2] // 2) for i in range(4)]
+    y = m.node("Conv", inputs, kernel_shape=kernel, pads=pads, group=groups,
+               strides=[m.py.randint(1, 2), m.py.randint(1, 2)])
+    return m.seal(y, 4), 3 * x_of(m, m.py.randint(1, 2), c, m.size() + 4,
+                                  m.size() + 4)
+
+
 KINDS = {f.__name__: f for f in (
     dynamic_matmul, shared_dynamic_matmul, dynamic_conv,
     dynamic_conv_with_integer_bias, fake_quantised, fake_quantised_weights,
     weights_of_four_bits, qlinear_conv, qlinear_matmul,
-    qlinear_matmul_of_two, between_pairs)}
+    qlinear_matmul_of_two, between_pairs, convolution_between_pairs)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
