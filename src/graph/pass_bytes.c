@@ -12,7 +12,8 @@
 // else B, of unsigned bytes 128 less, which convolutions do without. Signed
 // bytes of a become unsigned ones, 128 more. All of it is exact.
 //
-// The border of an image is za, which is 0 as bytes or has to be written.
+// The border of an image is za, which is 0 as bytes or has to be written. So is
+// a channel or two that it lacks, whose weights are 0.
 #include "graph/quantize.h"
 
 #include <string.h>
@@ -101,24 +102,28 @@ bool lb_byte_weights_find(const lb_value *w, const lb_value *zero,
   out->n_zero = out->zero ? lb_tensor_count(out->zero) : 0;
   if (out->n_zero > 1 && out->n_zero != out->cols) return false;
   out->fits = all_fit(out);
-  return conv ? out->fits && t->dims[1] % 4 == 0 : out->rows % 4 == 0;
+  if (!conv) return out->rows % 4 == 0;
+  out->more = (4 - t->dims[1] % 4) % 4;
+  return out->fits && t->dims[1] > 1;
 }
 
 // Those of a convolution lie as they did.
 static lb_status make_weights(lb_graph *g, const lb_byte_weights *b,
                               lb_value **out) {
   lb_tensor t = {.rank = 2, .dims = {b->rows, b->cols}};
-  int8_t *to = lb_arena_alloc(&g->arena, (size_t)(b->rows * b->cols), 64);
-  if (!to) return lb_oom();
   if (b->how == LB_BYTES_CONV) t = *b->w;
   t.dtype = LB_I8;
+  t.dims[1] += b->more;
   lb_tensor_dense(&t);
+  int8_t *to = lb_arena_zalloc(&g->arena, lb_tensor_bytes(&t), 64);
+  if (!to) return lb_oom();
   t.data = to;
   bool turned = b->how == LB_BYTES_COLS;
+  int64_t apart = lb_tensor_count(&t) / lines_of(b);
   for (int64_t k = 0; k < lines_of(b); k++) {
     line l = line_of(b, k);
     if (!b->fits) l.zeros = NULL, l.less = base_of(b, 0);
-    int8_t *at = turned ? to + k : to + k * l.n;
+    int8_t *at = turned ? to + k : to + k * apart;
     int64_t step = turned ? b->cols : 1;
     for (int64_t i = 0; i < l.n; i++) at[i * step] = (int8_t)weight_of(&l, i);
   }
@@ -194,7 +199,7 @@ static bool has_border(const lb_node *conv, int space) {
   return false;
 }
 
-// The border of the image, of `zero` or of the known byte.
+// The border of the image, of `zero` or of the known byte, and channels.
 static lb_status write_border(const lb_spot *s, const lb_byte_product *p,
                               uint8_t known, lb_value **x) {
   lb_graph *g = s->rw->graph;
@@ -205,6 +210,7 @@ static lb_status write_border(const lb_spot *s, const lb_byte_product *p,
   for (int i = 0; i < 2 * space; i++)
     pads[i / space * rank + 2 + i % space] =
         lb_attr_int_at(p->conv, "pads", i, 0);
+  pads[rank + 1] = p->b->more;
   LB_TRY(lb_const_ints(g, "pads", pads, 2 * (uint32_t)rank, &in[1]));
   if (!p->zero || lb_value_const(p->zero)) {
     t.data = lb_arena_new(&g->arena, uint8_t, 1);
@@ -222,7 +228,7 @@ static lb_status convolve(const lb_spot *s, const lb_byte_product *p,
                           lb_value **out) {
   static const int64_t none[2 * LB_MAX_RANK];
   int space = space_of(p->b);
-  bool border = zero && has_border(p->conv, space);
+  bool border = p->b->more || (zero && has_border(p->conv, space));
   lb_node *n;
   if (border) LB_TRY(write_border(s, p, known, &in[0]));
   LB_TRY(lb_rewrite_insert(s->rw, s->at, LB_OP_ConvInteger, in, 2, &n));
@@ -288,6 +294,7 @@ bool lb_byte_product_is(const lb_byte_product *p) {
       p->conv ? lb_attr_str(p->conv, "auto_pad", "NOTSET") : "NOTSET";
   return lb_is_byte(a->dtype) && !lb_value_const(p->a) &&
          (p->conv ? a->rank == p->b->w->rank : a->rank >= 2) &&
+         (!p->b->more || lb_attr_int(p->conv, "group", 1) == 1) &&
          (!*pads || strcmp(pads, "NOTSET") == 0) &&
          (!p->zero || lb_value_const(p->zero) || a->dtype == LB_U8) &&
          (!p->zero || is_single(p->zero));

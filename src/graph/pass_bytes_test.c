@@ -119,6 +119,21 @@ static void the_border_of_an_image_is_written_unless_it_is_zero(void **state) {
       "out y = y.ConvInteger\n");
 }
 
+static void channels_are_added_to_make_fours(void **state) {
+  (void)state;
+  becomes(
+      "in x uint8[b,3,n]\n"
+      "const k int8[1,3,1] 1 2 3\n"
+      "y = ConvInteger(x, k) {pads=[1,0]}\n"
+      "out y\n",
+      NULL,
+      "in x: uint8[b,3,n]\n"
+      "y.Pad: uint8[b,4,n+1] = Pad(x, pads:int64[6], 0)\n"
+      "y.ConvInteger: int32[b,1,n+1] = ConvInteger(y.Pad, bytes:int8[1,4,1]) "
+      "{pads=[0,0]}\n"
+      "out y = y.ConvInteger\n");
+}
+
 static void what_kernels_do_not_make_stays(void **state) {
   (void)state;
   stays(  // rows of no fours
@@ -137,10 +152,15 @@ static void what_kernels_do_not_make_stays(void **state) {
       "const b int8[4,1] 1 2 3 4\n"
       "y = MatMulInteger(a, b, z)\n"
       "out y\n");
-  stays(  // channels of no fours
-      "in x uint8[b,3,n]\n"
-      "const k int8[1,3,1] 1 2 3\n"
+  stays(  // one channel: three of four would be of zeros
+      "in x uint8[b,1,n]\n"
+      "const k int8[1,1,1] 1\n"
       "y = ConvInteger(x, k)\n"
+      "out y\n");
+  stays(  // groups of no fours
+      "in x uint8[b,6,n]\n"
+      "const k int8[2,3,1] 1 2 3 4 5 6\n"
+      "y = ConvInteger(x, k) {group=2}\n"
       "out y\n");
   stays(  // a border that nobody has counted
       "in x uint8[b,4,n]\n"
@@ -163,6 +183,7 @@ int main(void) {
       cmocka_unit_test(weights_that_do_not_fit_are_moved),
       cmocka_unit_test(products_of_what_was_bytes_are_of_bytes),
       cmocka_unit_test(the_border_of_an_image_is_written_unless_it_is_zero),
+      cmocka_unit_test(channels_are_added_to_make_fours),
       cmocka_unit_test(what_kernels_do_not_make_stays),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,17 +134,17 @@ static void a_product_that_makes_bytes_is_rounded_and_cut_off(void **state) {
 static void sums_of_bytes_stay_exact(void **state) {
   (void)state;
   becomes(
-      "in x uint8[b,2,n]\n"
-      "const k int8[2,2,2] 1 2 3 4 5 6 7 8\n"
+      "in x uint8[b,1,n]\n"
+      "const k int8[4,1,2] 1 2 3 4 5 6 7 8\n"
       "c = ConvInteger(x, k)\n"
       "f = Cast(c) {to=1}\n"
       "y = Mul(f, 0.125)\n"
       "out y\n",
-      NULL,
-      "in x: uint8[b,2,n]\n"
-      "f.Cast: float32[b,2,n] = Cast(x) {to=1}\n"
-      "f: float32[b,2,n-1] = Conv(f.Cast, k:float32[2,2,2]) {exact=1}\n"
-      "y: float32[b,2,n-1] = Mul(f, 0.125)\n"
+      &(lb_pass_options){.off = LB_PASS_LAYOUT | LB_PASS_CONV},
+      "in x: uint8[b,1,n]\n"
+      "f.Cast: float32[b,1,n] = Cast(x) {to=1}\n"
+      "f: float32[b,4,n-1] = Conv(f.Cast, k:float32[4,1,2]) {exact=1}\n"
+      "y: float32[b,4,n-1] = Mul(f, 0.125)\n"
       "out y\n");
   becomes(
       "in x uint8[b,1,n]\n"

@@ -52,6 +52,7 @@ typedef struct lb_byte_weights {
   const lb_tensor *w, *zero;  // zero may be NULL
   int64_t n_zero;             // one, or one a column
   int64_t rows, cols;
+  int64_t more;  // channels that a convolution lacks to fours
   lb_bytes_how how;
   bool fits;  // into int8
 } lb_byte_weights;
