@@ -424,6 +424,7 @@ static const char *const bytes[] = {
     "ConvInteger[channels_last=1] Up Bk",
     "ConvInteger[channels_last=1] Up Bk; Sub . Ic",
     "ConvInteger[channels_last=1] Up Bk; Add . Ic",
+    "ConvInteger[channels_last=1] Up Bk; Mul Ir I2; Sub $1 .; Sub . Ic",
 };
 static const char *const scaled[] = {
     "Identity .",
@@ -449,7 +450,6 @@ static const char *const quantised[] = {
     "Div x 2; Round .; Add . 3; Clip . 4 5; Sub . 3; Mul . 2",
     "Div x 2; Round .; Clip . 4 5; Mul . 2",
     "Cast[to=6] Bx; Add . I2; Cast[to=2] .",
-    "Cast[to=6] Ux; ReduceSum . a-1",
     "Cast[to=1] Ux; Sub . 3; Mul . 2",
     "Cast[to=1] Bx; Mul . 2",
     "Cast[to=1] Ux",

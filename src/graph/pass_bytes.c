@@ -9,8 +9,8 @@
 // Gemm. Kernels multiply unsigned bytes by signed ones, four at a time, and add
 // them up in int32: rows of a, or the channels of a group, have to fit into
 // fours. W is B - zb if that fits into int8, and nothing is left to subtract;
-// else B, of unsigned bytes 128 less, which convolutions do without. Signed
-// bytes of a become unsigned ones, 128 more. All of it is exact.
+// else B, of unsigned bytes 128 less, and rows are summed by a product with
+// ones. Signed bytes of a become unsigned ones, 128 more. All of it is exact.
 //
 // The border of an image is za, which is 0 as bytes or has to be written. So is
 // a channel or two that it lacks, whose weights are 0.
@@ -104,7 +104,7 @@ bool lb_byte_weights_find(const lb_value *w, const lb_value *zero,
   out->fits = all_fit(out);
   if (!conv) return out->rows % 4 == 0;
   out->more = (4 - t->dims[1] % 4) % 4;
-  return out->fits && t->dims[1] > 1;
+  return t->dims[1] > 1;
 }
 
 // Those of a convolution lie as they did.
@@ -223,37 +223,50 @@ static lb_status write_border(const lb_spot *s, const lb_byte_product *p,
 
 // -- products ----------------------------------------------------------------
 
-static lb_status convolve(const lb_spot *s, const lb_byte_product *p,
-                          lb_value **in, uint8_t known, bool zero,
-                          lb_value **out) {
+// a and weights in `in`; `bordered`: the border is written.
+static lb_status multiply(const lb_spot *s, const lb_byte_product *p,
+                          lb_value **in, bool bordered, lb_value **out) {
   static const int64_t none[2 * LB_MAX_RANK];
-  int space = space_of(p->b);
-  bool border = p->b->more || (zero && has_border(p->conv, space));
+  lb_graph *g = s->rw->graph;
+  uint32_t ends = 2 * (uint32_t)space_of(p->b);
   lb_node *n;
-  if (border) LB_TRY(write_border(s, p, known, &in[0]));
+  if (!p->conv)
+    return lb_rewrite_make(s->rw, s->at, LB_OP_MatMulInteger, in, 2, out);
   LB_TRY(lb_rewrite_insert(s->rw, s->at, LB_OP_ConvInteger, in, 2, &n));
-  LB_TRY(lb_node_copy_attrs(s->rw->graph, n, p->conv));
-  if (border)
-    LB_TRY(
-        lb_node_set_ints(s->rw->graph, n, "pads", none, 2 * (uint32_t)space));
+  LB_TRY(lb_node_copy_attrs(g, n, p->conv));
+  if (bordered) LB_TRY(lb_node_set_ints(g, n, "pads", none, ends));
   return lb_rewrite_inserted(s->rw, n, out);
 }
 
+// One column like W: 1 where that is a weight.
+static lb_status make_ones(lb_graph *g, const lb_byte_weights *b,
+                           lb_value **out) {
+  lb_tensor t = {.rank = 2, .dims = {b->rows, 1}};
+  if (b->how == LB_BYTES_CONV) t = *b->w, t.dims[0] = 1;
+  t.dtype = LB_I8;
+  t.dims[1] += b->more;
+  lb_tensor_dense(&t);
+  t.data = lb_arena_zalloc(&g->arena, lb_tensor_bytes(&t), 64);
+  if (!t.data) return lb_oom();
+  memset(t.data, 1, (size_t)b->rows);
+  return lb_const_new(g, "ones", &t, out);
+}
+
 // y - (sums of rows of a) * (W - (B - zb)).
-static lb_status take_rest(const lb_spot *s, lb_value *a,
-                           const lb_byte_weights *b, lb_value **y) {
+static lb_status take_rest(const lb_spot *s, const lb_byte_product *p,
+                           lb_value *a, bool bordered, lb_value **y) {
+  const lb_byte_weights *b = p->b;
   lb_graph *g = s->rw->graph;
-  int64_t last = -1, n = b->n_zero > 1 ? b->n_zero : 1;
+  int64_t n = b->n_zero > 1 ? b->n_zero : 1;
   uint32_t *to;
-  lb_value *in[2], *rest;
+  lb_value *in[2] = {a}, *sums, *rest;
   if (b->fits) return LB_OK;
-  LB_TRY(lb_rewrite_cast(s->rw, s->at, a, LB_I32, &in[0]));
-  LB_TRY(lb_const_ints(g, "axis", &last, 1, &in[1]));
-  LB_TRY(lb_rewrite_make(s->rw, s->at, LB_OP_ReduceSum, in, 2, &in[0]));
-  LB_TRY(new_integers(g, n, 0, &to, &rest));
+  LB_TRY(make_ones(g, b, &in[1]));
+  LB_TRY(multiply(s, p, in, bordered, &sums));
+  LB_TRY(new_integers(g, n, space_of(b), &to, &rest));
   for (int64_t i = 0; i < n; i++)
     to[i] = (uint32_t)(zero_of(b, i) - base_of(b, i));
-  LB_TRY(lb_spot_make(s, LB_OP_Mul, in[0], rest, &rest));
+  LB_TRY(lb_spot_make(s, LB_OP_Mul, sums, rest, &rest));
   return lb_spot_make(s, LB_OP_Sub, *y, rest, y);
 }
 
@@ -264,13 +277,14 @@ lb_status lb_spot_bytes(const lb_spot *s, const lb_byte_product *p,
   float known = 0;
   bool fixed = !zero || lb_zero_at(zero, &known);
   int32_t moved = (int32_t)known + (p->a->info.dtype == LB_I8 ? SIGN : 0);
+  bool bordered =
+      p->conv && (p->b->more ||
+                  ((moved || !fixed) && has_border(p->conv, space_of(p->b))));
   LB_TRY(unsigned_of(s, p->a, &in[0]));
+  if (bordered) LB_TRY(write_border(s, p, (uint8_t)moved, &in[0]));
   LB_TRY(make_weights(g, p->b, &in[1]));
-  if (p->conv)
-    LB_TRY(convolve(s, p, in, (uint8_t)moved, !fixed || moved != 0, out));
-  else
-    LB_TRY(lb_spot_make(s, LB_OP_MatMulInteger, in[0], in[1], out));
-  LB_TRY(take_rest(s, in[0], p->b, out));
+  LB_TRY(multiply(s, p, in, bordered, out));
+  LB_TRY(take_rest(s, p, in[0], bordered, out));
   if (moved || p->bias) {
     LB_TRY(make_sums(g, p->b, -moved, p->bias, &sums));
     LB_TRY(lb_spot_make(s, LB_OP_Add, *out, sums, out));
@@ -294,7 +308,8 @@ bool lb_byte_product_is(const lb_byte_product *p) {
       p->conv ? lb_attr_str(p->conv, "auto_pad", "NOTSET") : "NOTSET";
   return lb_is_byte(a->dtype) && !lb_value_const(p->a) &&
          (p->conv ? a->rank == p->b->w->rank : a->rank >= 2) &&
-         (!p->b->more || lb_attr_int(p->conv, "group", 1) == 1) &&
+         ((p->b->fits && !p->b->more) || !p->conv ||
+          lb_attr_int(p->conv, "group", 1) == 1) &&
          (!*pads || strcmp(pads, "NOTSET") == 0) &&
          (!p->zero || lb_value_const(p->zero) || a->dtype == LB_U8) &&
          (!p->zero || is_single(p->zero));

@@ -63,9 +63,8 @@ static void weights_that_do_not_fit_are_moved(void **state) {
       NULL,
       "in a: uint8[s,4]\n"
       "y.MatMulInteger: int32[s,1] = MatMulInteger(a, bytes:int8[4,1])\n"
-      "y.Cast: int32[s,4] = Cast(a) {to=6}\n"
-      "y.ReduceSum: int32[s,1] = ReduceSum(y.Cast, [-1])\n"
-      "y.Mul: int32[s,1] = Mul(y.ReduceSum, [-128])\n"
+      "y.MatMulInteger: int32[s,1] = MatMulInteger(a, ones:int8[4,1])\n"
+      "y.Mul: int32[s,1] = Mul(y.MatMulInteger, [-128])\n"
       "y.Sub: int32[s,1] = Sub(y.MatMulInteger, y.Mul)\n"
       "out y = y.Sub\n");
 }
