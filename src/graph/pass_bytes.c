@@ -10,7 +10,8 @@
 // them up in int32: rows of a, or the channels of a group, have to fit into
 // fours. W is B - zb if that fits into int8, and nothing is left to subtract;
 // else B, of unsigned bytes 128 less, and rows are summed by a product with
-// ones. Signed bytes of a become unsigned ones, 128 more. All of it is exact.
+// ones, where there are columns enough. Signed bytes of a become unsigned ones,
+// 128 more. All of it is exact.
 //
 // The border of an image is za, which is 0 as bytes or has to be written. So is
 // a channel or two that it lacks, whose weights are 0.
@@ -20,6 +21,7 @@
 
 enum { A, B, A_ZERO, B_ZERO };  // inputs of MatMulInteger and ConvInteger
 enum { SIGN = 128 };            // from a signed byte to an unsigned one
+enum { MIN_COLS = 64 };         // that are worth a product with ones
 
 bool lb_op_multiplies_bytes(const lb_node *n) {
   bool conv = n->op == LB_OP_ConvInteger;
@@ -102,6 +104,7 @@ bool lb_byte_weights_find(const lb_value *w, const lb_value *zero,
   out->n_zero = out->zero ? lb_tensor_count(out->zero) : 0;
   if (out->n_zero > 1 && out->n_zero != out->cols) return false;
   out->fits = all_fit(out);
+  if (!out->fits && out->cols < MIN_COLS) return false;
   if (!conv) return out->rows % 4 == 0;
   out->more = (4 - t->dims[1] % 4) % 4;
   return t->dims[1] > 1;
@@ -270,6 +273,29 @@ static lb_status take_rest(const lb_spot *s, const lb_byte_product *p,
   return lb_spot_make(s, LB_OP_Sub, *y, rest, y);
 }
 
+// zero * sums, made where channels come last: there a transpose of the product
+// goes by it (pass_sink.c).
+static lb_status line_up(const lb_spot *s, int space, lb_value *zero,
+                         lb_value **sums) {
+  int64_t perm[LB_MAX_RANK] = {0, space + 1};
+  lb_tensor t = *lb_value_const(*sums);
+  lb_value *x = *sums;
+  lb_node *n;
+  for (int i = 0; i < space; i++) perm[2 + i] = 1 + i;
+  if (space) {
+    t.dims[space + 1] = t.dims[0];
+    t.dims[0] = 1;
+    t.rank = space + 2;
+    lb_tensor_dense(&t);
+    LB_TRY(lb_const_new(s->rw->graph, "sums", &t, &x));
+  }
+  LB_TRY(lb_spot_make(s, LB_OP_Mul, zero, x, sums));
+  if (!space) return LB_OK;
+  LB_TRY(lb_rewrite_insert(s->rw, s->at, LB_OP_Transpose, sums, 1, &n));
+  LB_TRY(lb_node_set_ints(s->rw->graph, n, "perm", perm, 2 + (uint32_t)space));
+  return lb_rewrite_inserted(s->rw, n, sums);
+}
+
 lb_status lb_spot_bytes(const lb_spot *s, const lb_byte_product *p,
                         lb_value **out) {
   lb_graph *g = s->rw->graph;
@@ -292,7 +318,7 @@ lb_status lb_spot_bytes(const lb_spot *s, const lb_byte_product *p,
   if (fixed) return LB_OK;
   LB_TRY(make_sums(g, p->b, 1, NULL, &sums));
   LB_TRY(lb_rewrite_cast(s->rw, s->at, zero, LB_I32, &zero));
-  LB_TRY(lb_spot_make(s, LB_OP_Mul, zero, sums, &sums));
+  LB_TRY(line_up(s, space_of(p->b), zero, &sums));
   return lb_spot_make(s, LB_OP_Sub, *out, sums, out);
 }
 
