@@ -96,8 +96,8 @@ def arguments():
         help="a minute or two: fewer shapes, shorter turns")
     add("--json", metavar="FILE", help="write all numbers there")
     add("--models", default="minilm,magika", metavar="NAME,...",
-        help="or `all`, or `others`: those of bench/others.def; default: "
-             "minilm,magika")
+        help="or `all`; `others`, `bytes`: those of bench/others.def, of "
+             "bench/bytes.def; default: minilm,magika")
     add("--threads", default="1,2", metavar="N,...", help="default: 1,2")
     add("--peers", default=None, metavar="NAME,...",
         help=f"of {','.join(PEERS)}; default: those the suite compares with")
@@ -153,14 +153,14 @@ def environment(build, suite):
     return found
 
 
-def others():
-    subprocess.run([str(ROOT / "scripts" / "models"), "others"], check=True)
-    return list(shapes.load(others=True).values())
+def group_of(name):
+    subprocess.run([str(ROOT / "scripts" / "models"), name], check=True)
+    return list(shapes.load(name).values())
 
 
 def models_of(text):
-    if text == "others":
-        return others()
+    if text in ("others", "bytes"):
+        return group_of(text)
     known = shapes.load()
     names = list(known) if text == "all" else text.split(",")
     for name in names:

@@ -1,5 +1,5 @@
 """Reads bench/shapes.def: which inputs a public model takes, at which shapes;
-or bench/others.def.
+or those of bench/others.def and bench/bytes.def.
 
     model = shapes.load()["minilm"]
     for dims in model.draws(10, seed=1):    # {"batch": 1, "seq": 17}, ...
@@ -129,10 +129,10 @@ class Model:
         return {i.name: i.array(dims, rng) for i in self.inputs}
 
 
-def load(others=False):
-    """name -> Model, in the file's order."""
-    path = ROOT / "bench" / ("others.def" if others else "shapes.def")
-    folder = ROOT / "build" / "models" / ("others" if others else "")
+def load(group=""):
+    """name -> Model, in the file's order: the public ones, or a group."""
+    path = ROOT / "bench" / f"{group or 'shapes'}.def"
+    folder = ROOT / "build" / "models" / group
     models = {}
     for line in Path(path).read_text().splitlines():
         word, _, rest = line.split("#")[0].strip().partition(" ")
@@ -158,5 +158,5 @@ def load(others=False):
 
 
 def find(name):
-    """A model of either file."""
-    return (load() | load(others=True))[name]
+    """A model of any file."""
+    return (load() | load("others") | load("bytes"))[name]
