@@ -439,16 +439,22 @@ static const char *const scaled[] = {
 static const char *const quantised[] = {
     "Cast[to=1] Ix; Mul . o; Add . c; Add . f; LayerNormalization . c c",
     "Cast[to=1] Ix; Mul . c; Add . c; Add . f; LayerNormalization . c c",
-    "Div x o; Round .; Add . o; Clip . 2 3; Cast[to=2] .",
-    "Div x 2; Round .; Add . 3; Clip . 4 5; Cast[to=2] .",
-    "Div x 2; Round .; Clip . 4 5; Cast[to=2] .",
+    "Div x o; IsNaN .; Where . 9 $1; Round .; Add . o; Clip . 2 3; Cast[to=2] "
+    ".",
+    "Div x 2; IsNaN .; Where . 9 $1; Round .; Add . 3; Clip . 4 5; Cast[to=2] "
+    ".",
+    "Div x 2; IsNaN .; Where . 9 $1; Round .; Clip . 4 5; Cast[to=2] .",
+    "Less x 0; Where . x 0; ReduceMin[keepdims=0] .; Min . 0",
+    "Greater x 0; Where . x 0; ReduceMax[keepdims=0] .; Max . 0",
     "Round x; Add . 3; Clip . 4 5; Cast[to=2] .",
     "Round x; Clip . 4 5; Cast[to=2] .",
-    "Relu x; Div . 2; Round .; Clip . 4 5; Cast[to=2] .",
-    "Div x 2; Round .; Add . 3; Clip . 4 5; Cast[to=3] .",
-    "Div x 2; Round .; Clip . 4 5; Cast[to=3] .",
-    "Div x 2; Round .; Add . 3; Clip . 4 5; Sub . 3; Mul . 2",
-    "Div x 2; Round .; Clip . 4 5; Mul . 2",
+    "Relu x; Div . 2; IsNaN .; Where . 9 $2; Round .; Clip . 4 5; Cast[to=2] .",
+    "Div x 2; IsNaN .; Where . 9 $1; Round .; Add . 3; Clip . 4 5; Cast[to=3] "
+    ".",
+    "Div x 2; IsNaN .; Where . 9 $1; Round .; Clip . 4 5; Cast[to=3] .",
+    "Div x 2; IsNaN .; Where . 9 $1; Round .; Add . 3; Clip . 4 5; Sub . 3; "
+    "Mul . 2",
+    "Div x 2; IsNaN .; Where . 9 $1; Round .; Clip . 4 5; Mul . 2",
     "Cast[to=6] Bx; Add . I2; Cast[to=2] .",
     "Cast[to=1] Ux; Sub . 3; Mul . 2",
     "Cast[to=1] Bx; Mul . 2",

@@ -22,6 +22,7 @@
 enum { A, B, A_ZERO, B_ZERO };  // inputs of MatMulInteger and ConvInteger
 enum { SIGN = 128 };            // from a signed byte to an unsigned one
 enum { MIN_COLS = 64 };         // that are worth a product with ones
+enum { MAX_ROWS = INT32_MAX / (255 * 255) };  // whose sums int32 holds
 
 bool lb_op_multiplies_bytes(const lb_node *n) {
   bool conv = n->op == LB_OP_ConvInteger;
@@ -103,11 +104,10 @@ bool lb_byte_weights_find(const lb_value *w, const lb_value *zero,
   if (zero && (!out->zero || out->zero->rank > 1)) return false;
   out->n_zero = out->zero ? lb_tensor_count(out->zero) : 0;
   if (out->n_zero > 1 && out->n_zero != out->cols) return false;
+  if (conv ? t->dims[1] == 1 : out->rows % 4 != 0) return false;
+  if (conv) out->more = (4 - t->dims[1] % 4) % 4;
   out->fits = all_fit(out);
-  if (!out->fits && out->cols < MIN_COLS) return false;
-  if (!conv) return out->rows % 4 == 0;
-  out->more = (4 - t->dims[1] % 4) % 4;
-  return t->dims[1] > 1;
+  return out->fits || out->cols >= MIN_COLS;
 }
 
 // Those of a convolution lie as they did.
@@ -133,7 +133,7 @@ static lb_status make_weights(lb_graph *g, const lb_byte_weights *b,
   return lb_const_new(g, "bytes", &t, out);
 }
 
-// n integers, with as many dims of 1 behind them.
+// n integers, before `space` dims of 1.
 static lb_status new_integers(lb_graph *g, int64_t n, int space,
                               uint32_t **data, lb_value **out) {
   lb_tensor t = {.dtype = LB_I32, .rank = 1 + space, .dims = {n}};
@@ -155,7 +155,7 @@ static lb_status make_sums(lb_graph *g, const lb_byte_weights *b, int32_t by,
     for (int64_t i = 0; i < l.n; i++)
       to[b->how == LB_BYTES_ROWS ? i : k] += (uint32_t)(weight_of(&l, i) * by);
   }
-  int64_t many = bias && lb_tensor_count(bias) > 1;
+  bool many = bias && lb_tensor_count(bias) > 1;
   for (int64_t col = 0; bias && col < b->cols; col++)
     to[col] += (uint32_t)lb_match_int(bias, many ? col : 0);
   return LB_OK;
@@ -172,23 +172,19 @@ static lb_status make_int(const lb_spot *s, lb_op op, lb_value *x, int32_t y,
   return lb_spot_make(s, op, x, number, out);
 }
 
-// What made the bytes is spelled out, so that kernels make them; pools are of
-// floats.
-static lb_status spell(const lb_spot *s, lb_value **a) {
-  lb_node *from = (*a)->producer;
-  lb_value *levels = NULL;
-  if (!from || from->out[0] != *a) return LB_OK;
+// What made the bytes is spelled out, so that kernels make them.
+static lb_status spell(const lb_spot *s, const lb_value *a) {
+  lb_node *from = a->producer;
+  if (!from || from->out[0] != a) return LB_OK;
   if (from->op == LB_OP_DynamicQuantizeLinear)
     return lb_spell_dynamic(s->rw, from);
-  if (from->op == LB_OP_QuantizeLinear) return lb_spell_quantize(s->rw, from);
-  if (from->op == LB_OP_MaxPool) LB_TRY(lb_spot_find_levels(s, *a, &levels));
-  if (!levels) return LB_OK;
-  return lb_rewrite_cast(s->rw, s->at, levels, (*a)->info.dtype, a);
+  return from->op == LB_OP_QuantizeLinear ? lb_spell_quantize(s->rw, from)
+                                          : LB_OK;
 }
 
 // Signed bytes become unsigned.
 static lb_status unsigned_of(const lb_spot *s, lb_value *a, lb_value **out) {
-  LB_TRY(spell(s, &a));
+  LB_TRY(spell(s, a));
   *out = a;
   if (a->info.dtype == LB_U8) return LB_OK;
   LB_TRY(lb_rewrite_cast(s->rw, s->at, a, LB_I32, out));
@@ -322,11 +318,6 @@ lb_status lb_spot_bytes(const lb_spot *s, const lb_byte_product *p,
   return lb_spot_make(s, LB_OP_Sub, *out, sums, out);
 }
 
-static bool is_single(const lb_value *v) {
-  const lb_vinfo *i = &v->info;
-  return i->rank == 0 || (i->rank == 1 && lb_dim_is(i->dims[0], 1));
-}
-
 // Zeros that come with the request are of unsigned bytes.
 bool lb_byte_product_is(const lb_byte_product *p) {
   const lb_vinfo *a = &p->a->info;
@@ -338,7 +329,7 @@ bool lb_byte_product_is(const lb_byte_product *p) {
           lb_attr_int(p->conv, "group", 1) == 1) &&
          (!*pads || strcmp(pads, "NOTSET") == 0) &&
          (!p->zero || lb_value_const(p->zero) || a->dtype == LB_U8) &&
-         (!p->zero || is_single(p->zero));
+         (!p->zero || lb_is_single(p->zero));
 }
 
 static lb_status visit_integers(lb_rewrite *rw, lb_node *n) {
@@ -401,7 +392,7 @@ static bool is_plain(const lb_node *n) {
   return n->op == LB_OP_MatMul || n->op == LB_OP_Conv ||
          (n->op == LB_OP_Gemm && lb_attr_int(n, "transA", 0) == 0 &&
           lb_attr_float(n, "alpha", 1) == 1 &&
-          lb_attr_float(n, "beta", 1) == 1);
+          (!lb_node_input(n, 2) || lb_attr_float(n, "beta", 1) == 1));
 }
 
 static lb_bytes_how how_of(const lb_node *n) {
@@ -428,7 +419,7 @@ static lb_status visit_floats(lb_rewrite *rw, lb_node *n) {
   if (!is_plain(n) || !match_side(n->in[A], &a) || !match_side(n->in[B], &w) ||
       lb_tensor_count(a.scale) != 1 || (a.zero && !lb_zero_at(a.zero, &zero)) ||
       !lb_byte_weights_find(w.bytes, w.zero, how_of(n), &b) ||
-      !has_scales(&w, &b))
+      b.rows > MAX_ROWS || !has_scales(&w, &b))
     return LB_OK;
   lb_byte_product p = {b.how == LB_BYTES_CONV ? n : NULL, a.bytes, a.zero, &b,
                        NULL};

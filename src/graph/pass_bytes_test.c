@@ -157,6 +157,23 @@ static void channels_are_added_to_make_fours(void **state) {
       "out y = y.ConvInteger\n");
 }
 
+// With channels last, points are rows of a product.
+static void a_convolution_of_points_is_a_product(void **state) {
+  (void)state;
+  becomes(
+      "in x uint8[b,4,h,w]\n"
+      "const k int8[1,4,1,1] 1 2 3 4\n"
+      "y = ConvInteger(x, k)\n"
+      "out y\n",
+      &(lb_pass_options){.images = true},
+      "in x: uint8[b,4,h,w]\n"
+      "y.Transpose: uint8[b,h,w,4] = Transpose(x) {perm=[0,2,3,1]}\n"
+      "y.ConvInteger: int32[b,h,w,1] = "
+      "MatMulInteger(y.Transpose, k:int8[4,1])\n"
+      "y: int32[b,1,h,w] = Transpose(y.ConvInteger) {perm=[0,3,1,2]}\n"
+      "out y\n");
+}
+
 static void what_kernels_do_not_make_stays(void **state) {
   (void)state;
   stays(  // rows of no fours
@@ -207,6 +224,7 @@ int main(void) {
       cmocka_unit_test(products_of_what_was_bytes_are_of_bytes),
       cmocka_unit_test(the_border_of_an_image_is_written_unless_it_is_zero),
       cmocka_unit_test(channels_are_added_to_make_fours),
+      cmocka_unit_test(a_convolution_of_points_is_a_product),
       cmocka_unit_test(what_kernels_do_not_make_stays),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,14 +8,12 @@
 //   DequantizeLinear(x)               = (Cast(x) - z) * s
 //   QLinearConv(x, W, b) = Cast(Clip(Round(Conv(x - zx, W - zw, b) * s) + zy))
 //
-// where B and W are constants. Products of bytes are exact in floats, and so
+// where B and W are constants, and no product of bytes has a kernel
+// (pass_bytes.c). Products of bytes are exact in floats, and so
 // are their sums up to 2^24, as far as the Cast keeps them exact, too; beyond
 // that nothing differs but rounding, and NaN, which has no place among
 // integers. What DynamicQuantizeLinear does is written down step by step, so
 // that bytes in between need not exist.
-#include <math.h>
-#include <string.h>
-
 #include "graph/quantize.h"
 
 enum { A, B, A_ZERO, B_ZERO };  // inputs of a product
@@ -56,11 +54,6 @@ typedef struct product {
   int64_t n, inner;  // what zeros go with
 } product;
 
-static bool is_scalar(const lb_value *v) {
-  const lb_vinfo *i = &v->info;
-  return i->rank == 0 || (i->rank == 1 && lb_dim_is(i->dims[0], 1));
-}
-
 static bool makes_floats(const lb_node *n) {
   return n->op == LB_OP_Cast && n->out[0] && n->out[0]->info.dtype == LB_F32;
 }
@@ -82,7 +75,7 @@ static bool match_product(const lb_rewrite *rw, const lb_node *cast,
   p->w = lb_bytes_of(p->node->in[B]);
   p->zero = zb ? lb_bytes_of(zb) : NULL;
   if (!p->w || p->w->rank < 2 || lb_tensor_count(p->w) == 0 ||
-      (za && !is_scalar(za)) || (zb && (!p->zero || p->zero->rank > 1)))
+      (za && !lb_is_single(za)) || (zb && (!p->zero || p->zero->rank > 1)))
     return false;
   p->n = p->w->dims[conv ? 0 : p->w->rank - 1];
   p->inner = conv ? lb_tensor_count(p->w) / p->n : 1;
@@ -266,7 +259,8 @@ static lb_status rewrite_qlinear(lb_rewrite *rw, const qlinear *q) {
   return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
 }
 
-// -- what reads bytes of this pass -------------------------------------------
+// -- what reads or moves bytes
+// -------------------------------------------------
 
 // DequantizeLinear(x) = (Cast(x) - z) * s
 static lb_status rewrite_dequantize(lb_rewrite *rw, lb_node *n) {
@@ -285,6 +279,18 @@ static lb_status rewrite_dequantize(lb_rewrite *rw, lb_node *n) {
   return lb_rewrite_become(rw, n, LB_OP_Mul, in, 2);
 }
 
+// MaxPool(x) = Cast(MaxPool(Cast(x)))
+static lb_status rewrite_pool(lb_rewrite *rw, lb_node *n) {
+  lb_spot s = {rw, n};
+  lb_dtype t = n->in[0]->info.dtype;
+  lb_value *x;
+  if (!lb_is_byte(t) || !n->out[0] || !lb_levels_move(n)) return LB_OK;
+  LB_TRY(floats_of(&s, n->in[0], &x));
+  LB_TRY(lb_spot_repeat(&s, n, x, &x));
+  LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &x, 1));
+  return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
+}
+
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   product p;
   qlinear l;
@@ -293,6 +299,7 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
   if (n->op == LB_OP_QuantizeLinear && n->out[0])
     return lb_spell_quantize(rw, n);
   if (n->op == LB_OP_DequantizeLinear) return rewrite_dequantize(rw, n);
+  if (n->op == LB_OP_MaxPool) return rewrite_pool(rw, n);
   return makes_floats(n) ? rewrite_sum(rw, n) : LB_OK;
 }
 

@@ -77,7 +77,9 @@ static void bytes_in_between_are_left_out(void **state) {
       NULL,
       "in x: float32[s,2]\n"
       "q.Div: float32[s,2] = Div(x, 0.5)\n"
-      "q.Round: float32[s,2] = Round(q.Div)\n"
+      "q.IsNaN: bool[s,2] = IsNaN(q.Div)\n"
+      "q.Where: float32[s,2] = Where(q.IsNaN, -inf, q.Div)\n"
+      "q.Round: float32[s,2] = Round(q.Where)\n"
       "q.Add: float32[s,2] = Add(q.Round, 3)\n"
       "q.Clip: float32[s,2] = Clip(q.Add, 0, 255)\n"
       "y.Sub: float32[s,2] = Sub(q.Clip, 3)\n"
@@ -116,7 +118,9 @@ static void a_product_that_makes_bytes_is_rounded_and_cut_off(void **state) {
       NULL,
       "in x: float32[s,2]\n"
       "q.Div: float32[s,2] = Div(x, 0.5)\n"
-      "q.Round: float32[s,2] = Round(q.Div)\n"
+      "q.IsNaN: bool[s,2] = IsNaN(q.Div)\n"
+      "q.Where: float32[s,2] = Where(q.IsNaN, -inf, q.Div)\n"
+      "q.Round: float32[s,2] = Round(q.Where)\n"
       "q.Add: float32[s,2] = Add(q.Round, 3)\n"
       "q.Clip: float32[s,2] = Clip(q.Add, 0, 255)\n"
       "m.Sub: float32[s,2] = Sub(q.Clip, 3)\n"
@@ -165,7 +169,7 @@ static void sums_of_bytes_stay_exact(void **state) {
       "out y\n");
 }
 
-// Whoever reads floats reads them moved; bytes are moved for nobody else.
+// Whoever reads floats reads them moved; pools are of floats for others, too.
 static void levels_move_for_who_reads_floats(void **state) {
   (void)state;
   const char *source =
@@ -182,8 +186,8 @@ static void levels_move_for_who_reads_floats(void **state) {
           "in x: float32[a,b,2,2]\n"
           "r: float32[a,b,2,2] = Round(x)\n"
           "l: float32[a,b,2,2] = Clip(r, 0, 255)\n"
-          "y.MaxPool: float32[a,b,1,1] = MaxPool(l) {kernel_shape=[2,2]}\n"
-          "y.Flatten: float32[a,b] = Flatten(y.MaxPool)\n"
+          "p.MaxPool: float32[a,b,1,1] = MaxPool(l) {kernel_shape=[2,2]}\n"
+          "y.Flatten: float32[a,b] = Flatten(p.MaxPool)\n"
           "y: float32[a,b] = Mul(y.Flatten, 0.5)\n"
           "out y\n");
   snprintf(graph, sizeof graph, "%sout f\n", source);
@@ -191,8 +195,8 @@ static void levels_move_for_who_reads_floats(void **state) {
           "in x: float32[a,b,2,2]\n"
           "r: float32[a,b,2,2] = Round(x)\n"
           "l: float32[a,b,2,2] = Clip(r, 0, 255)\n"
-          "q: uint8[a,b,2,2] = Cast(l) {to=2}\n"
-          "p: uint8[a,b,1,1] = MaxPool(q) {kernel_shape=[2,2]}\n"
+          "p.MaxPool: float32[a,b,1,1] = MaxPool(l) {kernel_shape=[2,2]}\n"
+          "p: uint8[a,b,1,1] = Cast(p.MaxPool) {to=2}\n"
           "f: uint8[a,b] = Flatten(p)\n"
           "out f\n");
 }

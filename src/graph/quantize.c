@@ -35,6 +35,15 @@ bool lb_levels_range(lb_dtype t, float range[2]) {
   return t == LB_I8 || t == LB_U8 || t == LB_I16 || t == LB_U16;
 }
 
+// x where that is less, or greater, than 0; else 0, as for what is no number.
+static lb_status beyond_zero(const lb_spot *s, lb_op op, lb_value *x,
+                             lb_value **out) {
+  lb_value *in[3] = {NULL, x};
+  LB_TRY(lb_spot_with(s, op, x, 0, &in[0]));
+  LB_TRY(lb_const_f32(s->rw->graph, "zero", 0, &in[2]));
+  return lb_rewrite_make(s->rw, s->at, LB_OP_Where, in, 3, out);
+}
+
 // The scale, as the operator has it: 1 where all elements are 0.
 static lb_status make_scale(const lb_spot *s, lb_value *x, lb_value **low,
                             lb_node **scale) {
@@ -42,7 +51,9 @@ static lb_status make_scale(const lb_spot *s, lb_value *x, lb_value **low,
   lb_node *ends[2];
   for (int i = 0; i < 2; i++) {
     lb_op op = i ? LB_OP_ReduceMax : LB_OP_ReduceMin;
-    LB_TRY(lb_rewrite_insert(s->rw, s->at, op, &x, 1, &ends[i]));
+    lb_value *some;
+    LB_TRY(beyond_zero(s, i ? LB_OP_Greater : LB_OP_Less, x, &some));
+    LB_TRY(lb_rewrite_insert(s->rw, s->at, op, &some, 1, &ends[i]));
     LB_TRY(lb_node_set_int(s->rw->graph, ends[i], "keepdims", 0));
     LB_TRY(lb_rewrite_inserted(s->rw, ends[i], i ? &high : low));
   }
@@ -72,7 +83,11 @@ lb_status lb_spot_level(const lb_spot *s, lb_value *x, lb_value *zero,
 
 lb_status lb_spot_levels(const lb_spot *s, lb_value *x, lb_value *scale,
                          lb_value *zero, const float range[2], lb_value **out) {
-  LB_TRY(lb_spot_make(s, LB_OP_Div, x, scale, out));
+  lb_value *in[3];
+  LB_TRY(lb_spot_make(s, LB_OP_Div, x, scale, &in[2]));
+  LB_TRY(lb_spot_make(s, LB_OP_IsNaN, in[2], NULL, &in[0]));
+  LB_TRY(lb_const_f32(s->rw->graph, "least", -INFINITY, &in[1]));
+  LB_TRY(lb_rewrite_make(s->rw, s->at, LB_OP_Where, in, 3, out));
   return lb_spot_level(s, *out, zero, range, out);
 }
 
@@ -157,7 +172,7 @@ static bool has_elements(const lb_node *pool) {
 
 // Whether n makes its result of elements of its first input as they are: it
 // does the same with floats.
-static bool moves(const lb_node *n) {
+bool lb_levels_move(const lb_node *n) {
   if (n->op == LB_OP_Reshape || n->op == LB_OP_Flatten ||
       n->op == LB_OP_Transpose)
     return true;
@@ -199,14 +214,14 @@ static bool is_level(const lb_node *n, lb_dtype t) {
 static lb_value *levels_of(const lb_value *v) {
   const lb_node *cast = lb_match_op(v, LB_OP_Cast), *from;
   if (!cast || cast->in[0]->info.dtype != LB_F32) return NULL;
-  for (from = cast->in[0]->producer; from && moves(from);)
+  for (from = cast->in[0]->producer; from && lb_levels_move(from);)
     from = from->in[0]->producer;
   return from && is_level(from, v->info.dtype) ? cast->in[0] : NULL;
 }
 
 // n once more, of x, right before the spot.
-static lb_status repeat(const lb_spot *s, const lb_node *n, lb_value *x,
-                        lb_value **out) {
+lb_status lb_spot_repeat(const lb_spot *s, const lb_node *n, lb_value *x,
+                         lb_value **out) {
   lb_value *in[2] = {x, n->n_in > 1 ? n->in[1] : NULL};
   lb_node *copy;
   LB_TRY(lb_rewrite_insert(s->rw, s->at, n->op, in, n->n_in, &copy));
@@ -219,11 +234,11 @@ lb_status lb_spot_find_levels(const lb_spot *s, const lb_value *v,
                               lb_value **out) {
   const lb_node *moved[MAX_MOVES];
   int n = 0;
-  while (!(*out = levels_of(v)) && v->producer && moves(v->producer) &&
+  while (!(*out = levels_of(v)) && v->producer && lb_levels_move(v->producer) &&
          n < MAX_MOVES) {
     moved[n++] = v->producer;
     v = v->producer->in[0];
   }
-  while (*out && n > 0) LB_TRY(repeat(s, moved[--n], *out, out));
+  while (*out && n > 0) LB_TRY(lb_spot_repeat(s, moved[--n], *out, out));
   return LB_OK;
 }

@@ -21,7 +21,7 @@ lb_status lb_spot_make(const lb_spot *s, lb_op op, lb_value *x, lb_value *y,
 lb_status lb_spot_with(const lb_spot *s, lb_op op, lb_value *x, float y,
                        lb_value **out);
 // x rounded, moved by `zero` (may be NULL) and cut off; and the same of
-// x / scale.
+// x / scale, the least of what is no number.
 lb_status lb_spot_level(const lb_spot *s, lb_value *x, lb_value *zero,
                         const float range[2], lb_value **out);
 lb_status lb_spot_levels(const lb_spot *s, lb_value *x, lb_value *scale,
@@ -34,6 +34,11 @@ bool lb_levels_range(lb_dtype t, float range[2]);
 lb_status lb_spell_dynamic(lb_rewrite *rw, lb_node *n);
 lb_status lb_spell_quantize(lb_rewrite *rw, lb_node *n);
 
+// Whether n makes its result of elements of its first input as they are: it
+// does the same with floats. And n once more, of x.
+bool lb_levels_move(const lb_node *n);
+lb_status lb_spot_repeat(const lb_spot *s, const lb_node *n, lb_value *x,
+                         lb_value **out);
 // The floats that v, bytes that were spelled out, was cut down from, moved as
 // bytes are between there and v; NULL if it is none of these.
 lb_status lb_spot_find_levels(const lb_spot *s, const lb_value *v,
@@ -76,6 +81,11 @@ lb_status lb_spot_bytes(const lb_spot *s, const lb_byte_product *p,
 
 // -- constants ---------------------------------------------------------------
 
+// Has v one element, and no more than an axis?
+static inline bool lb_is_single(const lb_value *v) {
+  const lb_vinfo *i = &v->info;
+  return i->rank == 0 || (i->rank == 1 && lb_dim_is(i->dims[0], 1));
+}
 static inline bool lb_is_byte(lb_dtype t) { return t == LB_I8 || t == LB_U8; }
 static inline int lb_byte_at(const lb_tensor *t, int64_t i) {
   return t->dtype == LB_I8 ? ((const int8_t *)t->data)[i]

@@ -590,6 +590,36 @@ static const float *pack_product(fixture *f, lb_dtype t, int64_t k, int64_t n,
   return f->p.parts[0]->packed;
 }
 
+// In fours of k, and only where rows of x lie side by side.
+static void bytes_are_packed_in_fours(void **state) {
+  (void)state;
+  static int8_t w[8 * 2] = {1, 2,  3,  4,  5,  6,  7,  8,
+                            9, 10, 11, 12, 13, 14, 15, 16};
+  fixture f = {0};
+  char text[512];
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_U8, DIMS(-1, 8)), *cw;
+  lb_tensor wt = tensor(LB_I8, w, DIMS(8, 2));
+  ok(lb_const_new(f.g, "w", &wt, &cw));
+  lb_value *y = NODE1(r, MatMulInteger, "mm", x, cw);
+  RESULTS(r, y);
+  partition(&f);
+  set(&f, x, DIMS(5, 8));
+  set(&f, y, DIMS(5, 2));
+  lb_binding b;
+  assert_string_equal(bind_text(&f, 0, &b, text, sizeof text),
+                      "matmul %0=input.uint8.full %1=input.int8.quads "
+                      "%2=acc.int32 -> %2.full");
+  const int8_t *packed = f.p.parts[0]->packed;
+  assert_int_equal(packed[1], 3);       // the next k
+  assert_int_equal(packed[4], 2);       // the next column
+  assert_int_equal(packed[8], 0);       // past the last
+  assert_int_equal(packed[16 * 4], 9);  // the next four
+  assert_ptr_equal(lb_partition_dense(f.p.parts[0]), x);
+  end(&f);
+}
+
 // Of float32, with few columns and an even k.
 static void few_columns_are_packed_in_pairs(void **state) {
   (void)state;
@@ -697,6 +727,7 @@ int main(void) {
       cmocka_unit_test(columns_of_a_reduction_may_have_ones_behind_them),
       cmocka_unit_test(a_product_of_batches_loops_over_what_b_follows),
       cmocka_unit_test(a_gemm_packs_what_is_constant),
+      cmocka_unit_test(bytes_are_packed_in_fours),
       cmocka_unit_test(few_columns_are_packed_in_pairs),
       cmocka_unit_test(halves_are_computed_in_float32),
       cmocka_unit_test(sizes_of_one_have_the_spec_of_many),

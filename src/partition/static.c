@@ -108,9 +108,9 @@ static bool fits(const growth *g) {
   lb_acc acc = window ? lb_window_acc(anchor) : LB_ACC_DOT;
   lb_spec_begin(&e.b, g->form);
   for (int i = 0; product && i < (acc == LB_ACC_DOT ? 2 : 1); i++)
-    lb_spec_input(
-        &e.b, anchor->in[i]->info.dtype,
-        i && g->form == LB_FORM_CONV ? LB_LAYOUT_PACKED : LB_LAYOUT_FULL);
+    lb_spec_input(&e.b, anchor->in[i]->info.dtype,
+                  i && g->form == LB_FORM_CONV ? lb_window_panels(anchor)
+                                               : LB_LAYOUT_FULL);
   try_blend(&e, &o, g->nodes[0]);
   lb_emission m = {.nodes = g->nodes,
                    .n_nodes = g->n,

@@ -369,6 +369,39 @@ static void pairs_are_of_the_right_side(void **state) {
   assert_error(lb_spec_verify(&s), LB_INVALID, "input 1 cannot lie");
 }
 
+static lb_spec product_of_bytes(void) {
+  lb_spec_builder b;
+  lb_spec s;
+  lb_spec_begin(&b, LB_FORM_MATMUL);
+  lb_spec_input(&b, LB_U8, LB_LAYOUT_FULL);
+  lb_spec_input(&b, LB_I8, LB_LAYOUT_QUADS);
+  lb_spec_output(&b, lb_spec_acc(&b, LB_ACC_DOT, LB_I32), LB_LAYOUT_FULL);
+  assert_ok(lb_spec_finish(&b, &s));
+  return s;
+}
+
+static void quads_are_of_bytes(void **state) {
+  (void)state;
+  lb_spec s = product_of_bytes();
+  lb_strbuf text = {0};
+  lb_spec_print(&s, &text);
+  assert_string_equal(lb_strbuf_str(&text),
+                      "matmul %0=input.uint8.full %1=input.int8.quads "
+                      "%2=acc.int32 -> %2.full");
+  lb_strbuf_fini(&text);
+  s.in[0].layout = LB_LAYOUT_STRIDED;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
+  s = product_of_bytes();
+  s.in[0].dtype = s.nodes[0].dtype = LB_I16;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
+  s = product_of_bytes();
+  s.nodes[2].dtype = s.out[0].dtype = LB_F32;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
+  s = product();
+  s.in[1].layout = LB_LAYOUT_QUADS;
+  assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
+}
+
 // A tile of them is as wide as few columns need.
 static void tiles_of_pairs_fit_the_columns(void **state) {
   (void)state;
@@ -540,6 +573,7 @@ int main(void) {
       cmocka_unit_test(attention_has_four_dims),
       cmocka_unit_test(what_is_no_attention_is_refused),
       cmocka_unit_test(pairs_are_of_the_right_side),
+      cmocka_unit_test(quads_are_of_bytes),
       cmocka_unit_test(tiles_of_pairs_fit_the_columns),
       cmocka_unit_test(tiles_of_attention_leave_few_rows),
       cmocka_unit_test(facts_of_all_sizes_are_few),

@@ -317,12 +317,83 @@ def test_a_quantised_model_agrees_with_onnx_runtime(kind):
                            f"{np.abs(got - want).max(initial=0)}")
             session.settle(300)
         if any(step["tier"] == "host" and
-               (step["op"].endswith(("Integer", "QuantizeLinear")) or
+               (step["op"].endswith(("Integer", "QuantizeLinear", "Pool")) or
                 step["op"].startswith("QLinear"))
                for step in session.profile(None, {"x": x})) \
                 and kind != "shared_dynamic_matmul":
             bad.append(f"{kind} {seed}: still on host")
     assert not bad, "\n".join(bad)
+
+
+def run_both(model, x):
+    """ONNX Runtime's result, ours at first and ours of kernels."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = \
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    want, = onnxruntime.InferenceSession(
+        model, options, ["CPUExecutionProvider"]).run(None, {"x": x})
+    session = limber.InferenceSession(model)
+    first, = session.run(None, {"x": x})
+    session.settle(300)
+    return want, first, session.run(None, {"x": x})[0]
+
+
+@pytest.mark.parametrize("dtype", (np.uint8, np.int8, np.uint16, np.int16))
+def test_what_is_no_number_becomes_the_least(dtype):
+    m = Model("nan", 0)
+    pair = [m.const(np.float32(0.5)), m.const(np.array(3, dtype))]
+    y = m.node("DequantizeLinear", [m.node("QuantizeLinear", ["x", *pair]),
+                                    *pair])
+    x = np.array([np.nan, -np.inf, np.inf, 0, 1.3, np.nan], np.float32)
+    for got in run_both(m.seal(y, 1, 21), x):
+        least = (np.iinfo(dtype).min - 3) * 0.5
+        assert got[0] == got[1] == got[5] == least and got[4] == 1.5
+
+
+def test_what_is_no_number_does_not_scale_the_others():
+    m = Model("dynamic nan", 0)
+    q, scale, zero = m.node("DynamicQuantizeLinear", ["x"], 3)
+    y = m.node("MatMulInteger", [q, m.const(m.signed_bytes(8, 5)), zero])
+    y = m.node("Mul", [m.node("Cast", [y], to=TensorProto.FLOAT), scale])
+    x = m.np.standard_normal((3, 8)).astype(np.float32)
+    x[1, 2] = np.nan
+    want, first, settled = run_both(m.seal(y, 2), x)
+    assert np.allclose(first[::2], want[::2], rtol=1e-6)
+    assert np.allclose(settled, first, rtol=1e-6)
+
+
+def test_long_sums_of_what_was_bytes_do_not_wrap():
+    m = Model("long", 0)
+    k = 80000
+    pair = [m.const(np.float32(0.1)), m.const(np.array(0, np.uint8))]
+    x = m.node("DequantizeLinear", [m.node("QuantizeLinear", ["x", *pair]),
+                                    *pair])
+    w = m.node("DequantizeLinear", [
+        m.const(np.full((k, 2), 127, np.int8)), m.const(np.float32(0.001)),
+        m.const(np.int8(0))])
+    want, first, settled = run_both(
+        m.seal(m.node("MatMul", [x, w]), 2), np.full((1, k), 99, np.float32))
+    assert np.allclose(first, want, rtol=2e-3)
+    assert np.allclose(settled, want, rtol=2e-3)
+
+
+@pytest.mark.parametrize("behind", ("Flatten", "Transpose", "Identity"))
+def test_pools_of_bytes_have_kernels(behind):
+    m = Model("pools", 0)
+    pair = qlinear_output(m)
+    y = m.node("MaxPool", [m.node("QuantizeLinear", ["x", *pair])],
+               kernel_shape=[2, 2], strides=[2, 2])
+    attrs = {"perm": [0, 2, 3, 1]} if behind == "Transpose" else {}
+    y = m.node("DequantizeLinear", [m.node(behind, [y], **attrs), *pair])
+    x = m.np.standard_normal((1, 8, 6, 6)).astype(np.float32)
+    model = m.seal(y, 4)
+    want, first, settled = run_both(model, x)
+    assert np.array_equal(first, want) and np.array_equal(settled, want)
+    session = limber.InferenceSession(model)
+    session.run(None, {"x": x})
+    session.settle(300)
+    assert not [step for step in session.profile(None, {"x": x})
+                if step["op"] == "MaxPool" and step["tier"] == "host"]
 
 
 @pytest.mark.parametrize("k", (32, 33))
