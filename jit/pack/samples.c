@@ -431,9 +431,6 @@ static const char *const scaled[] = {
     "Cast[to=1] .; Mul . o",
     "Cast[to=1] .; Mul . c",
     "Cast[to=1] .; Mul . 2",
-    "Cast[to=1] .; Mul . o; Add . c",
-    "Cast[to=1] .; Mul . c; Add . c",
-    "Cast[to=1] .; Mul . 2; Add . c",
 };
 // Around them.
 static const char *const quantised[] = {
