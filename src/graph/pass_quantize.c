@@ -259,8 +259,7 @@ static lb_status rewrite_qlinear(lb_rewrite *rw, const qlinear *q) {
   return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
 }
 
-// -- what reads or moves bytes
-// -------------------------------------------------
+// -- what reads or moves bytes ------------------------------------------------
 
 // DequantizeLinear(x) = (Cast(x) - z) * s
 static lb_status rewrite_dequantize(lb_rewrite *rw, lb_node *n) {

@@ -113,6 +113,8 @@ bool lb_zero_at(const lb_value *v, float *out) {
   return true;
 }
 
+// -- making bytes -------------------------------------------------------------
+
 lb_status lb_spell_dynamic(lb_rewrite *rw, lb_node *n) {
   static const float range[2] = {0, 255};
   lb_spot s = {rw, n};
