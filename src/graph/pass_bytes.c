@@ -133,23 +133,13 @@ static lb_status make_weights(lb_graph *g, const lb_byte_weights *b,
   return lb_const_new(g, "bytes", &t, out);
 }
 
-// n integers, before `space` dims of 1.
-static lb_status new_integers(lb_graph *g, int64_t n, int space,
-                              uint32_t **data, lb_value **out) {
-  lb_tensor t = {.dtype = LB_I32, .rank = 1 + space, .dims = {n}};
-  for (int i = 0; i < space; i++) t.dims[1 + i] = 1;
-  lb_tensor_dense(&t);
-  t.data = *data = lb_arena_new(&g->arena, uint32_t, (size_t)n);
-  return t.data ? lb_const_new(g, "integers", &t, out) : lb_oom();
-}
-
 static int space_of(const lb_byte_weights *b) { return b->w->rank - 2; }
 
 // bias + by * (the sums of columns of B - zb), as integers wrap.
 static lb_status make_sums(lb_graph *g, const lb_byte_weights *b, int32_t by,
                            const lb_tensor *bias, lb_value **out) {
-  uint32_t *to;
-  LB_TRY(new_integers(g, b->cols, space_of(b), &to, out));
+  LB_TRY(lb_const_numbers(g, LB_I32, b->cols, space_of(b), out));
+  uint32_t *to = lb_value_const(*out)->data;
   for (int64_t k = 0; k < lines_of(b); k++) {
     line l = line_of(b, k);
     for (int64_t i = 0; i < l.n; i++)
@@ -165,26 +155,14 @@ static lb_status make_sums(lb_graph *g, const lb_byte_weights *b, int32_t by,
 
 static lb_status make_int(const lb_spot *s, lb_op op, lb_value *x, int32_t y,
                           lb_value **out) {
-  uint32_t *to;
   lb_value *number;
-  LB_TRY(new_integers(s->rw->graph, 1, 0, &to, &number));
-  *to = (uint32_t)y;
+  LB_TRY(lb_const_numbers(s->rw->graph, LB_I32, 1, 0, &number));
+  *(int32_t *)lb_value_const(number)->data = y;
   return lb_spot_make(s, op, x, number, out);
-}
-
-// What made the bytes is spelled out, so that kernels make them.
-static lb_status spell(const lb_spot *s, const lb_value *a) {
-  lb_node *from = a->producer;
-  if (!from || from->out[0] != a) return LB_OK;
-  if (from->op == LB_OP_DynamicQuantizeLinear)
-    return lb_spell_dynamic(s->rw, from);
-  return from->op == LB_OP_QuantizeLinear ? lb_spell_quantize(s->rw, from)
-                                          : LB_OK;
 }
 
 // Signed bytes become unsigned.
 static lb_status unsigned_of(const lb_spot *s, lb_value *a, lb_value **out) {
-  LB_TRY(spell(s, a));
   *out = a;
   if (a->info.dtype == LB_U8) return LB_OK;
   LB_TRY(lb_rewrite_cast(s->rw, s->at, a, LB_I32, out));
@@ -257,14 +235,13 @@ static lb_status take_rest(const lb_spot *s, const lb_byte_product *p,
   const lb_byte_weights *b = p->b;
   lb_graph *g = s->rw->graph;
   int64_t n = b->n_zero > 1 ? b->n_zero : 1;
-  uint32_t *to;
   lb_value *in[2] = {a}, *sums, *rest;
   if (b->fits) return LB_OK;
   LB_TRY(make_ones(g, b, &in[1]));
   LB_TRY(multiply(s, p, in, bordered, &sums));
-  LB_TRY(new_integers(g, n, space_of(b), &to, &rest));
-  for (int64_t i = 0; i < n; i++)
-    to[i] = (uint32_t)(zero_of(b, i) - base_of(b, i));
+  LB_TRY(lb_const_numbers(g, LB_I32, n, space_of(b), &rest));
+  int32_t *to = lb_value_const(rest)->data;
+  for (int64_t i = 0; i < n; i++) to[i] = zero_of(b, i) - base_of(b, i);
   LB_TRY(lb_spot_make(s, LB_OP_Mul, sums, rest, &rest));
   return lb_spot_make(s, LB_OP_Sub, *y, rest, y);
 }
@@ -376,16 +353,12 @@ static bool has_scales(const side *w, const lb_byte_weights *b) {
 static lb_status make_scales(lb_graph *g, const side *a, const side *w,
                              int space, lb_value **out) {
   int64_t n = lb_tensor_count(w->scale);
-  lb_tensor t = {.dtype = LB_F32, .rank = 1 + space, .dims = {n}};
-  for (int i = 0; i < space; i++) t.dims[1 + i] = 1;
-  lb_tensor_dense(&t);
-  float *to = lb_arena_new(&g->arena, float, (size_t)n);
-  if (!to) return lb_oom();
-  t.data = to;
+  LB_TRY(lb_const_numbers(g, LB_F32, n, space, out));
+  float *to = lb_value_const(*out)->data;
   for (int64_t i = 0; i < n; i++)
     to[i] =
         (float)lb_match_elem(a->scale, 0) * (float)lb_match_elem(w->scale, i);
-  return lb_const_new(g, "scales", &t, out);
+  return LB_OK;
 }
 
 static bool is_plain(const lb_node *n) {

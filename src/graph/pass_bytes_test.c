@@ -127,7 +127,7 @@ static void the_border_of_an_image_is_written_unless_it_is_zero(void **state) {
       "y.Pad: uint8[b,4,n+1] = Pad(x, pads:int64[6], 3)\n"
       "y.ConvInteger: int32[b,1,n+1] = ConvInteger(y.Pad, bytes:int8[1,4,1]) "
       "{pads=[0,0]}\n"
-      "y.Add: int32[b,1,n+1] = Add(y.ConvInteger, integers:int32[1,1])\n"
+      "y.Add: int32[b,1,n+1] = Add(y.ConvInteger, numbers:int32[1,1])\n"
       "out y = y.Add\n");
   becomes(
       "in x uint8[b,4,n]\n"

@@ -9,11 +9,10 @@
 //   QLinearConv(x, W, b) = Cast(Clip(Round(Conv(x - zx, W - zw, b) * s) + zy))
 //
 // where B and W are constants, and no product of bytes has a kernel
-// (pass_bytes.c). Products of bytes are exact in floats, and so
-// are their sums up to 2^24, as far as the Cast keeps them exact, too; beyond
-// that nothing differs but rounding, and NaN, which has no place among
-// integers. What DynamicQuantizeLinear does is written down step by step, so
-// that bytes in between need not exist.
+// (pass_bytes.c). Products of bytes are exact in floats, and so are their sums
+// up to 2^24, as far as the Cast keeps them exact, too; beyond that nothing
+// differs but rounding. What DynamicQuantizeLinear does is written down step by
+// step, so that bytes in between need not exist.
 #include "graph/quantize.h"
 
 enum { A, B, A_ZERO, B_ZERO };  // inputs of a product
@@ -94,8 +93,6 @@ static lb_status rewrite_product(lb_rewrite *rw, lb_node *cast,
   const lb_node *n = p->node;
   lb_spot s = {rw, cast};
   lb_value *in[2], *zero = lb_node_input(n, A_ZERO);
-  lb_node *made = lb_match_op(n->in[A], LB_OP_DynamicQuantizeLinear);
-  if (made) LB_TRY(lb_spell_dynamic(rw, made));
   LB_TRY(floats_of(&s, n->in[A], &in[0]));
   if (zero) LB_TRY(floats_of(&s, zero, &zero));
   if (zero) LB_TRY(lb_spot_make(&s, LB_OP_Sub, in[0], zero, &in[0]));
@@ -177,35 +174,24 @@ static bool match_qlinear(lb_node *n, qlinear *q) {
          lb_zero_at(n->in[Q_Y_ZERO], &q->y_zero);
 }
 
-// Floats for each output channel, or one for all: `dims` behind them are 1.
-static lb_status numbers(lb_rewrite *rw, int64_t n, int dims, float **data,
-                         lb_value **out) {
-  lb_tensor t = {.dtype = LB_F32, .rank = n > 1 ? 1 + dims : 0, .dims = {n}};
-  for (int i = 0; i < dims; i++) t.dims[1 + i] = 1;
-  lb_tensor_dense(&t);
-  t.data = *data = lb_arena_new(&rw->graph->arena, float, (size_t)n);
-  return t.data ? lb_const_new(rw->graph, "numbers", &t, out) : lb_oom();
-}
-
 // What sums are multiplied with, rounded as the operator does it.
 static lb_status factors_of(lb_rewrite *rw, const qlinear *q, lb_value **out) {
   int64_t n = lb_tensor_count(q->w_scale);
-  float *to;
-  LB_TRY(numbers(rw, n, q->conv ? q->w->rank - 2 : 0, &to, out));
+  int space = n == 1 ? -1 : q->conv ? q->w->rank - 2 : 0;
+  LB_TRY(lb_const_numbers(rw->graph, LB_F32, n, space, out));
+  float *to = lb_value_const(*out)->data;
   for (int64_t i = 0; i < n; i++)
     to[i] = q->a_scale * (float)lb_match_elem(q->w_scale, i) / q->y_scale;
   return LB_OK;
 }
 
 static lb_status bias_of(lb_rewrite *rw, const qlinear *q, lb_value **out) {
-  lb_tensor t = {.dtype = LB_F32, .rank = 1, .dims = {q->n}, .strides = {1}};
-  float *to = lb_arena_new(&rw->graph->arena, float, (size_t)q->n);
-  if (!to) return lb_oom();
+  LB_TRY(lb_const_numbers(rw->graph, LB_F32, q->n, 0, out));
+  float *to = lb_value_const(*out)->data;
   int64_t count = lb_tensor_count(q->bias);
   for (int64_t i = 0; i < q->n; i++)
     to[i] = (float)lb_match_int(q->bias, count > 1 ? i : 0);
-  t.data = to;
-  return lb_const_new(rw->graph, "bias", &t, out);
+  return LB_OK;
 }
 
 // Constant weights, or bytes as floats.
@@ -230,8 +216,7 @@ static lb_status make_sums(const lb_spot *s, const qlinear *q, lb_value **out) {
     LB_TRY(lb_spot_bytes(s, &p, out));
     return lb_rewrite_cast(s->rw, s->at, *out, LB_F32, out);
   }
-  lb_node *quantize = lb_match_op(n->in[Q_A], LB_OP_QuantizeLinear), *sums;
-  if (quantize) LB_TRY(lb_spell_quantize(s->rw, quantize));
+  lb_node *sums;
   LB_TRY(floats_of(s, n->in[Q_A], &in[0]));
   if (q->a_zero != 0)
     LB_TRY(lb_spot_with(s, LB_OP_Sub, in[0], q->a_zero, &in[0]));
@@ -295,8 +280,8 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
   qlinear l;
   if (match_product(rw, n, &p)) return rewrite_product(rw, n, &p);
   if (match_qlinear(n, &l)) return rewrite_qlinear(rw, &l);
-  if (n->op == LB_OP_QuantizeLinear && n->out[0])
-    return lb_spell_quantize(rw, n);
+  if (n->op == LB_OP_DynamicQuantizeLinear) return lb_spell_dynamic(rw, n);
+  if (n->op == LB_OP_QuantizeLinear) return lb_spell_quantize(rw, n);
   if (n->op == LB_OP_DequantizeLinear) return rewrite_dequantize(rw, n);
   if (n->op == LB_OP_MaxPool) return rewrite_pool(rw, n);
   return makes_floats(n) ? rewrite_sum(rw, n) : LB_OK;

@@ -93,6 +93,15 @@ lb_status lb_spot_levels(const lb_spot *s, lb_value *x, lb_value *scale,
 
 // -- constants ---------------------------------------------------------------
 
+lb_status lb_const_numbers(lb_graph *g, lb_dtype t, int64_t n, int space,
+                           lb_value **out) {
+  lb_tensor c = {.dtype = t, .rank = 1 + space, .dims = {n}};
+  for (int i = 0; i < space; i++) c.dims[1 + i] = 1;
+  lb_tensor_dense(&c);
+  c.data = lb_arena_zalloc(&g->arena, lb_tensor_bytes(&c), 64);
+  return c.data ? lb_const_new(g, "numbers", &c, out) : lb_oom();
+}
+
 const lb_tensor *lb_bytes_of(const lb_value *v) {
   const lb_tensor *t = lb_value_const(v);
   return t && lb_is_byte(t->dtype) && lb_tensor_is_dense(t) ? t : NULL;
@@ -122,6 +131,7 @@ lb_status lb_spell_dynamic(lb_rewrite *rw, lb_node *n) {
   lb_value *old_scale = n->n_out > LB_Q_SCALE ? n->out[LB_Q_SCALE] : NULL;
   lb_value *old_zero = n->n_out > LB_Q_ZERO ? n->out[LB_Q_ZERO] : NULL;
   lb_node *scale;
+  if (!n->out[0] || x->info.dtype != LB_F32) return LB_OK;
   LB_TRY(make_scale(&s, x, &low, &scale));
   keep_name(scale, old_scale);
   LB_TRY(lb_spot_make(&s, LB_OP_Neg, low, NULL, &zero));
@@ -142,6 +152,7 @@ lb_status lb_spell_quantize(lb_rewrite *rw, lb_node *n) {
   double scale;
   float range[2], zero;
   lb_value *z = lb_node_input(n, LB_Q_ZERO), *q;
+  if (!n->out[0]) return LB_OK;
   lb_dtype t = n->out[0]->info.dtype;
   if (n->in[LB_Q_X]->info.dtype != LB_F32 ||
       n->in[LB_Q_SCALE]->info.dtype != LB_F32 ||

@@ -81,6 +81,10 @@ lb_status lb_spot_bytes(const lb_spot *s, const lb_byte_product *p,
 
 // -- constants ---------------------------------------------------------------
 
+// n numbers, before `space` dims of 1; -1: one without dims. They are 0 until
+// the caller, who has them from lb_value_const, fills them in.
+lb_status lb_const_numbers(lb_graph *g, lb_dtype t, int64_t n, int space,
+                           lb_value **out);
 // Has v one element, and no more than an axis?
 static inline bool lb_is_single(const lb_value *v) {
   const lb_vinfo *i = &v->info;

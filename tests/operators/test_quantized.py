@@ -362,6 +362,23 @@ def test_what_is_no_number_does_not_scale_the_others():
     assert np.allclose(settled, first, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", ((3, 5), (1,), (64, 65), (0, 4)))
+def test_dynamic_quantisation_has_kernels_whoever_reads_it(shape):
+    m = Model("dynamic", sum(shape))
+    q, scale, zero = m.node("DynamicQuantizeLinear", ["x"], 3)
+    bytes_, zero = (m.node("Cast", [v], to=TensorProto.FLOAT)
+                    for v in (q, zero))
+    y = m.node("Add", [m.node("Mul", [bytes_, scale]), zero])
+    x = m.np.standard_normal(shape).astype(np.float32)
+    model = m.seal(y, len(shape))
+    want, first, settled = run_both(model, x)
+    assert np.allclose(first, want, rtol=1e-6)
+    assert np.array_equal(settled, first)
+    session = limber.InferenceSession(model)
+    assert "DynamicQuantizeLinear" not in \
+        [step["op"] for step in session.profile(None, {"x": x})]
+
+
 def test_long_sums_of_what_was_bytes_do_not_wrap():
     m = Model("long", 0)
     k = 80000
