@@ -200,11 +200,11 @@ double bench_read_speed(int bits, size_t bytes) {
 
 lb_status bench_machine_init(bench_machine *m) {
   const char *isa = getenv("LIMBER_ISA");
-  *m = (bench_machine){.isa = lb_isa_host(), .caches = lb_isa_host_caches()};
-  if (isa && *isa) LB_TRY(lb_isa_restrict(&m->isa, isa));
-  m->bits = m->isa.level >= LB_ISA_V4   ? 512
-            : m->isa.level >= LB_ISA_V3 ? 256
-                                        : 0;
+  *m = (bench_machine){.isa = lb_target_host(), .caches = lb_host_caches_get()};
+  if (isa && *isa) LB_TRY(lb_target_restrict(&m->isa, isa));
+  m->bits = m->isa.level >= LB_LEVEL_V4   ? 512
+            : m->isa.level >= LB_LEVEL_V3 ? 256
+                                          : 0;
   if (!m->caches.l1d) m->caches.l1d = (size_t)32 << 10;
   if (!m->caches.l2) m->caches.l2 = (size_t)1 << 20;
   if (!m->caches.l3) m->caches.l3 = 16 * m->caches.l2;

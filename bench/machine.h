@@ -6,12 +6,12 @@
 #ifndef LB_BENCH_MACHINE_H
 #define LB_BENCH_MACHINE_H
 
-#include "device/cpu/isa.h"
+#include "spec/target.h"
 
 typedef struct bench_machine {
-  lb_isa isa;            // the machine's, restricted by LIMBER_ISA
-  int bits;              // of its vectors: 512 or 256; 0 below x86-64-v3
-  lb_isa_caches caches;  // a guess where the processor does not say
+  lb_target isa;          // the machine's, restricted by LIMBER_ISA
+  int bits;               // of its vectors: 512 or 256; 0 below x86-64-v3
+  lb_host_caches caches;  // a guess where the processor does not say
 } bench_machine;
 
 // LB_INVALID: LIMBER_ISA names what does not exist.

@@ -12,7 +12,7 @@ static void print_level(const bench_machine *m, bench_level level) {
 
 static void print_machine(const bench_machine *m) {
   lb_strbuf isa = {0};
-  lb_isa_print(&m->isa, &isa);
+  lb_target_print(&m->isa, &isa);
   printf("{\"isa\": \"%s\", \"bits\": %d, \"gflops\": %.1f, ",
          lb_strbuf_str(&isa), m->bits, bench_fma_peak(m->bits));
   printf("\"caches\": {\"l1d\": %zu, \"l2\": %zu, \"l3\": %zu}, \"read\": {",

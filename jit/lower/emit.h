@@ -30,7 +30,7 @@ typedef struct lb_emit {
   lb_kbuilder b;
   const lb_spec *spec;    // borrowed, as the two below
   const lb_facts *facts;  //
-  const lb_lower_target *target;
+  const lb_target *target;
   uint32_t lanes;
 
   // arguments

@@ -3,27 +3,13 @@
 #include "lower/lower.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "lower/emit.h"
 
 // Tiles leave registers for a row of b and a broadcast of a, of 32 or 16.
-const lb_lower_target lb_lower_targets[] = {
-    {.level = "x86-64-v4", .lanes = 16, .tile_rows = 6, .tile_cols = 64},
-    {.level = "x86-64-v4+fp256",
-     .lanes = 16,
-     .tile_rows = 6,
-     .tile_cols = 64,
-     .halves = true},
-    {.level = "x86-64-v3", .lanes = 8, .tile_rows = 6, .tile_cols = 16},
-    {.level = "x86-64-v2", .lanes = 4, .tile_rows = 2, .tile_cols = 16},
-    {.level = NULL},
-};
-
-const lb_lower_target *lb_lower_target_find(const char *level) {
-  for (const lb_lower_target *t = lb_lower_targets; t->level; t++)
-    if (strcmp(t->level, level) == 0) return t;
-  return NULL;
+lb_lower_tile lb_lower_tile_of(const lb_target *t) {
+  if (t->level >= LB_LEVEL_V4) return (lb_lower_tile){6, 64};
+  return (lb_lower_tile){t->level >= LB_LEVEL_V3 ? 6 : 2, 16};
 }
 
 typedef struct form {
@@ -49,18 +35,15 @@ static void name_kernel(const lb_emit *e, char *out) {
 }
 
 lb_status lb_lower(const lb_spec *spec, const lb_facts *facts,
-                   const lb_lower_target *target, lb_kernel *out) {
+                   const lb_target *target, lb_kernel *out) {
   char name[LB_K_NAME];
   *out = (lb_kernel){0};
   LB_TRY(lb_spec_verify(spec));
   LB_TRY(lb_facts_verify(facts));
-  if (target->lanes != 4 && target->lanes != 8 && target->lanes != 16)
-    return lb_error(LB_UNSUPPORTED,
-                    "lower: vectors of %u lanes; 4, 8 and 16 "
-                    "are supported",
-                    target->lanes);
-  lb_emit e = {.spec = spec, .facts = facts, .target = target};
-  e.lanes = target->lanes;
+  lb_emit e = {.spec = spec,
+               .facts = facts,
+               .target = target,
+               .lanes = lb_target_lanes(target)};
   name_kernel(&e, name);
   lb_kbuild_init(&e.b, name);
   lb_emit_begin(&e);

@@ -13,21 +13,18 @@
 
 #include "kir/kir.h"
 #include "spec/spec.h"
+#include "spec/target.h"
 
-typedef struct lb_lower_target {
-  const char *level;              // "x86-64-v4", and a trait behind a '+'
-  uint32_t lanes;                 // of a vector of float32: 4, 8 or 16
-  uint32_t tile_rows, tile_cols;  // of a product, unless facts choose
-  bool halves;                    // half a vector takes half the time of one
-} lb_lower_target;
-
-extern const lb_lower_target lb_lower_targets[];  // the last has no level
-const lb_lower_target *lb_lower_target_find(const char *level);  // or NULL
+// The rows and columns of a matmul's register tile, unless facts choose them.
+typedef struct lb_lower_tile {
+  uint32_t rows, cols;
+} lb_lower_tile;
+lb_lower_tile lb_lower_tile_of(const lb_target *t);
 
 // Any bytes may be given as spec and facts: LB_INVALID if they are not sound,
 // LB_UNSUPPORTED if the tile chosen is none. *out is simplified; {0} on
 // failure.
 lb_status lb_lower(const lb_spec *spec, const lb_facts *facts,
-                   const lb_lower_target *target, lb_kernel *out);
+                   const lb_target *target, lb_kernel *out);
 
 #endif

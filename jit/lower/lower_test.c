@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lower/lower.h"
+#include "lower/testtargets.h"
 
 static uint8_t unary(lb_spec_builder *b, lb_sop op, uint8_t x) {
   return lb_spec_node(b, op, LB_F32, &x, 1);
@@ -58,9 +59,9 @@ static lb_spec linear(lb_sop function) {
 }
 
 static lb_kernel lowered(const lb_spec *s, const lb_facts *f,
-                         const char *level) {
+                         const lb_target *t) {
   lb_kernel k;
-  assert_ok(lb_lower(s, f, lb_lower_target_find(level), &k));
+  assert_ok(lb_lower(s, f, t, &k));
   return k;
 }
 
@@ -74,8 +75,9 @@ static int count_of(const lb_kernel *k, lb_kop op) {
 
 static void reduce(const float *x, int64_t n, float *sum, float *max) {
   lb_spec s = sum_and_max();
-  for (const lb_lower_target *t = lb_lower_targets; t->level; t++) {
-    lb_kernel k = lowered(&s, &(lb_facts){0}, t->level);
+  for (int ti = 0; ti < TEST_TARGETS; ti++) {
+    const lb_target *t = &test_targets[ti];
+    lb_kernel k = lowered(&s, &(lb_facts){0}, t);
     float got[2] = {7, 7};
     lb_karg args[] = {lb_karg_mem(&got[0], 4),
                       lb_karg_mem(&got[1], 4),
@@ -89,7 +91,7 @@ static void reduce(const float *x, int64_t n, float *sum, float *max) {
                       lb_karg_i64(n),
                       lb_karg_i64(1)};
     assert_ok(run_kernel(&k, args, 11, 1));
-    if (t != lb_lower_targets) {
+    if (ti > 0) {
       assert_memory_equal(sum, &got[0], 4);
       assert_memory_equal(max, &got[1], 4);
     }
@@ -142,15 +144,14 @@ static void sums_do_not_depend_on_the_level(void **state) {
   uint8_t e = unary(&b, LB_S_EXP, in);
   lb_spec_output(&b, unary(&b, LB_S_RSUM, e), LB_LAYOUT_ROWS);
   lb_spec s = finish(&b);
-  enum { N = 200, LEVELS = 4 };
+  enum { N = 200, LEVELS = TEST_TARGETS };
   float x[N], sums[LEVELS];
   for (int i = 0; i < N; i++) x[i] = (float)(i * 37 % 101) / 20;
-  assert_null(lb_lower_targets[LEVELS].level);
   for (int64_t n = 1; n <= N; n += 13) {
     for (int i = 0; i < LEVELS; i++) {
-      const lb_lower_target *t = &lb_lower_targets[i];
-      lb_kernel k = lowered(&s, &(lb_facts){0}, t->level);
-      assert_int_equal(count_of(&k, LB_K_LOCAL), t->lanes < 16);
+      const lb_target *t = &test_targets[i];
+      lb_kernel k = lowered(&s, &(lb_facts){0}, t);
+      assert_int_equal(count_of(&k, LB_K_LOCAL), lb_target_lanes(t) < 16);
       lb_karg args[] = {lb_karg_mem(&sums[i], 4), lb_karg_mem(x, sizeof x),
                         lb_karg_i64(1),           lb_karg_i64(n),
                         lb_karg_i64(1),           lb_karg_i64(0),
@@ -167,7 +168,7 @@ static void rows_may_be_written_in_place(void **state) {
   for (int again = 0; again < 2; again++) {
     enum { N = 70 };
     lb_spec s = softmax(again);
-    lb_kernel k = lowered(&s, &(lb_facts){0}, "x86-64-v3");
+    lb_kernel k = lowered(&s, &(lb_facts){0}, &test_targets[2]);
     float from[N], apart[N], same[N];
     for (int i = 0; i < N; i++) from[i] = same[i] = (float)i / N;
     float *const inputs[] = {from, same}, *const outputs[] = {apart, same};
@@ -240,7 +241,7 @@ static lb_kernel residual_of_tiles(uint16_t rows, uint16_t cols) {
   lb_facts f = {0};
   lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
   lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, cols);
-  return lowered(&s, &f, "x86-64-v4");
+  return lowered(&s, &f, &test_targets[0]);
 }
 
 // A short tile reads rows that another one has: none may be added to twice.
@@ -268,11 +269,11 @@ static void softmax_takes_each_exponential_once(void **state) {
   lb_facts f = {0};
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
   lb_spec s = softmax(false);
-  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  lb_kernel k = lowered(&s, &f, &test_targets[0]);
   assert_int_equal(count_of(&k, LB_K_EXP), 4);
   lb_kernel_fini(&k);
   s = softmax(true);  // x is read again, and may be where y is
-  k = lowered(&s, &f, "x86-64-v4");
+  k = lowered(&s, &f, &test_targets[0]);
   assert_int_equal(count_of(&k, LB_K_EXP), 4 + 2);
   lb_kernel_fini(&k);
 }
@@ -286,7 +287,7 @@ static void a_product_with_facts_is_one_tile(void **state) {
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, 6);
   lb_spec s = linear(LB_S_COUNT);
-  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  lb_kernel k = lowered(&s, &f, &test_targets[0]);
   assert_int_equal(count_of(&k, LB_K_FMA), 24);
   assert_int_equal(count_of(&k, LB_K_PREFETCH), 4 + 1 + 12);
   assert_int_equal(count_of(&k, LB_K_STORE), 24 + 1);
@@ -304,7 +305,7 @@ static void outputs_are_sent_for_to_their_last_line(void **state) {
   lb_facts_add(&f, LB_ASSUME_AT_MOST, LB_DIM_COLS, 64);
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, 6);
   lb_spec s = linear(LB_S_COUNT);
-  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  lb_kernel k = lowered(&s, &f, &test_targets[0]);
   assert_int_equal(count_of(&k, LB_K_FMA), 24);
   assert_int_equal(count_of(&k, LB_K_PREFETCH), 4 + 1 + 15);
   lb_kernel_fini(&k);
@@ -337,7 +338,7 @@ static void outputs_of_long_epilogues_are_sent_for(void **state) {
     lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, cols);
     lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, cols);
     lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, 6);
-    lb_kernel k = lowered(&s, &f, "x86-64-v4");
+    lb_kernel k = lowered(&s, &f, &test_targets[0]);
     assert_int_equal(count_of(&k, LB_K_PREFETCH),
                      cols / 16 + 1 + want[function][narrow]);
     lb_kernel_fini(&k);
@@ -394,9 +395,10 @@ static void steps_of_sums_multiply_no_places(void **state) {
       depthwise(),
   };
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
-    for (const lb_lower_target *t = lb_lower_targets; t->level; t++) {
+    for (int ti = 0; ti < TEST_TARGETS; ti++) {
+      const lb_target *t = &test_targets[ti];
       int loops;
-      lb_kernel k = lowered(&specs[i], &(lb_facts){0}, t->level);
+      lb_kernel k = lowered(&specs[i], &(lb_facts){0}, t);
       assert_int_equal(places_multiplied(&k, &loops), 0);
       assert_true(loops > 1);
       lb_kernel_fini(&k);
@@ -410,7 +412,7 @@ static void what_is_left_of_columns_goes_in_two_panels(void **state) {
   lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 9);
   lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, 48);
   lb_spec s = linear(LB_S_COUNT);
-  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  lb_kernel k = lowered(&s, &f, &test_targets[0]);
   assert_int_equal(count_of(&k, LB_K_FMA), (3 + 2 + 1) * (9 + 8 + 1));
   lb_kernel_fini(&k);
 }
@@ -430,9 +432,9 @@ static void half_a_vector_is_enough_for_few_columns(void **state) {
   lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, 16);
   lb_facts_add(&f, LB_ASSUME_AT_MOST, LB_DIM_COLS, 16);
   lb_spec s = linear(LB_S_COUNT), w = depthwise();
-  lb_kernel whole = lowered(&s, &f, "x86-64-v4");
-  lb_kernel halves = lowered(&s, &f, "x86-64-v4+fp256");
-  lb_kernel windows = lowered(&w, &(lb_facts){0}, "x86-64-v4+fp256");
+  lb_kernel whole = lowered(&s, &f, &test_targets[0]);
+  lb_kernel halves = lowered(&s, &f, &test_targets[1]);
+  lb_kernel windows = lowered(&w, &(lb_facts){0}, &test_targets[1]);
   assert_int_equal(products_of(&whole, 8), 0);
   assert_int_equal(products_of(&halves, 8), 16 + 15 + 1);
   assert_int_equal(products_of(&halves, 16), products_of(&whole, 16));
@@ -462,7 +464,7 @@ static void what_is_added_to_convolutions_is_sent_for(void **state) {
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_ROWS, 6);
   for (int plus = 0; plus < 2; plus++) {
     lb_spec s = convolution(plus);
-    lb_kernel k = lowered(&s, &f, "x86-64-v4");
+    lb_kernel k = lowered(&s, &f, &test_targets[0]);
     assert_int_equal(count_of(&k, LB_K_PREFETCH), 4 + 1 + plus * 2 * 4);
     lb_kernel_fini(&k);
   }
@@ -473,7 +475,7 @@ static void all_tiles_share_a_long_epilogue(void **state) {
   lb_spec s = linear(LB_S_ERF);
   lb_facts f = {0};
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
-  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  lb_kernel k = lowered(&s, &f, &test_targets[0]);
   assert_int_equal(count_of(&k, LB_K_FMA), 4 * (6 + 5 + 1));
   assert_int_equal(count_of(&k, LB_K_ERF), 1);
   assert_int_equal(count_of(&k, LB_K_LOCAL), 1);
@@ -485,7 +487,7 @@ static void sizes_that_are_known_leave_no_loops(void **state) {
   lb_facts f = {0};
   lb_facts_add(&f, LB_ASSUME_EQUAL, LB_DIM_COLS, 40);
   lb_spec s = sum_and_max();
-  lb_kernel k = lowered(&s, &f, "x86-64-v4");
+  lb_kernel k = lowered(&s, &f, &test_targets[0]);
   assert_int_equal(count_of(&k, LB_K_LOOP), 1);  // over rows
   assert_int_equal(count_of(&k, LB_K_IF), 0);
   lb_kernel_fini(&k);
@@ -502,7 +504,7 @@ static void tiles_that_are_none_are_refused(void **state) {
     lb_facts f = {0};
     lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, tiles[i][0]);
     lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_COLS, tiles[i][1]);
-    lb_status st = lb_lower(&s, &f, &lb_lower_targets[0], &k);
+    lb_status st = lb_lower(&s, &f, &test_targets[0], &k);
     assert_error(st, LB_UNSUPPORTED, "a tile of");
   }
 }
@@ -513,13 +515,10 @@ static void bytes_that_are_no_spec_are_refused(void **state) {
   lb_spec s = linear(LB_S_COUNT);
   lb_facts f = {0};
   f.list[0].kind = 77;
-  assert_error(lb_lower(&s, &f, &lb_lower_targets[0], &k), LB_INVALID, "fact");
+  assert_error(lb_lower(&s, &f, &test_targets[0], &k), LB_INVALID, "fact");
   f.list[0].kind = 0;
   s.nodes[3].src[0] = 9;
-  assert_error(lb_lower(&s, &f, &lb_lower_targets[0], &k), LB_INVALID, "spec");
-  lb_lower_target odd = {"odd", 6, 6, 64, false};
-  s = linear(LB_S_COUNT);
-  assert_error(lb_lower(&s, &f, &odd, &k), LB_UNSUPPORTED, "6 lanes");
+  assert_error(lb_lower(&s, &f, &test_targets[0], &k), LB_INVALID, "spec");
 }
 
 int main(void) {

@@ -6,15 +6,11 @@
 // exponentials, so the first level is near the reference, and the others are
 // like it.
 #include "lower/problem_test.h"
+#include "lower/testtargets.h"
 #include "toolchain/machine.h"
 
-typedef struct level {
-  machine machine;
-  const lb_lower_target *lower;
-} level;
-
 typedef struct levels {
-  level list[3];
+  machine list[TEST_TARGETS];
   int n;
 } levels;
 
@@ -67,12 +63,13 @@ static void run_case(levels *l, lb_form form, uint64_t number) {
   for (int i = 0; i < l->n; i++) {
     char *got[LB_SPEC_MAX_OUT];
     lb_kernel k;
-    const lb_lower_target *t = l->list[i].lower;
+    const lb_target *t = &l->list[i].target;
     assert_ok(lb_lower(&c.p.spec, &c.p.facts, t, &k));
-    execute(machine_load(&l->list[i].machine, &k), &c, got);
-    if (attention && only_exact && i == 0) compare_near(&c, t->lanes, got[0]);
+    execute(machine_load(&l->list[i], &k), &c, got);
+    if (attention && only_exact && i == 0)
+      compare_near(&c, lb_target_lanes(t), got[0]);
     if ((attention || !only_exact) && i == 0) want_this(&c, got);
-    compare(&c, t->lanes, got);
+    compare(&c, lb_target_lanes(t), got);
     drop(&c, got);
     lb_kernel_fini(&k);
   }
@@ -81,20 +78,17 @@ static void run_case(levels *l, lb_form form, uint64_t number) {
 
 static int open_levels(void **state) {
   static levels l;
-  lb_target host;
-  assert_ok(lb_target_host(&host));
-  for (const lb_lower_target *t = lb_lower_targets; t->level; t++) {
-    uint32_t number = (uint32_t)(t->level[strlen("x86-64-v")] - '0');
-    if (number < LB_LEVEL_V3 || number > host.level) continue;
-    l.list[l.n++] = (level){machine_open((lb_target){number, 0}), t};
-  }
+  lb_level most = lb_target_host().level;
+  for (int i = 0; i < TEST_TARGETS; i++)
+    if (test_targets[i].level >= LB_LEVEL_V3 && test_targets[i].level <= most)
+      l.list[l.n++] = machine_open(test_targets[i]);
   *state = &l;
   return 0;
 }
 
 static int close_levels(void **state) {
   levels *l = *state;
-  for (int i = 0; i < l->n; i++) machine_close(&l->list[i].machine);
+  for (int i = 0; i < l->n; i++) machine_close(&l->list[i]);
   return 0;
 }
 
@@ -165,14 +159,14 @@ static lb_spec product_with_relu(lb_layout right) {
   return end_product(&b, x);
 }
 
-static uint32_t spills_at(level *l, const lb_spec *s, int64_t rows,
+static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows,
                           int64_t cols) {
   lb_kernel k;
   lb_compile_stats stats = {.check_spills = true};
   int64_t dims[LB_SDIMS] = {rows, cols, 384};
-  lb_facts f = lb_facts_of(s, l->lower->lanes, dims);
-  assert_ok(lb_lower(s, &f, l->lower, &k));
-  machine_load_with(&l->machine, &k, &stats);
+  lb_facts f = lb_facts_of(s, lb_target_lanes(&m->target), dims);
+  assert_ok(lb_lower(s, &f, &m->target, &k));
+  machine_load_with(m, &k, &stats);
   lb_kernel_fini(&k);
   return stats.loop_spills;
 }

@@ -232,7 +232,7 @@ static void emit_last_columns(const lb_matmul *m, lb_kval begin) {
   lb_emit *e = m->e;
   lb_kbuilder *b = &e->b;
   lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], begin);
-  bool halves = e->target->halves;
+  bool halves = lb_target_has(e->target, LB_FEATURE_FP256);
   if (halves) {
     lb_tile t = {.panels = 1, .masked = true, .vectors = 1};
     e->lanes /= 2;
@@ -313,9 +313,10 @@ static void emit_bands(lb_matmul *m) {
 
 static bool choose_tile(lb_matmul *m) {
   lb_emit *e = m->e;
-  bool wide = lb_dtype_size(m->acc_dtype) > 4 && e->target->tile_cols > 16;
-  uint32_t cols = e->target->tile_cols / (wide ? 2 : 1);
-  int rows = (int)e->target->tile_rows;
+  lb_lower_tile tile = lb_lower_tile_of(e->target);
+  bool wide = lb_dtype_size(m->acc_dtype) > 4 && tile.cols > 16;
+  uint32_t cols = tile.cols / (wide ? 2 : 1);
+  int rows = (int)tile.rows;
   if (m->pairs) cols /= 2;
   rows = lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
   cols =

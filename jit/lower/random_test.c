@@ -1,6 +1,7 @@
 // lower/random_test.c -- random specs lowered for every number of lanes and
 // interpreted, against the reference: bit for bit.
 #include "lower/problem_test.h"
+#include "lower/testtargets.h"
 
 static void interpret(const problem_case *c, const lb_kernel *k,
                       uint32_t lanes) {
@@ -20,11 +21,12 @@ static void interpret(const problem_case *c, const lb_kernel *k,
 static void run_case(lb_form form, uint64_t number) {
   problem_case c;
   if (!case_make(&c, form, number)) return;
-  for (const lb_lower_target *t = lb_lower_targets; t->level; t++) {
+  for (int i = 0; i < TEST_TARGETS; i++) {
+    const lb_target *t = &test_targets[i];
     lb_kernel k;
     lb_status st = lb_lower(&c.p.spec, &c.p.facts, t, &k);
-    if (lb_failed(st)) tell(&c, t->lanes, lb_status_message(st));
-    interpret(&c, &k, t->lanes);
+    if (lb_failed(st)) tell(&c, lb_target_lanes(t), lb_status_message(st));
+    interpret(&c, &k, lb_target_lanes(t));
     lb_kernel_fini(&k);
   }
   case_free(&c);

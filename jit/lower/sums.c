@@ -484,8 +484,8 @@ static lb_kval piece_of(lb_emit *e, int input, lb_kval run, lb_kval step) {
 // rows are CLOSE, as in the first layer of a network, which has a stride of two
 // and its image as it comes, places are numbers.
 static bool may_be_close(const lb_tile *t) {
-  return t->m->panels == 1 && t->m->e->target->lanes == LB_PACK_COLS &&
-         t->m->by == 1 && steps_by_one(t) && lb_matmul_has_panels(t->m);
+  return t->m->panels == 1 && t->m->e->lanes == LB_PACK_COLS && t->m->by == 1 &&
+         steps_by_one(t) && lb_matmul_has_panels(t->m);
 }
 
 // The place of row r, n elements behind that of the pointers.

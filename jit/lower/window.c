@@ -56,7 +56,7 @@ static uint32_t registers(const window *w, uint32_t vectors) {
 // Sums, a run's elements and weights must fit into registers. Two rows share
 // too little, and pools that slide are too rare, for as much code.
 static bool may_slide(const tile *t) {
-  uint32_t all = t->w->e->target->lanes == 16 ? 32 : 16;
+  uint32_t all = t->w->e->lanes == 16 ? 32 : 16;
   return t->rows > 2 && t->w->kind == LB_ACC_DOT &&
          registers(t->w, (2 * t->rows + 1) * t->vectors) < all;
 }
@@ -254,7 +254,7 @@ static void emit_last_tiles(tile *t, lb_kval begin) {
   lb_emit *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval cols = e->dims[LB_DIM_COLS], end = cols;
-  bool halves = e->target->halves && !divides(e, 1);
+  bool halves = lb_target_has(e->target, LB_FEATURE_FP256) && !divides(e, 1);
   if (halves) {
     lb_kval whole = lb_emit_down(e, cols, e->lanes);
     lb_kval few =

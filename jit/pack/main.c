@@ -11,7 +11,6 @@
 #include "device/cpu/exec.h"
 #include "pack/image.h"
 #include "worker/jit.h"
-#include "worker/target.h"
 
 enum { CODE_BYTES = 32 << 20 };
 
@@ -183,11 +182,12 @@ done:
 // -- the program -------------------------------------------------------------
 
 static lb_status work(const char *level, const char *out) {
-  lb_jit_target target;
+  lb_target target;
   lb_pack_list list = {0};
   maker m = {.level = level};
-  LB_TRY(lb_jit_target_parse(level, &target));
-  lb_status st = lb_pack_samples(&list, target.lower->lanes);
+  LB_TRY(lb_target_parse(level, &target));
+  LB_TRY(lb_target_check(&target));
+  lb_status st = lb_pack_samples(&list, lb_target_lanes(&target));
   for (size_t i = 0; !lb_failed(st) && !out && i < lb_pack_list_count(&list);
        i++)
     print_item(lb_pack_list_at(&list, i), stdout);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "device/cpu/isa.h"
+#include "spec/target.h"
 #include "pack/image.h"
 #include "worker/jit.h"
 
@@ -231,7 +231,7 @@ static lb_pack *lay_out(lb_pack_image *image, size_t *size) {
 
 static void kernels_are_found_and_run(void **state) {
   (void)state;
-  if (lb_isa_host().level < LB_ISA_V3) skip();
+  if (lb_target_host().level < LB_LEVEL_V3) skip();
   lb_pack_image image = {0};
   lb_pack_list l = list_of("Relu x", LB_F32);
   ok(lb_pack_sample(&l, "Neg x", LB_F32, LANES));

@@ -11,7 +11,7 @@
 #define LB_RENDER_EMIT_H
 
 #include "base/strbuf.h"
-#include "render/target.h"
+#include "spec/target.h"
 
 #include <stdint.h>
 

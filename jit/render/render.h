@@ -21,7 +21,7 @@
 #define LB_RENDER_RENDER_H
 
 #include "kir/kir.h"
-#include "render/target.h"
+#include "spec/target.h"
 
 // Appends the text of a module with the function k->name to `out`. `k` is
 // verified. LB_UNSUPPORTED: the target is none of ours, or the kernel asks for

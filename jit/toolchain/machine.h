@@ -87,9 +87,9 @@ static inline void machine_call(machine_fn *fn, const lb_karg *args,
 // Calls f for each level this machine has, with and without what it can do
 // beyond it.
 static inline void each_machine(void f(machine *m)) {
-  lb_target host;
-  assert_ok(lb_target_host(&host));
-  for (uint32_t level = LB_LEVEL_V3; level <= host.level; level++)
+  lb_target host = lb_target_host();
+  assert_true(host.level >= LB_LEVEL_V3);
+  for (lb_level level = LB_LEVEL_V3; level <= host.level; level++)
     for (int beyond = 0; beyond < 2; beyond++) {
       lb_target t = {level, beyond && level == host.level ? host.features : 0};
       if (beyond && !t.features) continue;

@@ -59,8 +59,8 @@ static void init_llvm(void) {
 
 static void features_of(const lb_target *t, lb_strbuf *out) {
   for (lb_feature f = 0; f < LB_FEATURE_COUNT; f++)
-    if (lb_target_has(t, f))
-      lb_strbuf_printf(out, "%s+%s", out->len ? "," : "", lb_feature_name(f));
+    if (lb_target_has(t, f) && lb_feature_llvm(f))
+      lb_strbuf_printf(out, "%s+%s", out->len ? "," : "", lb_feature_llvm(f));
 }
 
 static lb_status make_machine(lb_toolchain *tc, const lb_target *t) {
@@ -76,12 +76,11 @@ static lb_status make_machine(lb_toolchain *tc, const lb_target *t) {
   lb_status st = lb_strbuf_status(&features);
   if (lb_failed(st)) goto done;
   tc->machine = LLVMCreateTargetMachine(
-      target, TRIPLE, t->level >= LB_LEVEL_V4 ? "x86-64-v4" : "x86-64-v3",
-      lb_strbuf_str(&features), LLVMCodeGenLevelDefault, LLVMRelocPIC,
-      LLVMCodeModelSmall);
+      target, TRIPLE, lb_level_name(t->level), lb_strbuf_str(&features),
+      LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
   if (!tc->machine) {
-    st = lb_error(LB_INTERNAL, "LLVM makes no machine for x86-64-v%u %s",
-                  t->level, lb_strbuf_str(&features));
+    st = lb_error(LB_INTERNAL, "LLVM makes no machine for %s %s",
+                  lb_level_name(t->level), lb_strbuf_str(&features));
     goto done;
   }
   LLVMSetTargetMachineAsmVerbosity(tc->machine, 1);

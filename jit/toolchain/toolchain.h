@@ -9,7 +9,7 @@
 
 #include "base/blob.h"
 #include "base/strbuf.h"
-#include "render/target.h"
+#include "spec/target.h"
 
 typedef struct lb_toolchain lb_toolchain;  // a context and a target machine
 

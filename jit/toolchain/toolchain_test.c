@@ -73,7 +73,7 @@ static void levels_and_features_reach_the_code(void **state) {
       "  %z = fadd <16 x float> %x, %y\n"
       "  store <16 x float> %z, ptr %p\n"
       "  ret void\n}\n";
-  for (uint32_t level = LB_LEVEL_V3; level <= LB_LEVEL_V4; level++) {
+  for (lb_level level = LB_LEVEL_V3; level <= LB_LEVEL_V4; level++) {
     lb_toolchain *tc;
     lb_strbuf out = {0};
     assert_ok(lb_toolchain_new(&(lb_target){level, 0}, &tc));

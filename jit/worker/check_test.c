@@ -10,7 +10,7 @@
 static lb_status check(lb_spec spec, lb_facts facts, lb_kernel_fn *code,
                        uint32_t *shapes) {
   lb_kernel k;
-  assert_ok(lb_lower(&spec, &facts, lb_lower_target_find("x86-64-v3"), &k));
+  assert_ok(lb_lower(&spec, &facts, &(lb_target){LB_LEVEL_V3, 0}, &k));
   lb_status st = lb_check_code(&spec, &facts, &k, code, shapes);
   lb_kernel_fini(&k);
   return st;

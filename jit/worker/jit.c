@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "lower/lower.h"
 #include "render/render.h"
 #include "spec/generator.h"
-#include "worker/target.h"
 
 enum { MAX_USES = 200 };  // of a toolchain, whose memory grows with each
 
@@ -40,8 +40,8 @@ static uint32_t cpu_us(void) {
 }
 
 static lb_status get_toolchain(lb_jit *j, const lb_target *t) {
-  bool fits = j->toolchain && j->target.level == t->level &&
-              j->target.features == t->features && j->uses < MAX_USES;
+  bool fits =
+      j->toolchain && lb_target_equal(&j->target, t) && j->uses < MAX_USES;
   j->uses++;
   if (fits) return LB_OK;
   lb_toolchain_free(j->toolchain);
@@ -53,8 +53,8 @@ static lb_status get_toolchain(lb_jit *j, const lb_target *t) {
 
 // The kernel, with the name that loaders look for.
 static lb_status lower(const lb_request *r, const lb_facts *f,
-                       const lb_jit_target *t, lb_kernel *out) {
-  LB_TRY(lb_lower(&r->spec, f, t->lower, out));
+                       const lb_target *t, lb_kernel *out) {
+  LB_TRY(lb_lower(&r->spec, f, t, out));
   memset(out->name, 0, sizeof out->name);
   memcpy(out->name, LB_JIT_ENTRY, sizeof LB_JIT_ENTRY);
   return LB_OK;
@@ -75,14 +75,14 @@ static size_t local_bytes(const lb_kernel *k) {
 }
 
 static lb_status make_object(lb_jit *j, const lb_request *r, const lb_facts *f,
-                             const lb_jit_target *t, lb_kernel *kernel,
+                             const lb_target *t, lb_kernel *kernel,
                              lb_blob *out, lb_object_info *info) {
   lb_strbuf text = {0};
   lb_compile_stats stats = {.check_spills = is_product(&r->spec)};
   uint32_t start = cpu_us();
-  lb_status st = get_toolchain(j, &t->render);
+  lb_status st = get_toolchain(j, t);
   if (!lb_failed(st)) st = lower(r, f, t, kernel);
-  if (!lb_failed(st)) st = lb_render_llvm(kernel, &t->render, &text);
+  if (!lb_failed(st)) st = lb_render_llvm(kernel, t, &text);
   if (!lb_failed(st)) st = lb_strbuf_status(&text);
   if (lb_failed(st)) goto done;
   info->compile_us += cpu_us() - start;
@@ -99,13 +99,13 @@ done:
 // A tile whose sums do not stay in registers is made anew with fewer rows: what
 // is chosen changes no result, and the same request always ends with the same.
 static lb_status make_without_spills(lb_jit *j, const lb_request *r,
-                                     const lb_jit_target *t, lb_kernel *kernel,
+                                     const lb_target *t, lb_kernel *kernel,
                                      lb_blob *out, lb_object_info *info) {
   lb_facts f = r->facts;
   for (;;) {
     LB_TRY(make_object(j, r, &f, t, kernel, out, info));
-    int rows =
-        lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, (int)t->lower->tile_rows);
+    int rows = lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS,
+                            (int)lb_lower_tile_of(t).rows);
     if (info->spills == 0 || rows <= 1) return LB_OK;
     lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS,
                  (uint16_t)(rows - rows / 4 - 1));
@@ -139,14 +139,15 @@ static void describe(const lb_request *r, lb_object_info *info) {
 lb_status lb_jit_compile(lb_jit *j, const lb_request *r, lb_blob *out,
                          lb_object_info *info) {
   lb_kernel kernel = {0};
-  lb_jit_target target;
+  lb_target target;
   *out = (lb_blob){0};
   *info = (lb_object_info){0};
-  LB_TRY(lb_jit_target_parse(r->target, &target));
+  LB_TRY(lb_target_parse(r->target, &target));
+  LB_TRY(lb_target_check(&target));
   describe(r, info);
   lb_status st = make_without_spills(j, r, &target, &kernel, out, info);
   if (lb_failed(st)) goto done;
-  if (j->loader && lb_jit_target_runs(&target))
+  if (j->loader && lb_target_runs(&target))
     st = check_object(j, r, &kernel, out, info);
   if (!lb_failed(st) && out->size > LB_MAX_OBJECT)
     st = lb_error(LB_UNSUPPORTED, "an object of %zu bytes", out->size);

@@ -41,9 +41,9 @@ typedef struct head {
 _Static_assert(sizeof(head) == 64 + LB_TARGET_TEXT, "no padding");
 
 static lb_status print_target(const lb_log *log, char *out) {
-  lb_isa isa = lb_kernels_isa(log);
+  lb_target target = lb_kernels_target(log);
   lb_strbuf text = {0};
-  lb_isa_print(&isa, &text);
+  lb_target_print(&target, &text);
   lb_status st = lb_strbuf_status(&text);
   memset(out, 0, LB_TARGET_TEXT);
   strncpy(out, lb_strbuf_str(&text), LB_TARGET_TEXT - 1);
@@ -230,11 +230,11 @@ static lb_status take(reader *r, size_t n, const uint8_t **out) {
 // Has this machine, as far as kernels may use it, all that the text names?
 static lb_status check_target(const char *target, const lb_log *log) {
   char own[LB_TARGET_TEXT];
-  lb_isa isa = lb_kernels_isa(log);
+  lb_target here = lb_kernels_target(log);
   lb_strbuf common = {0};
   LB_TRY(print_target(log, own));
-  LB_TRY(lb_isa_restrict(&isa, target));
-  lb_isa_print(&isa, &common);
+  LB_TRY(lb_target_restrict(&here, target));
+  lb_target_print(&here, &common);
   lb_status st = lb_strbuf_status(&common);
   if (!lb_failed(st) && strcmp(lb_strbuf_str(&common), target) != 0)
     st = lb_error(LB_UNSUPPORTED,

@@ -12,10 +12,10 @@
 static const lb_log silent = {.level = LB_LOG_ERROR};
 
 lb_status lb_found_init(lb_found *f) {
-  lb_isa isa = lb_kernels_isa(&silent);
+  lb_target target = lb_kernels_target(&silent);
   const char *why;
   *f = (lb_found){0};
-  lb_isa_print(&isa, &f->isa);
+  lb_target_print(&target, &f->isa);
   if (lb_kernels_may_compile(&silent)) lb_kernels_worker(&f->worker);
   lb_store_folder(&f->store, &why);
   LB_TRY(lb_strbuf_status(&f->isa));

@@ -8,7 +8,7 @@
 
 #include "api/cache.h"
 #include "api/store.h"
-#include "device/cpu/isa.h"
+#include "spec/target.h"
 
 // -- what is asked for -------------------------------------------------------
 
@@ -68,15 +68,15 @@ static unsigned sightings(const limber_runtime_options *o, const lb_log *log) {
   return 0;
 }
 
-lb_isa lb_kernels_isa(const lb_log *log) {
+lb_target lb_kernels_target(const lb_log *log) {
   const char *text = getenv("LIMBER_ISA");
-  lb_isa isa = lb_isa_host();
-  lb_status st = text && *text ? lb_isa_restrict(&isa, text) : LB_OK;
+  lb_target target = lb_target_host();
+  lb_status st = text && *text ? lb_target_restrict(&target, text) : LB_OK;
   if (lb_failed(st))
     lb_log_line(log, LB_LOG_WARN, "LIMBER_ISA=%s is ignored: %s", text,
                 lb_status_message(st));
   lb_status_drop(st);
-  return isa;
+  return target;
 }
 
 // What makes us write files is not looked at in set-user-id programs.
@@ -122,8 +122,8 @@ extern const lb_pack lb_pack_v4;
 #define PACK_V4 PACK_V3
 #endif
 
-static const lb_pack *pack_of(lb_isa_level level) {
-  const lb_pack *p = level >= LB_ISA_V4 ? PACK_V4 : PACK_V3;
+static const lb_pack *pack_of(lb_level level) {
+  const lb_pack *p = level >= LB_LEVEL_V4 ? PACK_V4 : PACK_V3;
   return p && p->magic == LB_PACK_MAGIC ? p : NULL;
 }
 
@@ -145,11 +145,11 @@ const char *lb_kernels_levels(void) {
 
 // -- opening -----------------------------------------------------------------
 
-static lb_status open_slots(lb_kernels *k, lb_isa_level level,
+static lb_status open_slots(lb_kernels *k, const lb_target *target,
                             const lb_pack *pack, const lb_log *log) {
   lb_slots *s = calloc(1, sizeof *s);
   if (!s) return lb_oom();
-  lb_status st = lb_slots_init(s, level == LB_ISA_V4 ? 16 : 8, pack);
+  lb_status st = lb_slots_init(s, lb_target_lanes(target), pack);
   if (lb_failed(st)) {
     free(s);
     return st;
@@ -168,7 +168,7 @@ static bool is_there(const char *path, const lb_log *log) {
 }
 
 static lb_status open_service(lb_kernels *k, const lb_service_options *service,
-                              lb_isa isa, const lb_log *log) {
+                              lb_target target, const lb_log *log) {
   lb_strbuf path = {0};
   lb_service_options o = *service;
   const char *given = secure_getenv("LIMBER_JIT_PATH");
@@ -179,7 +179,7 @@ static lb_status open_service(lb_kernels *k, const lb_service_options *service,
   o.maker = (lb_maker_options){.worker = lb_strbuf_str(&path),
                                .slots = k->slots,
                                .store = k->store,
-                               .isa = isa,
+                               .target = target,
                                .judges = service->maker.judges,
                                .log = log,
                                .events = k->slots->events,
@@ -201,20 +201,20 @@ void lb_kernels_open(lb_kernels *k, const limber_runtime_options *o,
                                 .background = in_background(o, log),
                                 .unpaced = unpaced(log),
                                 .sightings = sightings(o, log)};
-  lb_isa isa = lb_kernels_isa(log);
-  const lb_pack *pack = pack_of(isa.level);
+  lb_target target = lb_kernels_target(log);
+  const lb_pack *pack = pack_of(target.level);
   *k = (lb_kernels){.critical = critical_alone(o, log)};
-  if (isa.level < LB_ISA_V3) {
+  if (target.level < LB_LEVEL_V3) {
     lb_log_line(log, LB_LOG_WARN,
                 "fast kernels need x86-64-v3 or more, this is %s: everything "
                 "runs, slowly",
-                lb_isa_level_name(isa.level));
+                lb_level_name(target.level));
     return;
   }
   if (!compiles && !pack) return;
-  lb_status st = open_slots(k, isa.level, pack, log);
+  lb_status st = open_slots(k, &target, pack, log);
   if (k->slots) k->slots->events = with->events;
-  if (!lb_failed(st) && compiles) st = open_service(k, &service, isa, log);
+  if (!lb_failed(st) && compiles) st = open_service(k, &service, target, log);
   if (lb_failed(st))
     lb_log_line(log, LB_LOG_WARN, "no kernels will be compiled: %s",
                 lb_status_message(st));

@@ -25,7 +25,7 @@
 
 #include "base/log.h"
 #include "compile/service.h"
-#include "device/cpu/isa.h"
+#include "spec/target.h"
 #include "limber/limber.h"
 
 typedef struct lb_kernels {
@@ -48,7 +48,7 @@ void lb_kernels_open(lb_kernels *k, const limber_runtime_options *o,
 void lb_kernels_close(lb_kernels *k);  // {0} is fine
 
 // What kernels may use. What is wrong with LIMBER_ISA is a warning.
-lb_isa lb_kernels_isa(const lb_log *log);
+lb_target lb_kernels_target(const lb_log *log);
 bool lb_kernels_may_compile(const lb_log *log);  // LIMBER_JIT
 void lb_kernels_worker(lb_strbuf *out);          // path of the program
 const char *lb_kernels_levels(void);  // of the kernels that the library has

@@ -10,7 +10,7 @@
 #include "base/caller.h"
 #include "base/clock.h"
 #include "compile/queue.h"
-#include "device/cpu/isa.h"
+#include "spec/target.h"
 #include "graph/pass.h"
 
 #define DTYPE(id, text, bytes, cls) \
@@ -90,7 +90,7 @@ static lb_status check_options(const limber_session_options *o) {
 
 // What one processor has in its second cache.
 static size_t near_bytes(void) {
-  size_t l2 = lb_isa_host_caches().l2;
+  size_t l2 = lb_host_caches_get().l2;
   return l2 ? l2 : (size_t)1 << 20;
 }
 

@@ -61,7 +61,7 @@ lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out) {
   m->slots = o->slots;
   m->store = o->store;
   m->judges = o->judges;
-  lb_isa_print(&o->isa, &m->target);
+  lb_target_print(&o->target, &m->target);
   st = lb_strbuf_status(&m->target);
   lb_worker_options w = o->limits;
   w.generator = LB_GENERATOR_VERSION;
@@ -208,7 +208,7 @@ static lb_hash128 key_of(const lb_request *r) {
 static bool was_demoted(lb_maker *m, lb_slot *slot, lb_hash128 key) {
   char text[LB_EVENT_TEXT];
   if (!m->judges) return false;
-  lb_verdict v = lb_store_verdict(m->store, key, lb_isa_host_kind().text);
+  lb_verdict v = lb_store_verdict(m->store, key, lb_host_model_get().text);
   slot->judged |= v == LB_VERDICT_KEPT;
   if (v != LB_VERDICT_DEMOTED) return false;
   lb_tell(m->events, KERNEL_DEMOTED, REMEMBERED, "%s",
@@ -366,7 +366,8 @@ static void remember(lb_maker *m, const lb_slot *slot, lb_verdict verdict) {
   lb_request r;
   lb_status st = request_of(m, slot, &r);
   if (!lb_failed(st))
-    st = lb_store_judge(m->store, key_of(&r), lb_isa_host_kind().text, verdict);
+    st =
+        lb_store_judge(m->store, key_of(&r), lb_host_model_get().text, verdict);
   if (lb_failed(st))
     lb_tell(m->events, STORE_FAILED, FAILED, "%s", lb_status_message(st));
   lb_status_drop(st);

@@ -9,7 +9,7 @@
 #include "cache/slots.h"
 #include "compile/built.h"
 #include "compile/worker.h"
-#include "device/cpu/isa.h"
+#include "spec/target.h"
 #include "store/store.h"
 
 typedef struct lb_maker lb_maker;
@@ -19,7 +19,7 @@ typedef struct lb_maker_options {
   lb_worker_options limits;  // of that process; the generator is ours
   lb_slots *slots;           // borrowed; outlives the maker
   lb_store *store;           // borrowed; NULL: nothing is kept on disk
-  lb_isa isa;                // what kernels may use
+  lb_target target;          // what kernels may use
   const lb_log *log;         // borrowed
   lb_events *events;         // borrowed; may be NULL
   const char *dump;  // folder for the objects that are loaded; copied, or NULL

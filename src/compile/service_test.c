@@ -107,7 +107,7 @@ static void open_service(fixture *f, const char *name, bool background) {
                                     .store = f->store,
                                     .log = &f->log,
                                     .judges = true,
-                                    .isa = {.level = LB_ISA_V3}},
+                                    .target = {.level = LB_LEVEL_V3}},
                           .pool = f->pool,
                           .background = background};
   assert_true(symlink(FAKE_WORKER, o.maker.worker) == 0 || errno == EEXIST);

@@ -63,7 +63,7 @@ static void begin(fixture *f, const char *name, int64_t n, bool keeps) {
                                     .store = f->store,
                                     .log = &f->log,
                                     .judges = true,
-                                    .isa = {.level = LB_ISA_V3}},
+                                    .target = {.level = LB_LEVEL_V3}},
                           .pool = f->pool,
                           .background = true};
   assert_true(symlink(FAKE_WORKER, o.maker.worker) == 0 || errno == EEXIST);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "device/cpu/exec.h"
-#include "device/cpu/isa.h"
+#include "spec/target.h"
 #include "spec/generator.h"
 #include "worker/program/lease.h"
 #include "worker/serve.h"
@@ -110,13 +110,13 @@ static lb_status request_product(lb_request *out) {
   lb_spec_builder b;
   lb_spec spec;
   lb_strbuf target = {0};
-  lb_isa host = lb_isa_host();
+  lb_target host = lb_target_host();
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
   lb_spec_output(&b, lb_spec_acc(&b, LB_ACC_DOT, LB_F32), LB_LAYOUT_FULL);
   lb_status st = lb_spec_finish(&b, &spec);
-  lb_isa_print(&host, &target);
+  lb_target_print(&host, &target);
   if (!lb_failed(st)) st = lb_strbuf_status(&target);
   if (!lb_failed(st))
     st = lb_request_init(out, &spec, &(lb_facts){0}, lb_strbuf_str(&target));

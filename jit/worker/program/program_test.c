@@ -16,7 +16,7 @@
 #include "compile/process.h"
 #include "compile/worker.h"
 #include "device/cpu/exec.h"
-#include "device/cpu/isa.h"
+#include "spec/target.h"
 #include "spec/generator.h"
 #include "spec/pack.h"
 #include "worker/program/lease.h"
@@ -61,8 +61,8 @@ static int tear_down(void **state) {
 static const char *const targets[] = {"x86-64-v3", "x86-64-v4"};
 
 static bool can_run(int i) {
-  lb_isa host = lb_isa_host();
-  return host.level >= (i == 0 ? LB_ISA_V3 : LB_ISA_V4);
+  lb_target host = lb_target_host();
+  return host.level >= (i == 0 ? LB_LEVEL_V3 : LB_LEVEL_V4);
 }
 
 static lb_object_info compile(lb_spec spec, lb_facts facts, const char *target,

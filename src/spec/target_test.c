@@ -1,4 +1,4 @@
-// device/cpu/isa_test.c -- levels and extras, of processors written down.
+// spec/target_test.c -- levels and features, of processors written down.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "device/cpu/isa.h"
+#include "spec/target.h"
 
 // What a processor answers; leaves that are not listed answer 0.
 typedef struct machine {
@@ -74,24 +74,24 @@ static const machine haswell = {.id = MACHINE,
                                          {0x80000000, 0, {0x80000008, 0, 0, 0}},
                                          {0x80000001, 0, {0, 0, 0x21, 0}}}};
 
-static lb_isa isa_of(const machine *m) { return lb_isa_of(&m->id); }
+static lb_target target_of(const machine *m) { return lb_cpuid_target(&m->id); }
 
-static void assert_prints(lb_isa isa, const char *text) {
+static void assert_prints(lb_target t, const char *text) {
   lb_strbuf s = {0};
-  lb_isa_print(&isa, &s);
+  lb_target_print(&t, &s);
   assert_string_equal(lb_strbuf_str(&s), text);
   lb_strbuf_fini(&s);
 }
 
-static void processors_have_their_level_and_extras(void **state) {
+static void processors_have_their_level_and_features(void **state) {
   (void)state;
-  assert_prints(isa_of(&zen4), "x86-64-v4+avx512vbmi+avx512vnni+avx512bf16");
-  assert_prints(isa_of(&sapphire),
+  assert_prints(target_of(&zen4), "x86-64-v4+avx512vbmi+avx512vnni+avx512bf16");
+  assert_prints(target_of(&sapphire),
                 "x86-64-v4+avxvnni+avx512vbmi+avx512vnni+avx512bf16+"
                 "avx512fp16+amx-tile+amx-int8+amx-bf16");
-  assert_prints(isa_of(&haswell), "x86-64-v3");
+  assert_prints(target_of(&haswell), "x86-64-v3");
   machine none = {.id = MACHINE};
-  assert_prints(isa_of(&none), "x86-64-v1");
+  assert_prints(target_of(&none), "x86-64-v1");
 }
 
 static void registers_that_the_system_does_not_save_are_not_there(
@@ -99,62 +99,62 @@ static void registers_that_the_system_does_not_save_are_not_there(
   (void)state;
   machine m = sapphire;
   m.xcr0 = 0x2E7;  // no tiles
-  assert_int_equal(isa_of(&m).level, LB_ISA_V4);
-  lb_isa isa = isa_of(&m);
-  assert_false(lb_isa_has(&isa, LB_ISA_AMX_TILE));
-  assert_true(lb_isa_has(&isa, LB_ISA_AVX512VNNI));
+  assert_int_equal(target_of(&m).level, LB_LEVEL_V4);
+  lb_target t = target_of(&m);
+  assert_false(lb_target_has(&t, LB_FEATURE_AMX_TILE));
+  assert_true(lb_target_has(&t, LB_FEATURE_AVX512VNNI));
   m.xcr0 = 0x27;  // opmasks, not the upper halves
-  assert_prints(isa_of(&m), "x86-64-v3+avxvnni");
+  assert_prints(target_of(&m), "x86-64-v3+avxvnni");
   m.xcr0 = 0x3;
-  assert_prints(isa_of(&m), "x86-64-v2");
+  assert_prints(target_of(&m), "x86-64-v2");
   m.xcr0 = 0x602E7;
   m.rows[1].regs[2] &= ~(UINT32_C(1) << 27);  // xgetbv would trap
-  assert_prints(isa_of(&m), "x86-64-v2");
+  assert_prints(target_of(&m), "x86-64-v2");
 }
 
 static void one_missing_feature_lowers_the_level(void **state) {
   (void)state;
   machine m = zen4;
   m.rows[2].regs[1] &= ~(UINT32_C(1) << 31);  // avx512vl
-  assert_prints(isa_of(&m), "x86-64-v3");
+  assert_prints(target_of(&m), "x86-64-v3");
   m.rows[5].regs[2] &= ~(UINT32_C(1) << 5);  // lzcnt
-  assert_prints(isa_of(&m), "x86-64-v2");
+  assert_prints(target_of(&m), "x86-64-v2");
   m.rows[1].regs[2] &= ~(UINT32_C(1) << 23);  // popcnt
-  assert_prints(isa_of(&m), "x86-64-v1");
+  assert_prints(target_of(&m), "x86-64-v1");
 }
 
 static void leaves_past_the_last_are_not_believed(void **state) {
   (void)state;
   machine m = zen4;
   m.rows[0].regs[0] = 6;
-  assert_prints(isa_of(&m), "x86-64-v2");
+  assert_prints(target_of(&m), "x86-64-v2");
 }
 
 static void caches_have_their_sizes(void **state) {
   (void)state;
-  lb_isa_caches c = lb_isa_caches_of(&zen4.id);
+  lb_host_caches c = lb_cpuid_caches(&zen4.id);
   assert_int_equal(c.l1d, 32 << 10);
   assert_int_equal(c.l2, 1 << 20);
   assert_int_equal(c.l3, 32 << 20);
-  c = lb_isa_caches_of(&sapphire.id);
+  c = lb_cpuid_caches(&sapphire.id);
   assert_int_equal(c.l1d, 48 << 10);
   assert_int_equal(c.l2, 2 << 20);
   assert_int_equal(c.l3, 140 << 20);
-  c = lb_isa_caches_of(&haswell.id);
+  c = lb_cpuid_caches(&haswell.id);
   assert_int_equal(c.l1d + c.l2 + c.l3, 0);
 }
 
-static void a_kind_is_vendor_and_model(void **state) {
+static void a_model_is_vendor_and_signature(void **state) {
   (void)state;
-  assert_string_equal(lb_isa_kind_of(&zen4.id).text, "AuthenticAMD 00a10f11");
-  assert_string_equal(lb_isa_kind_of(&haswell.id).text, " 00000000");
+  assert_string_equal(lb_cpuid_model(&zen4.id).text, "AuthenticAMD 00a10f11");
+  assert_string_equal(lb_cpuid_model(&haswell.id).text, " 00000000");
 }
 
-static lb_isa restricted(const machine *m, const char *text) {
-  lb_isa isa = isa_of(m);
-  lb_status st = lb_isa_restrict(&isa, text);
+static lb_target restricted(const machine *m, const char *text) {
+  lb_target t = target_of(m);
+  lb_status st = lb_target_restrict(&t, text);
   if (lb_failed(st)) fail_msg("%s", lb_status_message(st));
-  return isa;
+  return t;
 }
 
 static void a_restriction_takes_away_and_never_adds(void **state) {
@@ -182,17 +182,17 @@ static void unknown_names_are_errors_that_list_the_known(void **state) {
                                       "x86-64-v4++avx512vnni",
                                       "native+avxvnni"};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-    lb_isa isa = isa_of(&zen4), before = isa;
-    lb_status st = lb_isa_restrict(&isa, wrong[i]);
+    lb_target t = target_of(&zen4), before = t;
+    lb_status st = lb_target_restrict(&t, wrong[i]);
     assert_int_equal(lb_status_code(st), LB_INVALID);
     assert_non_null(strstr(lb_status_message(st), "x86-64-v3"));
     assert_non_null(strstr(lb_status_message(st), "amx-bf16"));
-    assert_int_equal(isa.level, before.level);
-    assert_int_equal(isa.extras, before.extras);
+    assert_int_equal(t.level, before.level);
+    assert_int_equal(t.features, before.features);
     lb_status_drop(st);
   }
-  lb_isa isa = isa_of(&zen4);
-  lb_status st = lb_isa_restrict(&isa, "x86-64-v3+avx512vnni");
+  lb_target t = target_of(&zen4);
+  lb_status st = lb_target_restrict(&t, "x86-64-v3+avx512vnni");
   assert_int_equal(lb_status_code(st), LB_INVALID);
   assert_non_null(strstr(lb_status_message(st), "needs x86-64-v4"));
   lb_status_drop(st);
@@ -201,31 +201,31 @@ static void unknown_names_are_errors_that_list_the_known(void **state) {
 static void this_machine_agrees_with_the_compiler(void **state) {
   (void)state;
 #if defined(__x86_64__)
-  lb_isa isa = lb_isa_host();
+  lb_target t = lb_target_host();
   bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
             __builtin_cpu_supports("bmi2");
   bool v4 = v3 && __builtin_cpu_supports("avx512f") &&
             __builtin_cpu_supports("avx512bw") &&
             __builtin_cpu_supports("avx512vl") &&
             __builtin_cpu_supports("avx512dq");
-  assert_int_equal(isa.level >= LB_ISA_V3, v3);
-  assert_int_equal(isa.level >= LB_ISA_V4, v4);
-  assert_int_equal(lb_isa_has(&isa, LB_ISA_AVX512VNNI),
+  assert_int_equal(t.level >= LB_LEVEL_V3, v3);
+  assert_int_equal(t.level >= LB_LEVEL_V4, v4);
+  assert_int_equal(lb_target_has(&t, LB_FEATURE_AVX512VNNI),
                    v4 && __builtin_cpu_supports("avx512vnni"));
 #endif
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(processors_have_their_level_and_extras),
+      cmocka_unit_test(processors_have_their_level_and_features),
       cmocka_unit_test(registers_that_the_system_does_not_save_are_not_there),
       cmocka_unit_test(one_missing_feature_lowers_the_level),
       cmocka_unit_test(leaves_past_the_last_are_not_believed),
       cmocka_unit_test(caches_have_their_sizes),
-      cmocka_unit_test(a_kind_is_vendor_and_model),
+      cmocka_unit_test(a_model_is_vendor_and_signature),
       cmocka_unit_test(a_restriction_takes_away_and_never_adds),
       cmocka_unit_test(unknown_names_are_errors_that_list_the_known),
       cmocka_unit_test(this_machine_agrees_with_the_compiler),
   };
-  return cmocka_run_group_tests_name("isa", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("target", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// device/cpu/isa.c -- which instructions kernels may use here.
-#include "device/cpu/isa.h"
+// spec/target.c -- targets: from cpuid, from text, to text.
+#include "spec/target.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -19,34 +19,40 @@ enum { EAX, EBX, ECX, EDX };
 
 typedef struct feature {
   const char *name;
-  lb_isa_level level;
+  lb_level level;
   uint32_t leaf, sub;
   int reg, bit;
   uint64_t state;
+  bool llvm;  // LLVM knows it by that name
 } feature;
 
 static const feature needs[] = {
-#define LB_ISA_NEED(NAME, LEVEL, LEAF, SUB, REG, BIT, STATE) \
-  {NAME, LB_ISA_##LEVEL, LEAF, SUB, REG, BIT, STATE_##STATE},
-#define LB_ISA_EXTRA(...)
-#include "device/cpu/isa.def"
+#define LB_LEVEL_NEED(NAME, LEVEL, LEAF, SUB, REG, BIT, STATE) \
+  {NAME, LB_LEVEL_##LEVEL, LEAF, SUB, REG, BIT, STATE_##STATE, true},
+#define LB_TARGET_FEATURE(...)
+#include "spec/target.def"
 };
 
-static const feature extras[LB_ISA_EXTRAS] = {
-#define LB_ISA_NEED(...)
-#define LB_ISA_EXTRA(ID, NAME, LEVEL, LEAF, SUB, REG, BIT, STATE) \
-  [LB_ISA_##ID] = {NAME, LB_ISA_##LEVEL, LEAF, SUB, REG, BIT, STATE_##STATE},
-#include "device/cpu/isa.def"
+static const feature features[LB_FEATURE_COUNT] = {
+#define LB_LEVEL_NEED(...)
+#define LB_TARGET_FEATURE(ID, NAME, LEVEL, LEAF, SUB, REG, BIT, STATE, LLVM) \
+  [LB_FEATURE_##ID] = {NAME, LB_LEVEL_##LEVEL, LEAF, SUB, REG,               \
+                       BIT,  STATE_##STATE,    LLVM},
+#include "spec/target.def"
 };
 
-static const char *const level_names[LB_ISA_LEVELS] = {
-    [LB_ISA_V1] = "x86-64-v1",
-    [LB_ISA_V2] = "x86-64-v2",
-    [LB_ISA_V3] = "x86-64-v3",
-    [LB_ISA_V4] = "x86-64-v4",
+static const char *const level_names[LB_LEVEL_V4 + 1] = {
+    [LB_LEVEL_V1] = "x86-64-v1",
+    [LB_LEVEL_V2] = "x86-64-v2",
+    [LB_LEVEL_V3] = "x86-64-v3",
+    [LB_LEVEL_V4] = "x86-64-v4",
 };
 
-const char *lb_isa_level_name(lb_isa_level level) { return level_names[level]; }
+const char *lb_level_name(lb_level level) { return level_names[level]; }
+
+const char *lb_feature_llvm(lb_feature f) {
+  return features[f].llvm ? features[f].name : NULL;
+}
 
 // -- asking the processor ---------------------------------------------------
 
@@ -73,19 +79,19 @@ static bool has_feature(reader *r, const feature *f) {
   return r->regs[f->reg] >> f->bit & 1 && (r->xcr0 & f->state) == f->state;
 }
 
-lb_isa lb_isa_of(const lb_cpuid *id) {
+lb_target lb_cpuid_target(const lb_cpuid *id) {
   uint32_t regs[4];
   read_leaf(id, 1, 0, regs);
   bool readable = regs[ECX] >> 27 & 1;  // OSXSAVE
   reader r = {.id = id, .xcr0 = readable ? id->xcr0(id) : 0};
-  lb_isa isa = {.level = LB_ISA_V4};
+  lb_target t = {.level = LB_LEVEL_V4};
   for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
-    if (isa.level >= needs[i].level && !has_feature(&r, &needs[i]))
-      isa.level = needs[i].level - 1;
-  for (int i = 0; i < LB_ISA_EXTRAS; i++)
-    if (isa.level >= extras[i].level && has_feature(&r, &extras[i]))
-      isa.extras |= UINT32_C(1) << i;
-  return isa;
+    if (t.level >= needs[i].level && !has_feature(&r, &needs[i]))
+      t.level = needs[i].level - 1;
+  for (int i = 0; i < LB_FEATURE_COUNT; i++)
+    if (t.level >= features[i].level && has_feature(&r, &features[i]))
+      t.features |= UINT32_C(1) << i;
+  return t;
 }
 
 // Intel tells of caches in leaf 4, AMD in another of the same form.
@@ -96,9 +102,9 @@ static uint32_t cache_leaf(const lb_cpuid *id) {
   return amd ? 0x8000001D : 4;
 }
 
-lb_isa_caches lb_isa_caches_of(const lb_cpuid *id) {
+lb_host_caches lb_cpuid_caches(const lb_cpuid *id) {
   enum { END = 0, DATA = 1, UNIFIED = 3 };
-  lb_isa_caches c = {0};
+  lb_host_caches c = {0};
   uint32_t leaf = cache_leaf(id);
   for (uint32_t i = 0; i < 16; i++) {
     uint32_t r[4];
@@ -116,8 +122,8 @@ lb_isa_caches lb_isa_caches_of(const lb_cpuid *id) {
   return c;
 }
 
-lb_isa_kind lb_isa_kind_of(const lb_cpuid *id) {
-  lb_isa_kind kind;
+lb_host_model lb_cpuid_model(const lb_cpuid *id) {
+  lb_host_model model;
   uint32_t r[4];
   char vendor[13] = "";
   id->read(id, 0, 0, r);
@@ -125,8 +131,8 @@ lb_isa_kind lb_isa_kind_of(const lb_cpuid *id) {
   memcpy(vendor + 4, &r[EDX], 4);
   memcpy(vendor + 8, &r[ECX], 4);
   read_leaf(id, 1, 0, r);
-  snprintf(kind.text, sizeof kind.text, "%s %08" PRIx32, vendor, r[EAX]);
-  return kind;
+  snprintf(model.text, sizeof model.text, "%s %08" PRIx32, vendor, r[EAX]);
+  return model;
 }
 
 static void host_read(const lb_cpuid *self, uint32_t leaf, uint32_t sub,
@@ -154,15 +160,15 @@ static const lb_cpuid host = {.read = host_read, .xcr0 = host_xcr0};
 // In a virtual machine each question takes microseconds: they are asked once a
 // process. There is one processor, so this hangs off no object.
 static struct {
-  lb_isa isa;
-  lb_isa_caches caches;
-  lb_isa_kind kind;
+  lb_target target;
+  lb_host_caches caches;
+  lb_host_model model;
 } here;
 
 static void ask_host(void) {
-  here.isa = lb_isa_of(&host);
-  here.caches = lb_isa_caches_of(&host);
-  here.kind = lb_isa_kind_of(&host);
+  here.target = lb_cpuid_target(&host);
+  here.caches = lb_cpuid_caches(&host);
+  here.model = lb_cpuid_model(&host);
 }
 
 static void know_host(void) {
@@ -170,19 +176,39 @@ static void know_host(void) {
   pthread_once(&once, ask_host);
 }
 
-lb_isa lb_isa_host(void) {
+lb_target lb_target_host(void) {
   know_host();
-  return here.isa;
+  return here.target;
 }
 
-lb_isa_caches lb_isa_host_caches(void) {
+lb_host_caches lb_host_caches_get(void) {
   know_host();
   return here.caches;
 }
 
-lb_isa_kind lb_isa_host_kind(void) {
+lb_host_model lb_host_model_get(void) {
   know_host();
-  return here.kind;
+  return here.model;
+}
+
+bool lb_target_runs(const lb_target *t) {
+  lb_target h = lb_target_host();
+  return t->level <= h.level && !(t->features & ~h.features);
+}
+
+lb_status lb_target_check(const lb_target *t) {
+  if (t->level != LB_LEVEL_V3 && t->level != LB_LEVEL_V4)
+    return lb_error(LB_UNSUPPORTED,
+                    "no kernels for x86-64-v%d: there are some for x86-64-v3 "
+                    "and x86-64-v4",
+                    (int)t->level);
+  if (t->features >> LB_FEATURE_COUNT)
+    return lb_error(LB_UNSUPPORTED, "unknown features 0x%x", t->features);
+  for (int i = 0; i < LB_FEATURE_COUNT; i++)
+    if (t->level < features[i].level && lb_target_has(t, (lb_feature)i))
+      return lb_error(LB_UNSUPPORTED, "%s has no %s", level_names[t->level],
+                      features[i].name);
+  return LB_OK;
 }
 
 // -- text -------------------------------------------------------------------
@@ -193,11 +219,11 @@ static bool is_word(const char *text, size_t len, const char *word) {
 
 static lb_status unknown_name(const char *text, size_t len) {
   lb_strbuf known = {0};
-  for (int i = 0; i < LB_ISA_LEVELS; i++)
+  for (int i = LB_LEVEL_V1; i <= LB_LEVEL_V4; i++)
     lb_strbuf_printf(&known, "%s, ", level_names[i]);
   lb_strbuf_puts(&known, "and after a '+' ");
-  for (int i = 0; i < LB_ISA_EXTRAS; i++)
-    lb_strbuf_printf(&known, "%s%s", i ? ", " : "", extras[i].name);
+  for (int i = 0; i < LB_FEATURE_COUNT; i++)
+    lb_strbuf_printf(&known, "%s%s", i ? ", " : "", features[i].name);
   lb_status st =
       lb_error(LB_INVALID,
                "unknown instruction set '%.*s'; known are native, "
@@ -207,21 +233,21 @@ static lb_status unknown_name(const char *text, size_t len) {
   return st;
 }
 
-static lb_status find_level(const char *text, size_t len, lb_isa_level *out) {
-  for (int i = 0; i < LB_ISA_LEVELS; i++) {
-    *out = (lb_isa_level)i;
+static lb_status find_level(const char *text, size_t len, lb_level *out) {
+  for (int i = LB_LEVEL_V1; i <= LB_LEVEL_V4; i++) {
+    *out = (lb_level)i;
     if (is_word(text, len, level_names[i])) return LB_OK;
   }
   return unknown_name(text, len);
 }
 
-static lb_status find_extra(const char *text, size_t len, lb_isa_level level,
-                            uint32_t *out) {
-  for (int i = 0; i < LB_ISA_EXTRAS; i++) {
-    if (!is_word(text, len, extras[i].name)) continue;
-    if (extras[i].level > level)
+static lb_status find_feature(const char *text, size_t len, lb_level level,
+                              uint32_t *out) {
+  for (int i = 0; i < LB_FEATURE_COUNT; i++) {
+    if (!is_word(text, len, features[i].name)) continue;
+    if (features[i].level > level)
       return lb_error(LB_INVALID, "instruction set: %s needs %s, not %s",
-                      extras[i].name, level_names[extras[i].level],
+                      features[i].name, level_names[features[i].level],
                       level_names[level]);
     *out |= UINT32_C(1) << i;
     return LB_OK;
@@ -229,24 +255,29 @@ static lb_status find_extra(const char *text, size_t len, lb_isa_level level,
   return unknown_name(text, len);
 }
 
-lb_status lb_isa_restrict(lb_isa *isa, const char *text) {
-  if (strcmp(text, "native") == 0) return LB_OK;
-  lb_isa_level level;
-  uint32_t wanted = 0;
+lb_status lb_target_parse(const char *text, lb_target *out) {
   size_t len = strcspn(text, "+");
-  LB_TRY(find_level(text, len, &level));
+  *out = (lb_target){0};
+  LB_TRY(find_level(text, len, &out->level));
   for (const char *p = text + len; *p; p += len) {
     len = strcspn(++p, "+");
-    LB_TRY(find_extra(p, len, level, &wanted));
+    LB_TRY(find_feature(p, len, out->level, &out->features));
   }
-  if (isa->level > level) isa->level = level;
-  isa->extras &= wanted;
   return LB_OK;
 }
 
-void lb_isa_print(const lb_isa *isa, lb_strbuf *out) {
-  lb_strbuf_puts(out, level_names[isa->level]);
-  for (int i = 0; i < LB_ISA_EXTRAS; i++)
-    if (lb_isa_has(isa, (lb_isa_extra)i))
-      lb_strbuf_printf(out, "+%s", extras[i].name);
+lb_status lb_target_restrict(lb_target *t, const char *text) {
+  lb_target only;
+  if (strcmp(text, "native") == 0) return LB_OK;
+  LB_TRY(lb_target_parse(text, &only));
+  if (t->level > only.level) t->level = only.level;
+  t->features &= only.features;
+  return LB_OK;
+}
+
+void lb_target_print(const lb_target *t, lb_strbuf *out) {
+  lb_strbuf_puts(out, level_names[t->level]);
+  for (int i = 0; i < LB_FEATURE_COUNT; i++)
+    if (lb_target_has(t, (lb_feature)i))
+      lb_strbuf_printf(out, "+%s", features[i].name);
 }
