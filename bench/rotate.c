@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "bench/machine.h"
-#include "session/launch.h"
+#include "device/cpu/submit.h"
 
 // One dim of an operand: so many steps of so many bytes.
 typedef struct walk {
@@ -193,7 +193,7 @@ void bench_rotation_run(const bench_rotation *r, lb_kernel_fn *kernel,
       const bench_operand *o = &r->operands[i];
       bases[i] = (uintptr_t)(o->data + o->before + c % o->copies * o->span);
     }
-    lb_launch_run(&l, kernel, NULL, bases);
+    lb_cpu_submit(&l, kernel, NULL, bases);
   }
 }
 

@@ -25,9 +25,9 @@
 
 #include "base/arena.h"
 #include "base/ref.h"
+#include "device/launch.h"
 #include "graph/graph.h"
 #include "plan/program.h"
-#include "plan/split.h"
 
 typedef enum lb_place {
   LB_PLACE_NONE,    // absent, or a constant: tensor.data is set
@@ -53,36 +53,12 @@ typedef enum lb_step_kind {
                    // cover it, `skip` of them, are passed over
 } lb_step_kind;
 
-// Where bytes are while a plan runs: `offset` past one of the run's bases.
-typedef struct lb_spot {
-  int64_t offset;  // bytes; LB_BASE_NONE: the address itself
-  uint32_t base;
-} lb_spot;
-
-enum {  // numbers of bases
-  LB_BASE_NONE,
+enum {           // numbers of bases
+  LB_BASE_NONE,  // the offset is the address itself
   LB_BASE_ARENA,
   LB_BASE_FIRST,  // of the region's parameters, then of its results, then of
                   // the own buffers
 };
-
-// A partition's kernel and all that its call needs but the bases. Operands are
-// outputs, then inputs; arguments begin with a pointer to each, then come rows
-// and columns (spec/spec.h).
-typedef struct lb_launch {
-  lb_slot *slot;           // borrowed from the table, which outlives plans
-  struct lb_launch *next;  // another zone of the partition, the same kernel
-                           // at other places; of a step that runs in turns,
-                           // any kernel; or NULL
-  lb_split split;
-  uint8_t n_operands, n_args, n_loops;
-  const lb_spot *spots;    // by operand
-  const uint64_t *args;    // pointers left out
-  const int64_t *strides;  // by operand, in bytes: of a row, of a column, of a
-                           // turn of each loop
-  const int64_t *loops;    // turns of each, the outermost first
-  const int64_t *steps;    // by operand, in bytes: on to the step's next turn
-} lb_launch;
 
 typedef struct lb_step {
   lb_step_kind kind;

@@ -7,6 +7,7 @@
 #ifndef LB_PLAN_PLANNER_H
 #define LB_PLAN_PLANNER_H
 
+#include "device/cpu/split.h"
 #include "plan/memory.h"
 #include "plan/plan.h"
 

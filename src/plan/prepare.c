@@ -100,6 +100,7 @@ typedef struct parts {  // of a launch, which lie behind it
 
 _Static_assert(sizeof(lb_launch) % 8 == 0 && sizeof(lb_spot) % 8 == 0,
                "words follow");
+_Static_assert(LB_BIND_LOOPS <= LB_LAUNCH_LOOPS, "a launch has all loops");
 
 // `n_strides` for each operand.
 static lb_launch *new_launch(lb_planner *p, const lb_recipe *r,

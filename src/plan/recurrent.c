@@ -17,6 +17,8 @@
 
 enum { BIAS = 3, MASK, H0, C0 };  // inputs
 
+_Static_assert(LB_TURN_KERNELS <= LB_MAX_SEQUENCE, "one sequence runs them");
+
 typedef struct series {
   lb_planner *p;
   const lb_partition *part;

@@ -1,5 +1,5 @@
 // session/bound_test.c -- runs that end early, and memory that falls back.
-#include "session/bound.h"
+#include "base/bound.h"
 
 #include <stdlib.h>
 

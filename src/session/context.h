@@ -8,10 +8,10 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/bound.h"
 #include "base/tensor.h"
 #include "cache/shelf.h"
 #include "plan/plan.h"
-#include "session/bound.h"
 #include "session/watch.h"
 
 typedef struct lb_own {  // a buffer sized while running

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "device/cpu/submit.h"
 #include "device/host/move.h"
-#include "session/launch.h"
 #include "session/look.h"
 #include "session/slice.h"
 
@@ -226,19 +226,36 @@ static lb_status tell(const frame *f, const lb_step *step, int64_t start,
   return w->step(w->user, &e);
 }
 
-// False if a kernel is missing: the step's cover comes next. That of `without`
-// is not used; NULL: all are.
+// The best kernel of a slot, or what was there before it; may be NULL.
+static lb_kernel_fn *kernel_of(const lb_slot *slot, const lb_slot *without) {
+  return slot == without ? slot->pack : lb_slot_kernel(slot);
+}
+
+// False if a kernel is missing: nothing is run.
+static bool try_sequence(const frame *f, const lb_step *step,
+                         const lb_slot *without) {
+  lb_kernel_fn *kernels[LB_MAX_SEQUENCE];
+  lb_sequence s = {.first = step->launch,
+                   .kernels = kernels,
+                   .turns = step->turns,
+                   .each = step->each,
+                   .apart = step->apart};
+  for (const lb_launch *l = step->launch; l; l = l->next)
+    if (!(kernels[s.n++] = kernel_of(l->slot, without))) return false;
+  lb_cpu_submit_sequence(&s, f->s->options.pool, f->c->bases, f->c->bound);
+  return true;
+}
+
+// False if a kernel is missing: the step's cover comes next. The compiled one
+// of `without` is not used; NULL: all are.
 static bool try_launch(const frame *f, const lb_step *step,
                        const lb_slot *without) {
-  lb_pool *pool = f->s->options.pool;
   for (const lb_launch *l = step->launch; l; l = step->turns ? l->next : NULL)
     lb_slot_use(l->slot, f->c->stay);
-  if (step->turns)
-    return lb_launch_try_turns(step, without, pool, f->c->bases, f->c->bound);
-  const lb_slot *slot = step->launch->slot;
-  lb_kernel_fn *kernel = slot == without ? slot->pack : lb_slot_kernel(slot);
+  if (step->turns) return try_sequence(f, step, without);
+  lb_kernel_fn *kernel = kernel_of(step->launch->slot, without);
   if (!kernel) return false;
-  lb_launch_run(step->launch, kernel, pool, f->c->bases);
+  lb_cpu_submit(step->launch, kernel, f->s->options.pool, f->c->bases);
   return true;
 }
 

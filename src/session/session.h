@@ -7,6 +7,7 @@
 #define LB_SESSION_SESSION_H
 
 #include "base/alloc.h"
+#include "base/bound.h"
 #include "base/events.h"
 #include "base/log.h"
 #include "base/pool.h"
@@ -14,7 +15,6 @@
 #include "cache/slots.h"
 #include "compile/service.h"
 #include "graph/graph.h"
-#include "session/bound.h"
 #include "session/watch.h"
 
 typedef struct lb_session lb_session;

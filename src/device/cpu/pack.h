@@ -8,9 +8,7 @@
 #ifndef LB_DEVICE_CPU_PACK_H
 #define LB_DEVICE_CPU_PACK_H
 
-#include "spec/spec.h"
-
-typedef void lb_kernel_fn(const uint64_t *args);  // see spec/spec.h
+#include "device/launch.h"
 
 #define LB_PACK_MAGIC UINT64_C(0x31304b4341504c)  // "LPACK01"
 

@@ -1,10 +1,10 @@
-// session/bound.h -- what may end a run before its last step.
+// base/bound.h -- what may end a run before its last step.
 //
 // One run has one bound, and one thread looks at it: before each step, each
 // turn of a loop, each turn of a recurrence. What it found once stays found,
 // even if whoever cancelled takes it back.
-#ifndef LB_SESSION_BOUND_H
-#define LB_SESSION_BOUND_H
+#ifndef LB_BASE_BOUND_H
+#define LB_BASE_BOUND_H
 
 #include <stdatomic.h>
 #include <stdint.h>

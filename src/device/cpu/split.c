@@ -1,5 +1,5 @@
-// plan/split.c -- what is worth a part of its own, and where parts begin.
-#include "plan/split.h"
+// device/cpu/split.c -- what is worth a part of its own, and where parts begin.
+#include "device/cpu/split.h"
 
 #define ALONE_NS 5000  // what takes less stays on the caller
 #define PART_NS 2500   // the least of a part

@@ -1,6 +1,6 @@
-// session/launch_test.c -- however a launch is cut and whoever runs its parts,
-// each element is computed once.
-#include "session/launch.h"
+// device/cpu/submit_test.c -- however a launch is cut and whoever runs its
+// parts, each element is computed once.
+#include "device/cpu/submit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,7 @@ static void check(lb_pool *pool, const shape *s, int64_t row_band,
   int64_t strides[] = {s->cols * f, f,       s->loops[1] * turn * f,
                        turn * f,    f,       s->rows * f,
                        0,           turn * f};
-  lb_spot spots[] = {{.base = LB_BASE_ARENA},
-                     {.base = LB_BASE_FIRST, .offset = 4 * f}};
+  lb_spot spots[] = {{.base = 1}, {.base = 2, .offset = 4 * f}};
   lb_split cut = {.outer = s->loops[0] * s->loops[1],
                   .row_band = row_band,
                   .col_band = col_band,
@@ -58,7 +57,7 @@ static void check(lb_pool *pool, const shape *s, int64_t row_band,
   for (int i = 0; i < SIZE; i++) in[i] = (float)i;
   memset(out, 0, sizeof out);
   uintptr_t bases[] = {0, (uintptr_t)out, (uintptr_t)in};
-  lb_launch_run(&l, add, pool, bases);
+  lb_cpu_submit(&l, add, pool, bases);
   for (int64_t i = 0; i < cut.outer * turn; i++) {
     int64_t r = i % turn / s->cols, c = i % s->cols;
     int64_t from = i / turn % s->loops[1] * turn + c * s->rows + r;
@@ -120,7 +119,7 @@ static void make_zone(zone *z, bool together, lb_launch *out) {
   z->strides[0] = WIDE * f;
   z->strides[1] = f;
   z->strides[2] = z->rows * WIDE * f;
-  z->spot = (lb_spot){.base = LB_BASE_ARENA, .offset = z->first * WIDE * f};
+  z->spot = (lb_spot){.base = 1, .offset = z->first * WIDE * f};
   *out = (lb_launch){.n_operands = 1,
                      .n_args = 3,
                      .n_loops = 1,
@@ -150,7 +149,7 @@ static void run_zones(lb_kernel_fn *kernel, lb_pool *pool, bool together,
   l[1].next = &l[2];
   if (grain) l[0].split.grain = grain;
   memset(image, 0, sizeof image);
-  lb_launch_run(l, kernel, pool, (uintptr_t[]){0, (uintptr_t)image});
+  lb_cpu_submit(l, kernel, pool, (uintptr_t[]){0, (uintptr_t)image});
   for (int i = 0; i < HIGH * WIDE; i++) assert_true(image[i] == 1);
 }
 
@@ -188,7 +187,7 @@ static lb_split whole(int64_t rows, int64_t cols) {
 
 // Two launches: the sum takes in an element of `in`, and `out`, which runs
 // backwards, what the sum is then.
-static void launches_run_in_turns(void **state) {
+static void launches_run_in_sequence(void **state) {
   (void)state;
   enum { TURNS = 5, F = sizeof(float) };
   float in[] = {1, 2, 3, 4, 5}, out[TURNS] = {0}, sum = 10;
@@ -196,12 +195,9 @@ static void launches_run_in_turns(void **state) {
   int64_t strides[4] = {0};
   lb_spot first[] = {{.base = 3}, {.base = 1}};
   lb_spot second[] = {{.base = 2, .offset = (TURNS - 1) * F}, {.base = 3}};
-  lb_slot slots[2] = {0};
-  lb_step step = {.turns = TURNS, .each = 2};
   lb_launch l[2] = {{.spots = first, .steps = (const int64_t[]){0, F}},
                     {.spots = second, .steps = (const int64_t[]){-F, 0}}};
   for (int i = 0; i < 2; i++) {
-    l[i].slot = &slots[i];
     l[i].split = whole(1, 1);
     l[i].n_operands = 2;
     l[i].n_args = 8;
@@ -209,21 +205,21 @@ static void launches_run_in_turns(void **state) {
     l[i].strides = strides;
   }
   l[0].next = &l[1];
-  step.launch = l;
+  lb_sequence s = {.first = l,
+                   .kernels = (lb_kernel_fn *[]){add, add},
+                   .turns = TURNS,
+                   .n = 2,
+                   .each = 2};
   uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)out, (uintptr_t)&sum};
-  lb_slot_publish(&slots[0], add, LB_TIER_PACK);
-  assert_false(lb_launch_try_turns(&step, NULL, NULL, bases, NULL));
-  assert_true(sum == 10);  // a kernel was missing: none has run
-  lb_slot_publish(&slots[1], add, LB_TIER_PACK);
-  assert_true(lb_launch_try_turns(&step, NULL, NULL, bases, NULL));
+  lb_cpu_submit_sequence(&s, NULL, bases, NULL);
   static const float want[] = {25, 20, 16, 13, 11};
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i]);
-  step.each = 1;  // all sums first
-  assert_true(lb_launch_try_turns(&step, NULL, NULL, bases, NULL));
+  s.each = 1;  // all sums first
+  lb_cpu_submit_sequence(&s, NULL, bases, NULL);
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
   atomic_int cancel = 1;
   lb_bound bound = {.cancelled = &cancel};
-  assert_true(lb_launch_try_turns(&step, NULL, NULL, bases, &bound));
+  lb_cpu_submit_sequence(&s, NULL, bases, &bound);
   assert_int_equal(bound.found, LB_BOUND_CANCELLED);
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
 }
@@ -238,12 +234,11 @@ static void groups_may_run_on_threads_of_their_own(void **state) {
   int64_t strides[4] = {0};
   lb_spot spots[2][2] = {{{.base = 2}, {.base = 1}},
                          {{.base = 2, .offset = F}, {.base = 1}}};
-  lb_slot slot = {0};
+  const int64_t steps[] = {0, F};
   lb_launch l[2] = {0};
   for (int i = 0; i < 2; i++)
-    l[i] = (lb_launch){.slot = &slot,
-                       .spots = spots[i],
-                       .steps = (const int64_t[]){0, F},
+    l[i] = (lb_launch){.spots = spots[i],
+                       .steps = steps,
                        .split = whole(1, 1),
                        .n_operands = 2,
                        .n_args = 8,
@@ -251,18 +246,22 @@ static void groups_may_run_on_threads_of_their_own(void **state) {
                        .strides = strides};
   l[0].next = &l[1];
   for (int i = 0; i < TURNS; i++) in[i] = 1;
-  lb_step step = {.turns = TURNS, .each = 1, .apart = 2, .launch = l};
+  lb_sequence s = {.first = l,
+                   .kernels = (lb_kernel_fn *[]){add, add},
+                   .turns = TURNS,
+                   .n = 2,
+                   .each = 1,
+                   .apart = 2};
   uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)sums};
-  lb_slot_publish(&slot, add, LB_TIER_PACK);
   lb_pool *pool;
   ok(lb_pool_new(2, &pool));
   for (int i = 1; i <= 50; i++) {
-    assert_true(lb_launch_try_turns(&step, NULL, pool, bases, NULL));
+    lb_cpu_submit_sequence(&s, pool, bases, NULL);
     assert_true(sums[0] == (float)(i * TURNS) && sums[1] == sums[0]);
   }
   atomic_int cancel = 1;
   lb_bound bound = {.cancelled = &cancel};
-  assert_true(lb_launch_try_turns(&step, NULL, pool, bases, &bound));
+  lb_cpu_submit_sequence(&s, pool, bases, &bound);
   assert_int_equal(bound.found, LB_BOUND_CANCELLED);
   assert_true(sums[0] == 50.0f * TURNS);
   lb_pool_free(pool);
@@ -273,7 +272,7 @@ int main(void) {
       cmocka_unit_test(every_element_is_computed_once),
       cmocka_unit_test(zones_are_computed_once_whoever_takes_them),
       cmocka_unit_test(a_band_goes_through_all_zones_that_go_together),
-      cmocka_unit_test(launches_run_in_turns),
+      cmocka_unit_test(launches_run_in_sequence),
       cmocka_unit_test(groups_may_run_on_threads_of_their_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

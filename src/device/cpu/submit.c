@@ -1,13 +1,11 @@
-// session/launch.c -- a kernel's parts, on the threads of the pool.
+// device/cpu/submit.c -- a kernel's parts, on the threads of the pool.
 //
 // One job of the pool takes all parts of a launch, or of all zones of an image,
 // the loops around the kernel included. Neighbouring parts that one thread
 // takes at once are one call.
-#include "session/launch.h"
+#include "device/cpu/submit.h"
 
 #include <string.h>
-
-#include "partition/recurrent.h"
 
 typedef struct call {
   const lb_launch *launch;
@@ -59,7 +57,7 @@ static block block_at(const lb_launch *l, int64_t at, int64_t n) {
 
 static void run_block(const call *c, const block *b, uint64_t *args) {
   const lb_launch *l = c->launch;
-  int64_t at[2 + LB_BIND_LOOPS] = {b->row, b->col}, turn = b->turn;
+  int64_t at[2 + LB_LAUNCH_LOOPS] = {b->row, b->col}, turn = b->turn;
   int n = 2 + l->n_loops;
   for (int k = l->n_loops; k-- > 0; turn /= l->loops[k])
     at[2 + k] = turn % l->loops[k];
@@ -158,7 +156,7 @@ static void run_all_zones(zones *z, lb_pool *pool) {
   lb_pool_for(pool, all, shared ? s->grain : all, run_zones, z);
 }
 
-void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
+void lb_cpu_submit(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
                    const uintptr_t *bases) {
   if (l->next) {
     run_all_zones(&(zones){.first = l, .kernel = kernel, .bases = bases}, pool);
@@ -169,17 +167,17 @@ void lb_launch_run(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
   run_call(&c, pool);
 }
 
-// -- turns -------------------------------------------------------------------
+// -- sequences ----------------------------------------------------------------
 
 static void move_on(call *c) {
   const lb_launch *l = c->launch;
   for (int i = 0; i < l->n_operands; i++) c->args[i] += (uint64_t)l->steps[i];
 }
 
-static void run_turns(call *calls, uint32_t n, int64_t turns, lb_pool *pool,
+static void run_group(call *calls, const lb_sequence *s, lb_pool *pool,
                       lb_bound *bound) {
-  for (int64_t t = 0; t < turns && !(bound && lb_bound_over(bound)); t++)
-    for (uint32_t i = 0; i < n; i++) {
+  for (int64_t t = 0; t < s->turns && !(bound && lb_bound_over(bound)); t++)
+    for (uint32_t i = 0; i < s->each; i++) {
       run_call(&calls[i], pool);
       move_on(&calls[i]);
     }
@@ -187,47 +185,41 @@ static void run_turns(call *calls, uint32_t n, int64_t turns, lb_pool *pool,
 
 typedef struct groups {  // which do not read what another writes
   call *calls;
-  const lb_step *step;
+  const lb_sequence *sequence;
   lb_bound *bounds;  // one a group, or NULL
 } groups;
 
 static void run_groups(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  const groups *s = user;
-  for (int64_t g = begin; g < end; g++)
-    run_turns(s->calls + g * s->step->each, s->step->each, s->step->turns, NULL,
-              s->bounds ? &s->bounds[g] : NULL);
+  const groups *g = user;
+  for (int64_t i = begin; i < end; i++)
+    run_group(g->calls + i * g->sequence->each, g->sequence, NULL,
+              g->bounds ? &g->bounds[i] : NULL);
 }
 
 // A thread for each group. What one of them found of the bound, the run has
 // found.
-static void run_on_threads(call *calls, uint32_t n, const lb_step *step,
-                           lb_pool *pool, lb_bound *bound) {
-  lb_bound bounds[LB_TURN_KERNELS];
-  uint32_t count = n / step->each;
-  groups s = {.calls = calls, .step = step, .bounds = bound ? bounds : NULL};
+static void run_on_threads(call *calls, const lb_sequence *s, lb_pool *pool,
+                           lb_bound *bound) {
+  lb_bound bounds[LB_MAX_SEQUENCE];
+  uint32_t count = s->n / s->each;
+  groups all = {calls, s, bound ? bounds : NULL};
   for (uint32_t g = 0; bound && g < count; g++) bounds[g] = *bound;
-  lb_pool_for(pool, count, 1, run_groups, &s);
+  lb_pool_for(pool, count, 1, run_groups, &all);
   for (uint32_t g = 0; bound && g < count; g++)
     if (bounds[g].found) bound->found = bounds[g].found;
 }
 
-bool lb_launch_try_turns(const lb_step *step, const lb_slot *without,
-                         lb_pool *pool, const uintptr_t *bases,
-                         lb_bound *bound) {
-  call calls[LB_TURN_KERNELS];
-  uint32_t n = 0;
-  for (const lb_launch *l = step->launch; l; l = l->next, n++) {
-    lb_kernel_fn *kernel =
-        l->slot == without ? without->pack : lb_slot_kernel(l->slot);
-    if (!kernel) return false;
-    prepare(&calls[n], l, kernel, bases);
+void lb_cpu_submit_sequence(const lb_sequence *s, lb_pool *pool,
+                            const uintptr_t *bases, lb_bound *bound) {
+  call calls[LB_MAX_SEQUENCE];
+  const lb_launch *l = s->first;
+  for (uint32_t i = 0; i < s->n; i++, l = l->next)
+    prepare(&calls[i], l, s->kernels[i], bases);
+  if (lb_pool_width(pool) <= s->apart && !lb_pool_alone(pool)) {
+    run_on_threads(calls, s, pool, bound);
+    return;
   }
-  if (lb_pool_width(pool) <= step->apart && !lb_pool_alone(pool)) {
-    run_on_threads(calls, n, step, pool, bound);
-    return true;
-  }
-  for (uint32_t i = 0; i < n; i += step->each)
-    run_turns(calls + i, step->each, step->turns, pool, bound);
-  return true;
+  for (uint32_t i = 0; i < s->n; i += s->each)
+    run_group(calls + i, s, pool, bound);
 }

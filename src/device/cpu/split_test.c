@@ -1,5 +1,5 @@
-// plan/split_test.c -- where parts begin and end.
-#include "plan/split.h"
+// device/cpu/split_test.c -- where parts begin and end.
+#include "device/cpu/split.h"
 
 #include "graph/build_test.h"
 

@@ -1,5 +1,5 @@
-// session/bound.c -- what may end a run before its last step.
-#include "session/bound.h"
+// base/bound.c -- what may end a run before its last step.
+#include "base/bound.h"
 
 #include "base/clock.h"
 

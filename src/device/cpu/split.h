@@ -1,4 +1,5 @@
-// plan/split.h -- how a launch is cut into parts, for the threads of a pool.
+// device/cpu/split.h -- how a launch is cut into parts, for the threads of a
+// pool.
 //
 // A part is a band of rows times a band of columns of one turn of the loops
 // around a kernel. Bounds depend on sizes alone, never on a thread count, and
@@ -8,20 +9,10 @@
 //
 // Times are estimates: good enough to tell what is worth a second thread
 // (docs/decisions/003-what-is-worth-a-thread.md), for nothing else.
-#ifndef LB_PLAN_SPLIT_H
-#define LB_PLAN_SPLIT_H
+#ifndef LB_DEVICE_CPU_SPLIT_H
+#define LB_DEVICE_CPU_SPLIT_H
 
-#include "spec/spec.h"
-
-typedef struct lb_split {
-  int64_t outer;                 // turns of the loops around the kernel
-  int64_t row_band, col_band;    // sizes; the last band may be smaller
-  int64_t row_bands, col_bands;  // of one turn
-  int64_t parts;                 // outer * col_bands * row_bands, in that order
-  bool cols_first;  // col_bands * row_bands * outer: a band goes through all
-  bool together;    // ... turns of all zones, which have the same bands
-  int64_t grain;    // parts to be taken at once; parts: all of them
-} lb_split;
+#include "device/launch.h"
 
 // What spec and facts say about splits.
 typedef struct lb_split_basis {
