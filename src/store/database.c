@@ -448,3 +448,86 @@ bool lb_db_row(lb_db *db, sqlite3_stmt *stmt, lb_store_entry *out) {
   }
   return lb_row_entry(&row, out);
 }
+
+// -- errors -------------------------------------------------------------------
+
+static const char *const fault_names[] = {
+    [LB_FAULT_DAMAGED] = "is damaged",
+    [LB_FAULT_BUSY] = "is locked by another process",
+    [LB_FAULT_FULL] = "cannot grow: the disk is full",
+    [LB_FAULT_READONLY] = "cannot be written",
+    [LB_FAULT_OTHER] = "cannot be used",
+};
+
+lb_status lb_db_error(const lb_db *db, int rc, const char *path) {
+  lb_fault fault = lb_db_fault(rc);
+  if ((rc & 0xff) == SQLITE_NOMEM) return lb_oom();
+  return lb_error(fault == LB_FAULT_DAMAGED ? LB_INVALID : LB_IO,
+                  "'%s' %s (%s)", path, fault_names[fault],
+                  lb_db_message(db, rc));
+}
+
+lb_status lb_db_kind_error(lb_db_kind kind, int64_t version, const char *path) {
+  if (kind == LB_DB_LATER)
+    return lb_error(LB_UNSUPPORTED,
+                    "'%s' was made by a later version of Limber (its version "
+                    "is %lld, %d is known); it is left as it is, and not used",
+                    path, (long long)version, LB_STORE_VERSION);
+  if (kind == LB_DB_FOREIGN)
+    return lb_error(LB_INVALID,
+                    "'%s' is a database, but not one of Limber's; it is left "
+                    "as it is, and not used",
+                    path);
+  return lb_error(LB_INVALID, "'%s' holds no kernels", path);
+}
+
+lb_status lb_db_open_immutable(const lb_sqlite *q, const char *path,
+                               lb_db *out) {
+  lb_db_kind kind;
+  int64_t version;
+  int rc = lb_db_open(q, path, LB_DB_IMMUTABLE, out);
+  if (!rc) rc = lb_db_look(out, &kind, &version);
+  if (rc) return lb_db_error(out, rc, path);
+  return kind == LB_DB_OURS ? LB_OK : lb_db_kind_error(kind, version, path);
+}
+
+// -- looking one up -----------------------------------------------------------
+
+static bool copy_blob(lb_span from, lb_blob *out) {
+  out->data = malloc(from.size ? from.size : 1);
+  if (!out->data) return false;
+  memcpy(out->data, from.data, from.size);
+  out->size = from.size;
+  return true;
+}
+
+static bool same_span(lb_span a, lb_span b) {
+  return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
+}
+
+int lb_db_find(lb_db *db, lb_hash128 key, lb_span request, lb_store_found *out,
+               lb_found_row *row) {
+  int rc;
+  lb_store_entry e;
+  sqlite3_stmt *stmt = lb_db_use(db, LB_Q_GET, &rc);
+  if (!stmt) return rc;
+  db->q->bind_int64(stmt, 1, lb_db_id(key));
+  rc = db->q->step(stmt);
+  if (rc == SQLITE_DONE) {
+    rc = SQLITE_OK;
+  } else if (rc == SQLITE_ROW && !lb_db_row(db, stmt, &e)) {
+    rc = SQLITE_CORRUPT;
+  } else if (rc == SQLITE_ROW) {
+    rc = SQLITE_OK;
+    if (e.key.lo == key.lo && e.key.hi == key.hi &&
+        same_span(e.request, request)) {
+      row->hit =
+          copy_blob(e.object, &out->object) && copy_blob(e.meta, &out->meta);
+      if (!row->hit) rc = SQLITE_NOMEM;
+      row->used = e.used;
+    }
+  }
+  if (!row->hit) lb_store_found_fini(out);
+  db->q->reset(stmt);
+  return rc;
+}

@@ -76,6 +76,14 @@ typedef enum lb_db_kind {
 
 // What is in the file. *version is what it says of itself.
 int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version);
+// Why a file of that kind is not used.
+lb_status lb_db_kind_error(lb_db_kind kind, int64_t version, const char *path);
+// Opens a file that nobody writes; LB_INVALID, LB_UNSUPPORTED: it is not one of
+// ours. After a failure, close it.
+lb_status lb_db_open_immutable(const lb_sqlite *q, const char *path,
+                               lb_db *out);
+// A failure as a status that names the file.
+lb_status lb_db_error(const lb_db *db, int rc, const char *path);
 // The tables, in an empty file. `shared`: for many processes at once.
 int lb_db_create(lb_db *db, bool shared);
 // Lets many processes use it at once, if that is not so already.
@@ -107,6 +115,14 @@ bool lb_db_row(lb_db *db, sqlite3_stmt *stmt, lb_store_entry *out);
 // Of all that must not change; the columns in the order of the table.
 uint64_t lb_entry_sum(const lb_store_entry *e);
 int64_t lb_entry_bytes(const lb_store_entry *e);
+
+typedef struct lb_found_row {
+  bool hit;
+  int64_t used;
+} lb_found_row;
+// SQLITE_OK with a hit or without; SQLITE_CORRUPT for a row that is not sound.
+int lb_db_find(lb_db *db, lb_hash128 key, lb_span request, lb_store_found *out,
+               lb_found_row *row);
 
 #define LB_ROW_COLUMNS 13  // without id
 // Reads a row from its columns, given as spans and integers. See repair.c.

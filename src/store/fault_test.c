@@ -166,7 +166,7 @@ static struct {
 } failing;
 
 static int step_that_fails(sqlite3_stmt *stmt) {
-  bool put = stmt == failing.store->db.stmts[LB_Q_PUT];
+  bool put = stmt == failing.store->folder->db.stmts[LB_Q_PUT];
   return put && failing.times-- > 0 ? SQLITE_CORRUPT : failing.q.step(stmt);
 }
 
@@ -175,9 +175,9 @@ static void what_fails_after_a_rebuild_too_is_rolled_back(void **state) {
   lb_store_stats stats;
   lb_store *s = failing.store = fixture_open(f);
   assert_ok(put(s, 1));
-  failing.q = s->sqlite;
+  failing.q = s->core.sqlite;
   failing.times = 2;
-  s->sqlite.step = step_that_fails;
+  s->core.sqlite.step = step_that_fails;
   lb_status st = put(s, 2);
   assert_true(lb_failed(st));
   lb_status_drop(st);

@@ -10,17 +10,17 @@
 
 // The file that a store speaks of, open; or why it is not.
 static lb_status main_file(lb_store *s, lb_db **out, const char **path) {
-  if (s->folder) {
-    *out = &s->db;
-    *path = s->path;
-    if (lb_inside_ready(s)) return LB_OK;
-    return lb_error(LB_IO, "'%s' cannot be used", s->path);
-  }
-  if (!s->n_layers) return lb_error(LB_INVALID, "there is no store");
-  *out = &s->layers[0].db;
-  *path = s->layers[0].path;
-  if (lb_inside_layer_ready(s, &s->layers[0])) return LB_OK;
+  lb_folder *f = s->folder;
+  if (!f && !s->first) return lb_error(LB_INVALID, "there is no store");
+  *out = f ? &f->db : &s->first->db;
+  *path = f ? f->path : s->first->path;
+  if (f ? lb_folder_ready(f) : lb_image_ready(s->first)) return LB_OK;
   return lb_error(LB_IO, "'%s' cannot be used", *path);
+}
+
+static lb_status writable(lb_store *s) {
+  return s->folder ? lb_folder_writable(s->folder)
+                   : lb_error(LB_IO, "there is no folder for kernels");
 }
 
 // -- looking ------------------------------------------------------------------
@@ -54,7 +54,7 @@ static lb_status each(lb_store *s, walk *w) {
   const char *path;
   LB_TRY(main_file(s, &db, &path));
   int rc = walk_rows(db, w);
-  return rc ? lb_inside_fault_error(db, rc, path) : LB_OK;
+  return rc ? lb_db_error(db, rc, path) : LB_OK;
 }
 
 lb_status lb_store_each(lb_store *s, lb_store_each_fn *fn, void *user) {
@@ -100,7 +100,7 @@ static lb_status verify(lb_store *s, lb_store_verified *out) {
     snprintf(out->complaint, sizeof out->complaint, "%s",
              lb_db_message(db, rc));
   else if (lb_db_fault(rc) != LB_FAULT_DAMAGED && rc)
-    return lb_inside_fault_error(db, rc, path);
+    return lb_db_error(db, rc, path);
   return LB_OK;
 }
 
@@ -114,8 +114,8 @@ lb_status lb_store_verify(lb_store *s, lb_store_verified *out) {
 
 lb_status lb_store_repair(lb_store *s) {
   lb_lock_take(&s->lock);
-  lb_status st = lb_inside_writable(s);
-  if (!lb_failed(st)) st = lb_inside_rebuild(s, true);
+  lb_status st = writable(s);
+  if (!lb_failed(st)) st = lb_folder_rebuild(s->folder, true);
   lb_lock_give(&s->lock);
   return st;
 }
@@ -126,34 +126,39 @@ static int count(lb_db *db, int64_t *out) {
   return lb_db_number(db, LB_Q_COUNT_ROWS, out);
 }
 
-static int prune_once(lb_store *s, int64_t since, uint64_t *removed) {
+static int prune_once(lb_folder *f, int64_t since, uint64_t *removed) {
   int64_t before = 0, after = 0;
   uint64_t evicted = 0;
-  int rc = lb_db_do(&s->db, LB_Q_BEGIN);
-  if (!rc) rc = count(&s->db, &before);
-  if (!rc) rc = lb_db_do_id(&s->db, LB_Q_PRUNE, since);
-  if (!rc) rc = lb_inside_evict(s, 0, &evicted);
-  if (!rc) rc = count(&s->db, &after);
-  if (!rc) rc = lb_db_do(&s->db, LB_Q_COMMIT);
+  int rc = lb_db_do(&f->db, LB_Q_BEGIN);
+  if (!rc) rc = count(&f->db, &before);
+  if (!rc) rc = lb_db_do_id(&f->db, LB_Q_PRUNE, since);
+  if (!rc) rc = lb_folder_evict(f, 0, &evicted);
+  if (!rc) rc = count(&f->db, &after);
+  if (!rc) rc = lb_db_do(&f->db, LB_Q_COMMIT);
   if (rc) return rc;
   *removed = (uint64_t)(before - after);
   // Where others are at it, the room is used again instead.
-  lb_db_exec(&s->db, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+  lb_db_exec(&f->db, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
   return SQLITE_OK;
+}
+
+static lb_status prune(lb_folder *f, int64_t since, uint64_t bytes,
+                       uint64_t *removed) {
+  lb_status st = LB_OK;
+  uint64_t capacity = f->capacity;
+  if (bytes < f->capacity) f->capacity = bytes;
+  int rc = prune_once(f, since, removed);
+  if (rc) lb_folder_trouble(f, rc, &st);
+  f->capacity = capacity;
+  return st;
 }
 
 lb_status lb_store_prune(lb_store *s, int64_t since, uint64_t bytes,
                          uint64_t *removed) {
   *removed = 0;
   lb_lock_take(&s->lock);
-  uint64_t capacity = s->capacity;
-  if (bytes < s->capacity) s->capacity = bytes;
-  lb_status st = lb_inside_writable(s);
-  if (!lb_failed(st)) {
-    int rc = prune_once(s, since, removed);
-    if (rc) lb_inside_trouble(s, rc, &st);
-  }
-  s->capacity = capacity;
+  lb_status st = writable(s);
+  if (!lb_failed(st)) st = prune(s->folder, since, bytes, removed);
   lb_lock_give(&s->lock);
   return st;
 }
@@ -176,14 +181,14 @@ static bool copy_row(void *user, const lb_store_entry *e) {
 // Rows of others are left out where they are broken.
 static lb_status export_to(lb_store *s, const char *part, copying *c) {
   walk w = {.fn = copy_row, .user = c};
-  int rc = lb_db_open(&s->sqlite, part, LB_DB_WRITE, &c->to);
+  int rc = lb_db_open(&s->core.sqlite, part, LB_DB_WRITE, &c->to);
   if (!rc) rc = lb_db_exec(&c->to, "PRAGMA journal_mode=OFF");
   if (!rc) rc = lb_db_create(&c->to, false);
   if (!rc) rc = lb_db_do(&c->to, LB_Q_BEGIN);
-  if (rc) return lb_inside_fault_error(&c->to, rc, part);
+  if (rc) return lb_db_error(&c->to, rc, part);
   LB_TRY(each(s, &w));
   rc = c->rc ? c->rc : lb_db_do(&c->to, LB_Q_COMMIT);
-  return rc ? lb_inside_fault_error(&c->to, rc, part) : LB_OK;
+  return rc ? lb_db_error(&c->to, rc, part) : LB_OK;
 }
 
 static lb_status export_file(lb_store *s, const char *path, uint64_t *written) {
@@ -213,31 +218,31 @@ lb_status lb_store_export(lb_store *s, const char *path, uint64_t *written) {
 }
 
 typedef struct importing {
-  lb_store *store;
+  lb_folder *to;
   lb_store_imported *out;
   int rc;
 } importing;
 
 static bool add_row(void *user, const lb_store_entry *e) {
   importing *i = user;
-  lb_db *db = &i->store->db;
+  lb_db *db = &i->to->db;
   i->rc = lb_db_write(db, LB_Q_KEEP, e);
   bool added = !i->rc && db->q->changes(db->handle) > 0;
   *(added ? &i->out->added : &i->out->there) += !i->rc;
   return !i->rc;
 }
 
-static int import_rows(lb_store *s, lb_db *from, lb_store_imported *out) {
-  importing i = {.store = s, .out = out};
+static int import_rows(lb_folder *f, lb_db *from, lb_store_imported *out) {
+  importing i = {.to = f, .out = out};
   walk w = {.fn = add_row, .user = &i};
   uint64_t evicted = 0;
-  int rc = lb_db_do(&s->db, LB_Q_BEGIN);
+  int rc = lb_db_do(&f->db, LB_Q_BEGIN);
   if (!rc) rc = walk_rows(from, &w);
   if (!rc) rc = i.rc;
-  if (!rc) rc = lb_inside_evict(s, 0, &evicted);
-  if (!rc) rc = lb_db_do(&s->db, LB_Q_COMMIT);
-  s->stats.insertions += out->added;
-  s->stats.evictions += evicted;
+  if (!rc) rc = lb_folder_evict(f, 0, &evicted);
+  if (!rc) rc = lb_db_do(&f->db, LB_Q_COMMIT);
+  f->base.core->stats.insertions += out->added;
+  f->base.core->stats.evictions += evicted;
   out->broken = w.broken;
   return rc;
 }
@@ -246,16 +251,17 @@ static lb_status import_file(lb_store *s, const char *path,
                              lb_store_imported *out) {
   lb_db from = {0};
   bool exists;
-  LB_TRY(lb_inside_writable(s));
+  LB_TRY(writable(s));
+  lb_folder *f = s->folder;
   LB_TRY(lb_trust_file(path, true, &exists));
   if (!exists) return lb_error(LB_IO, "there is no file '%s'", path);
-  lb_status st = lb_inside_open_read_only(&s->sqlite, path, &from);
+  lb_status st = lb_db_open_immutable(&f->base.core->sqlite, path, &from);
   if (!lb_failed(st)) {
-    int rc = import_rows(s, &from, out);
+    int rc = import_rows(f, &from, out);
     if (rc) {
-      st = lb_inside_fault_error(&s->db, rc, path);
-      if (!s->sqlite.get_autocommit(s->db.handle))
-        lb_db_do(&s->db, LB_Q_ROLLBACK);
+      st = lb_db_error(&f->db, rc, path);
+      if (!f->db.q->get_autocommit(f->db.handle))
+        lb_db_do(&f->db, LB_Q_ROLLBACK);
     }
   }
   lb_db_close(&from);

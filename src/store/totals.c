@@ -24,37 +24,37 @@ static uint64_t count(const lb_store_stats *s, size_t i) {
   return *(const uint64_t *)((const char *)s + counters[i].at);
 }
 
-static int64_t lacking(const lb_store *s, size_t i) {
-  return (int64_t)(count(&s->stats, i) - count(&s->noted, i));
+static int64_t lacking(const lb_folder *f, size_t i) {
+  return (int64_t)(count(&f->base.core->stats, i) - count(&f->noted, i));
 }
 
 // Only once the file is there: those who were refused it have nothing to add.
-bool lb_totals_lack(const lb_store *s) {
-  for (size_t i = 0; s->writable && i < N; i++)
-    if (lacking(s, i)) return true;
+bool lb_totals_lack(const lb_folder *f) {
+  for (size_t i = 0; f->writable && i < N; i++)
+    if (lacking(f, i)) return true;
   return false;
 }
 
-int lb_totals_write(lb_store *s) {
+int lb_totals_write(lb_folder *f) {
   int rc = SQLITE_OK;
   for (size_t i = 0; !rc && i < N; i++) {
-    if (!lacking(s, i)) continue;
-    sqlite3_stmt *stmt = lb_db_use(&s->db, LB_Q_ADD, &rc);
+    if (!lacking(f, i)) continue;
+    sqlite3_stmt *stmt = lb_db_use(&f->db, LB_Q_ADD, &rc);
     if (!stmt) return rc;
-    s->sqlite.bind_text(stmt, 1, counters[i].name, -1, SQLITE_STATIC);
-    s->sqlite.bind_int64(stmt, 2, lacking(s, i));
-    rc = lb_db_do(&s->db, LB_Q_ADD);
+    f->db.q->bind_text(stmt, 1, counters[i].name, -1, SQLITE_STATIC);
+    f->db.q->bind_int64(stmt, 2, lacking(f, i));
+    rc = lb_db_do(&f->db, LB_Q_ADD);
   }
   return rc;
 }
 
-static int read_total(lb_store *s, size_t i, lb_store_stats *out) {
+static int read_total(lb_folder *f, size_t i, lb_store_stats *out) {
   int rc;
   int64_t n;
-  sqlite3_stmt *stmt = lb_db_use(&s->db, LB_Q_TOTAL, &rc);
+  sqlite3_stmt *stmt = lb_db_use(&f->db, LB_Q_TOTAL, &rc);
   if (!stmt) return rc;
-  s->sqlite.bind_text(stmt, 1, counters[i].name, -1, SQLITE_STATIC);
-  rc = lb_db_number(&s->db, LB_Q_TOTAL, &n);
+  f->db.q->bind_text(stmt, 1, counters[i].name, -1, SQLITE_STATIC);
+  rc = lb_db_number(&f->db, LB_Q_TOTAL, &n);
   *(uint64_t *)((char *)out + counters[i].at) = (uint64_t)n;
   return rc;
 }
@@ -62,11 +62,12 @@ static int read_total(lb_store *s, size_t i, lb_store_stats *out) {
 lb_status lb_store_totals(lb_store *s, lb_store_stats *out) {
   int rc = SQLITE_OK;
   lb_status st = LB_OK;
+  lb_folder *f = s->folder;
   *out = (lb_store_stats){0};
   lb_lock_take(&s->lock);
-  if (lb_inside_ready(s))
-    for (size_t i = 0; !rc && i < N; i++) rc = read_total(s, i, out);
-  if (rc) st = lb_inside_fault_error(&s->db, rc, s->path);
+  if (f && lb_folder_ready(f))
+    for (size_t i = 0; !rc && i < N; i++) rc = read_total(f, i, out);
+  if (rc) st = lb_db_error(&f->db, rc, f->path);
   lb_lock_give(&s->lock);
   return st;
 }
