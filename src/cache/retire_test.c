@@ -1,0 +1,220 @@
+// cache/retire_test.c -- the order of publishing and retiring: a kernel is
+// taken out of its slot before the epoch is stamped from which on it may be
+// freed. Runs that enter in between, or that look in between, must never hold
+// code that is released.
+//
+// The linker puts the functions below in the place of lb_shelf_take_off, which
+// takes the stamp (see CMakeLists.txt): so a test looks at the slot at exactly
+// that moment. Runs under TSan in scripts/test.
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/slots.h"
+
+#define BYTES 1000
+
+// -- a run before and after the stamp -----------------------------------------
+
+// The address of the code is what is published; nobody calls it.
+typedef struct code {
+  atomic_bool released;
+} code;
+
+typedef struct reader {
+  lb_stay stay;
+  const code *seen;
+} reader;
+
+static struct {
+  lb_slots slots;
+  lb_shelf shelf;
+  lb_slot *slot;
+  bool look;  // readers enter around the stamp
+  reader before, after;
+  bool yield;  // other threads run then
+} all;
+
+static void enter(reader *r) {
+  lb_shelf_enter(&all.shelf, &r->stay);
+  r->seen = (const code *)(uintptr_t)lb_slot_kernel(all.slot);
+}
+
+static void leave(reader *r) { lb_shelf_leave(&all.shelf, &r->stay); }
+
+void __real_lb_shelf_take_off(lb_shelf *s, lb_shelf_item *item);
+void __wrap_lb_shelf_take_off(lb_shelf *s, lb_shelf_item *item);
+void __wrap_lb_shelf_take_off(lb_shelf *s, lb_shelf_item *item) {
+  if (all.look) enter(&all.before);
+  __real_lb_shelf_take_off(s, item);
+  if (all.look) enter(&all.after);
+  for (int i = 0; all.yield && i < 8; i++) sched_yield();
+}
+
+// -- slots
+// ---------------------------------------------------------------------
+
+static void release(void *owner) {
+  atomic_store(&((code *)owner)->released, true);
+}
+
+static void release_and_free(void *owner) {
+  release(owner);
+  free(owner);  // TSan and ASan find a run that still looks at it
+}
+
+static bool publish(code *c, void (*how)(void *owner)) {
+  bool kept;
+  lb_slot_code x = {.kernel = (lb_kernel_fn *)(uintptr_t)c,
+                    .tier = LB_TIER_REUSABLE,
+                    .bytes = BYTES,
+                    .release = how,
+                    .owner = c};
+  return !lb_failed(lb_slots_publish(&all.slots, all.slot, &x, &kept)) && kept;
+}
+
+static int setup(void **state) {
+  lb_spec_builder b;
+  lb_spec spec;
+  (void)state;
+  memset(&all, 0, sizeof all);
+  lb_spec_begin(&b, LB_FORM_MAP);
+  uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
+  lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1), LB_LAYOUT_FULL);
+  assert_false(lb_failed(lb_spec_finish(&b, &spec)));
+  assert_false(lb_failed(lb_slots_init(&all.slots, 16, NULL)));
+  assert_false(lb_failed(lb_shelf_init(&all.shelf, 10 * BYTES)));
+  all.slots.shelf = &all.shelf;
+  assert_false(
+      lb_failed(lb_slots_intern(&all.slots, &spec, &(lb_facts){0}, &all.slot)));
+  return 0;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  lb_slots_fini(&all.slots);
+  lb_shelf_fini(&all.shelf);
+  return 0;
+}
+
+// What a run that is inside has loaded is not released before it leaves.
+static void expect_alive(const reader *r) {
+  if (r->seen) assert_false(atomic_load(&r->seen->released));
+}
+
+static void a_kernel_is_replaced_before_it_is_retired(void **state) {
+  (void)state;
+  code former = {false}, later = {false};
+  assert_true(publish(&former, release));
+  all.look = true;
+  assert_true(publish(&later, release));
+  all.look = false;
+  lb_shelf_collect(&all.shelf);
+  assert_ptr_equal(all.before.seen, &later);
+  assert_ptr_equal(all.after.seen, &later);
+  leave(&all.before);  // the one that holds the former up, having come before
+  expect_alive(&all.after);
+  assert_true(atomic_load(&former.released));
+  leave(&all.after);
+  assert_false(atomic_load(&later.released));
+}
+
+static void a_kernel_is_withdrawn_before_it_is_retired(void **state) {
+  (void)state;
+  code former = {false};
+  assert_true(publish(&former, release));
+  all.look = true;
+  lb_slots_withdraw(&all.slots, all.slot);
+  all.look = false;
+  lb_shelf_collect(&all.shelf);
+  assert_null(all.before.seen);
+  assert_null(all.after.seen);
+  assert_false(atomic_load(&former.released));
+  leave(&all.before);
+  assert_true(atomic_load(&former.released));
+  leave(&all.after);
+}
+
+// A run that was there before holds up what it may have loaded, and a run that
+// came after holds nothing up.
+static void a_run_holds_what_was_there_when_it_entered(void **state) {
+  (void)state;
+  code codes[3] = {{false}};
+  reader early = {.seen = NULL}, late = {.seen = NULL};
+  assert_true(publish(&codes[0], release));
+  enter(&early);
+  assert_true(publish(&codes[1], release));
+  enter(&late);
+  assert_true(publish(&codes[2], release));
+  assert_ptr_equal(early.seen, &codes[0]);
+  assert_ptr_equal(late.seen, &codes[1]);
+  assert_false(atomic_load(&codes[0].released));
+  leave(&early);
+  assert_true(atomic_load(&codes[0].released));
+  assert_false(atomic_load(&codes[1].released));
+  leave(&late);
+  assert_true(atomic_load(&codes[1].released));
+  assert_false(atomic_load(&codes[2].released));
+}
+
+// -- many at once
+// ---------------------------------------------------------------
+
+#define READERS 6
+#define PUBLISHED 2000
+
+static atomic_bool ended;
+
+static void *read_often(void *user) {
+  atomic_int *bad = user;
+  reader r = {.seen = NULL};
+  while (!atomic_load(&ended)) {
+    enter(&r);
+    for (int i = 0; r.seen && i < 4; i++) {
+      if (atomic_load(&r.seen->released)) atomic_fetch_add(bad, 1);
+      sched_yield();
+    }
+    leave(&r);
+  }
+  return NULL;
+}
+
+static void no_run_holds_released_code(void **state) {
+  (void)state;
+  pthread_t threads[READERS];
+  atomic_int bad = 0;
+  atomic_store(&ended, false);
+  all.yield = true;
+  for (int i = 0; i < READERS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, read_often, &bad), 0);
+  for (int i = 0; i < PUBLISHED; i++) {
+    code *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    assert_true(publish(c, release_and_free));
+    if (i % 8 == 7) lb_slots_withdraw(&all.slots, all.slot);
+  }
+  atomic_store(&ended, true);
+  for (int i = 0; i < READERS; i++) pthread_join(threads[i], NULL);
+  all.yield = false;
+  assert_int_equal(atomic_load(&bad), 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(a_kernel_is_replaced_before_it_is_retired),
+      TEST(a_kernel_is_withdrawn_before_it_is_retired),
+      TEST(a_run_holds_what_was_there_when_it_entered),
+      TEST(no_run_holds_released_code),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
