@@ -1,5 +1,5 @@
 // session/slice_test.c -- a batch run in slices gives what it gives whole.
-#include "session/session.h"
+#include "session/slice.h"
 
 #include "base/clock.h"
 #include "graph/text_test.h"
@@ -48,8 +48,11 @@ static void drop(bed *b) {
   lb_graph_free(b->g);
 }
 
+// Elements depend on the number of items as well: memory that still holds the
+// results of another batch must not look right.
 static void inputs(int64_t items, float *x, float *z, lb_tensor *in) {
-  for (int64_t i = 0; i < items * ITEM; i++) x[i] = (float)(i * 7 % 11) - 5;
+  for (int64_t i = 0; i < items * ITEM; i++)
+    x[i] = (float)((i * 7 + items) % 11) - 5;
   for (int i = 0; i < ITEM; i++) z[i] = (float)i / 4;
   in[0] =
       (lb_tensor){.dtype = LB_F32, .rank = 3, .dims = {items, 3, 4}, .data = x};
@@ -69,32 +72,98 @@ static void free_all(const bed *b, lb_output *out) {
   for (int i = 0; i < 3; i++) lb_output_free(b->s, &out[i]);
 }
 
+static void expect_same(const lb_tensor *got, const lb_tensor *want) {
+  assert_int_equal(got->rank, want->rank);
+  assert_memory_equal(got->dims, want->dims,
+                      (size_t)got->rank * sizeof *got->dims);
+  assert_true(lb_tensor_is_dense(got));
+  if (lb_tensor_bytes(got))
+    assert_memory_equal(got->data, want->data, lb_tensor_bytes(got));
+}
+
+static void compare_batches(const bed *whole, const bed *cut, int64_t most) {
+  for (int64_t items = 0; items <= most; items++) {
+    lb_output want[3], got[3];
+    run(whole, items, want);
+    run(cut, items, got);
+    for (int i = 0; i < 3; i++) expect_same(&got[i].tensor, &want[i].tensor);
+    free_all(whole, want);
+    free_all(cut, got);
+  }
+}
+
 static void slices_give_what_the_whole_gives(void **state) {
   (void)state;
+  static const int threads[] = {1, 2, 3, 4, 5, 7};
   bed whole = make(1, 0, 0);
-  for (int threads = 1; threads < 5; threads++)
+  for (size_t i = 0; i < sizeof threads / sizeof *threads; i++)
     for (size_t bytes = 1; bytes < 5000; bytes = bytes * 5 + 300) {
-      bed cut = make(threads, bytes, 0);
-      for (int64_t items = 0; items < 20; items++) {
-        lb_output want[3], got[3];
-        run(&whole, items, want);
-        run(&cut, items, got);
-        for (int i = 0; i < 3; i++) {
-          const lb_tensor *t = &got[i].tensor;
-          assert_int_equal(t->rank, want[i].tensor.rank);
-          assert_memory_equal(t->dims, want[i].tensor.dims,
-                              (size_t)t->rank * sizeof *t->dims);
-          assert_true(lb_tensor_is_dense(t));
-          if (lb_tensor_bytes(t))
-            assert_memory_equal(t->data, want[i].tensor.data,
-                                lb_tensor_bytes(t));
-        }
-        free_all(&whole, want);
-        free_all(&cut, got);
-      }
+      bed cut = make(threads[i], bytes, 0);
+      compare_batches(&whole, &cut, 40);
       drop(&cut);
     }
   drop(&whole);
+}
+
+// The items of slice i, which x tells: its rows are items.
+static void slice_bounds(const bed *b, const lb_tensor *in,
+                         const lb_slices *cut, int64_t i, int64_t *begin,
+                         int64_t *end) {
+  lb_tensor part[2];
+  lb_slice_inputs(b->s, in, cut, i, part);
+  assert_ptr_equal(part[1].data, in[1].data);
+  int64_t bytes = (char *)part[0].data - (char *)in[0].data;
+  assert_int_equal(bytes % (int64_t)(ITEM * sizeof(float)), 0);
+  *begin = bytes / (int64_t)(ITEM * sizeof(float));
+  *end = *begin + part[0].dims[0];
+}
+
+// Slices follow each other without gap or overlap, none is empty, and those of
+// a thread, or of the rest, differ by one item at most.
+static void expect_partition(const bed *b, const lb_tensor *in,
+                             const lb_slices *cut) {
+  int64_t at = 0, own = cut->lanes * cut->each;
+  int64_t lane = cut->lanes ? cut->items / cut->lanes : 0;
+  for (int64_t i = 0; i < lb_slices_count(cut); i++) {
+    int64_t begin, end;
+    bool is_own = i < own;
+    int64_t items = is_own ? lane : cut->items - cut->lanes * lane;
+    int64_t parts = is_own ? cut->each : cut->rest;
+    slice_bounds(b, in, cut, i, &begin, &end);
+    assert_int_equal(begin, at);
+    assert_in_range(end - begin, 1, (items + parts - 1) / parts);
+    assert_true(end - begin >= items / parts);
+    if (is_own) assert_true(begin / lane == (end - 1) / lane);
+    at = end;
+  }
+  assert_int_equal(at, cut->items);
+}
+
+static void every_item_is_in_one_slice(void **state) {
+  (void)state;
+  static const int threads[] = {1, 2, 3, 5, 7};
+  static const bool wanted[3] = {true, true, true};
+  static float x[64 * ITEM], z[ITEM];
+  bool some_rest = false;
+  for (size_t k = 0; k < sizeof threads / sizeof *threads; k++)
+    for (size_t bytes = 1; bytes < 5000; bytes = bytes * 5 + 300) {
+      bed b = make(threads[k], bytes, 0);
+      lb_context *c;
+      must(lb_session_take_context(b.s, &c));
+      for (int64_t items = 1; items <= 40; items++) {
+        lb_tensor in[2];
+        lb_slices cut;
+        inputs(items, x, z, in);
+        must(lb_slice_cut(b.s, c, in, wanted, &cut));
+        assert_int_equal(cut.items, items);
+        if (cut.lanes) assert_int_equal(cut.lanes, threads[k]);
+        some_rest |= cut.lanes > 2 && cut.rest > 1;
+        expect_partition(&b, in, &cut);
+      }
+      lb_session_give_context(b.s, c);
+      drop(&b);
+    }
+  assert_true(some_rest);  // of three threads and more
 }
 
 static lb_session_stats stats_of(const bed *b) {
@@ -202,6 +271,7 @@ static void a_run_that_is_cancelled_leaves_nothing(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(slices_give_what_the_whole_gives),
+      cmocka_unit_test(every_item_is_in_one_slice),
       cmocka_unit_test(batches_of_all_sizes_share_plans_and_memory),
       cmocka_unit_test(what_is_planned_ahead_is_what_runs),
       cmocka_unit_test(results_go_into_memory_that_is_given),
