@@ -349,6 +349,46 @@ static void what_differs_in_anything_is_no_twin(void **state) {
   end(&f);
 }
 
+// Of exp(x) and -x, the one minus the other.
+static lb_value *difference(lb_graph *g, lb_value *x, bool swapped) {
+  lb_value *e = NODE1(g->main, Exp, "e", x), *n = NODE1(g->main, Neg, "n", x);
+  return swapped ? NODE1(g->main, Sub, "s", n, e)
+                 : NODE1(g->main, Sub, "s", e, n);
+}
+
+static lb_value *read_transposed(lb_graph *g, lb_value *x, const int64_t *perm,
+                                 uint32_t rank) {
+  lb_node *n = node(g->main, LB_OP_Transpose, "t", 1, &x, 1);
+  ok(lb_node_set_ints(g, n, "perm", perm, rank));
+  return NODE1(g->main, Abs, "a", n->out[0]);
+}
+
+static void twins_read_values_of_one_order_dtype_and_transpose(void **state) {
+  (void)state;
+  static const int64_t to_last[] = {0, 2, 1}, twice[] = {1, 2, 0};
+  fixture f;
+  small_pack pack = empty_pack();
+  ok(lb_graph_new(&f.g));
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(5, 5, 5));
+  lb_value *y = param(r, "y", LB_I32, DIMS(5, 5, 5));
+  lb_value *z = param(r, "z", LB_F32, DIMS(5, 5, 5));
+  lb_value *v[] = {difference(f.g, x, false),
+                   difference(f.g, x, true),
+                   NODE1(r, Sub, "xx", x, x),
+                   NODE1(r, Sub, "yy", y, y),
+                   NODE1(r, Sub, "xz", x, z),
+                   NODE1(r, Abs, "b", x),
+                   NODE1(r, Abs, "c", y),
+                   read_transposed(f.g, x, to_last, 3),
+                   read_transposed(f.g, x, twice, 3)};
+  RESULTS(r, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
+  prepare(&f, &pack);
+  ok(lb_program_count(&f.prog));
+  for (int i = 0; i < 9; i++) assert_int_equal(group_of(&f, v[i]), LB_NO_TWINS);
+  end(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(both_ways_give_one_plan),
@@ -358,6 +398,7 @@ int main(void) {
       cmocka_unit_test(twins_share_all_but_where_operands_lie),
       cmocka_unit_test(twins_that_lie_otherwise_are_bound),
       cmocka_unit_test(what_differs_in_anything_is_no_twin),
+      cmocka_unit_test(twins_read_values_of_one_order_dtype_and_transpose),
   };
   return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
 }

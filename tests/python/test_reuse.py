@@ -1,0 +1,298 @@
+"""Equal partitions share launches where their operands lie alike: here they do
+not. Each operator is applied many times in one model, with weights of its own
+each time, to inputs that are dense, transposed, cut out of larger ones,
+broadcast or written into a Concat; every order of two such inputs occurs."""
+
+import itertools
+
+import limber
+import numpy as np
+import onnxruntime
+import pytest
+from conftest import make_model
+from onnx import TensorProto, helper, numpy_helper
+
+# Of every axis but the batch, so that transposed dims are equal dims. Constants
+# of fewer elements than this are compared, and partitions then not equal.
+SIDE = 10
+
+
+class Builder:
+    def __init__(self, rank, seed):
+        self.rank, self.nodes, self.weights = rank, [], []
+        self.draw = np.random.default_rng(seed)
+        self.inputs, self.outputs = {}, {}
+
+    def node(self, op, *inputs, **attributes):
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def const(self, array):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(array, name))
+        return name
+
+    def weight(self, *dims):
+        return self.const(self.draw.normal(size=dims).astype(np.float32))
+
+    def ints(self, *values):
+        return self.const(np.array(values, np.int64))
+
+    def input(self, batch, *dims):
+        name = f"x{len(self.inputs)}"
+        self.inputs[name] = (TensorProto.FLOAT, [batch, *dims])
+        return name
+
+    def dense(self):
+        return self.input("n", *[SIDE] * (self.rank - 1))
+
+    def output(self, value):
+        self.outputs[value] = (TensorProto.FLOAT, None)
+
+    def model(self):
+        model = make_model(self.nodes, self.inputs, self.outputs)
+        model.graph.initializer.extend(self.weights)
+        return model.SerializeToString()
+
+
+# -- how an operand lies: each has dims [n, SIDE, ...] -----------------------
+
+def transposed(*order):
+    def read(b):
+        return b.node("Transpose", b.dense(), perm=[0, *order])
+    return read
+
+
+def batch_last(b):
+    x = b.input(SIDE, *[SIDE] * (b.rank - 2), "n")
+    return b.node("Transpose", x, perm=[b.rank - 1, *range(b.rank - 1)])
+
+
+def cut_out(axis):
+    def read(b):
+        dims = [SIDE] * (b.rank - 1)
+        if axis:
+            dims[axis - 1] = SIDE + 5
+        x = b.input("n", *dims)
+        return b.node("Slice", x, b.ints(2 if axis else 0),
+                      b.ints(2 + SIDE if axis else 2**31), b.ints(axis))
+    return read
+
+
+def every_second(b):
+    x = b.input("n", *[SIDE] * (b.rank - 2), 2 * SIDE)
+    return b.node("Slice", x, b.ints(1), b.ints(2**31), b.ints(-1), b.ints(2))
+
+
+def broadcast(b):
+    x = b.input("n", *[SIDE] * (b.rank - 2), 1)
+    return b.node("Expand", x, b.ints(*[1] * (b.rank - 1), SIDE))
+
+
+def split_off(b):
+    x = b.input("n", 3 * SIDE, *[SIDE] * (b.rank - 2))
+    name = b.node("Split", x, b.ints(3, SIDE, 2 * SIDE - 3), axis=1)
+    b.nodes[-1].output[:] = [f"{name}_0", name, f"{name}_2"]
+    return name
+
+
+def reads_of(rank):
+    orders = list(itertools.permutations(range(1, rank)))[1:]
+    return [Builder.dense, *[transposed(*order) for order in orders],
+            batch_last, cut_out(1), cut_out(rank - 1), every_second, broadcast,
+            split_off]
+
+
+# -- what reads it -------------------------------------------------------------
+
+def conv(group, kernel, **attributes):
+    def apply(b, x):
+        return b.node("Conv", x, b.weight(SIDE, SIDE // group, kernel, kernel),
+                      b.weight(SIDE), group=group, kernel_shape=[kernel] * 2,
+                      pads=[kernel // 2] * 4, **attributes)
+    return apply
+
+
+def layer_norm(b, x):
+    """With an epsilon that keeps rows of equal elements well-conditioned."""
+    return b.node("LayerNormalization", x, b.weight(SIDE), b.weight(SIDE),
+                  epsilon=1.0)
+
+
+def batch_norm(b, x):
+    return b.node("BatchNormalization", x, b.weight(SIDE), b.weight(SIDE),
+                  b.weight(SIDE),
+                  b.const(b.draw.uniform(1, 2, SIDE).astype(np.float32)))
+
+
+def add_bias(b, x):
+    return b.node("Add", x, b.weight(*[SIDE] * (b.rank - 1)))
+
+
+def pair(b, x):
+    """Of which one operand is dense."""
+    return b.node("Add", b.node("Exp", x), b.dense())
+
+
+OPERATORS = {
+    "exp": (3, lambda b, x: b.node("Exp", x)),
+    "add": (3, add_bias),
+    "pair": (3, pair),
+    "softmax": (3, lambda b, x: b.node("Softmax", x, axis=-1)),
+    "softmax_1": (3, lambda b, x: b.node("Softmax", x, axis=1)),
+    "layer_norm": (3, layer_norm),
+    "mean": (3, lambda b, x: b.node("ReduceMean", x, axes=[-1], keepdims=1)),
+    "mean_1": (4, lambda b, x: b.node("ReduceMean", x, axes=[1], keepdims=1)),
+    "matmul": (3, lambda b, x: b.node("MatMul", x, b.weight(SIDE, SIDE))),
+    "matmul_b": (3, lambda b, x: b.node("MatMul", b.dense(), x)),
+    "conv_1x1": (4, conv(1, 1)),
+    "conv_3x3": (4, conv(1, 3)),
+    "conv_stride": (4, conv(1, 3, strides=[2, 2])),
+    "conv_depthwise": (4, conv(SIDE, 3)),
+    "max_pool": (4, lambda b, x: b.node("MaxPool", x, kernel_shape=[2, 2])),
+    "mean_pool": (4, lambda b, x: b.node("AveragePool", x,
+                                         kernel_shape=[3, 3],
+                                         pads=[1, 1, 1, 1])),
+    "global_pool": (4, lambda b, x: b.node("GlobalAveragePool", x)),
+    "batch_norm": (4, batch_norm),
+}
+
+
+def feeds_of(b, sizes):
+    return {name: b.draw.normal(size=[sizes.get(d, d) for d in dims])
+            .astype(np.float32) for name, (_, dims) in b.inputs.items()}
+
+
+def compare(b, *all_sizes):
+    """With ONNX Runtime's graph as it is in the file, at sizes by name."""
+    model = b.model()
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = (
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    reference = onnxruntime.InferenceSession(model, options)
+    ours = limber.load(model, compile="settle")
+    for sizes in all_sizes or ({"n": 1}, {"n": 3}, {"n": 8}):
+        feeds = feeds_of(b, sizes)
+        names = list(b.outputs)
+        for name, got, want in zip(names, ours.run(names, feeds),
+                                   reference.run(names, feeds)):
+            np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4,
+                                       err_msg=f"{sizes}, {name}")
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_equal_partitions_that_read_otherwise(name):
+    rank, apply = OPERATORS[name]
+    b = Builder(rank, seed=1)
+    for first, second in itertools.product(reads_of(rank), repeat=2):
+        b.output(apply(b, first(b)))
+        b.output(apply(b, second(b)))
+    compare(b)
+
+
+@pytest.mark.parametrize("name", ["exp", "softmax", "matmul", "layer_norm"])
+def test_equal_partitions_that_write_otherwise(name):
+    """Into slices of a Concat along each axis, and into buffers."""
+    rank, apply = OPERATORS[name]
+    b = Builder(rank, seed=2)
+    for axis in (None, 2, 1, None, 1, 2, None):
+        parts = [apply(b, b.dense()) for _ in range(3)]
+        if axis is None:
+            for part in parts:
+                b.output(part)
+        else:
+            b.output(b.node("Concat", *parts, axis=axis))
+    compare(b)
+
+
+@pytest.mark.parametrize("channels", [11, SIDE])
+@pytest.mark.parametrize("space", [1, 2])
+def test_convolutions_of_planar_and_channels_last_inputs(space, channels):
+    """The first convolution of a model reads its input with channels first,
+    and has its weights in that order (unless it takes channels in pairs); the
+    others read what lies with channels last. Where a pool has the input copied,
+    both read dense memory, and at rows of one element both lie alike."""
+    b = Builder(2 + space, seed=3)
+    dims = [f"d{i}" for i in range(space)]
+
+    def convolve(x):
+        return b.node("Conv", x, b.weight(channels, channels, *[3] * space),
+                      b.weight(channels), pads=[1] * 2 * space)
+    for _ in range(2):
+        x = b.input("n", channels, *dims)
+        pooled = b.node("MaxPool", x, kernel_shape=[3] * space,
+                        pads=[1] * 2 * space)
+        for value in (x, pooled, x):
+            b.output(convolve(value))
+        y = b.input("n", *dims, channels)
+        back = b.node("Transpose", y, perm=[0, 1 + space, *range(1, 1 + space)])
+        b.output(convolve(back))
+        b.output(convolve(convolve(x)))
+    compare(b, *[{"n": 2, **dict(zip(dims, sizes))}
+                 for sizes in itertools.product((1, 2, SIDE), repeat=space)])
+
+
+def chain(first, second):
+    """Of exp(x) and the negated exp(x), in that order or another."""
+    def apply(b, x):
+        values = [b.node("Exp", x)]
+        values.append(b.node("Neg", values[0]))
+        return b.node("Sub", values[first], values[second])
+    return apply
+
+
+def operands(*picks):
+    def apply(b, x):
+        pair = [x, b.dense()]
+        return b.node("Sub", *[pair[i] for i in picks])
+    return apply
+
+
+def attributes(op, **values):
+    return lambda b, x: b.node(op, x, **values)
+
+
+def gemm(trans):
+    def apply(b, x):
+        rows = b.node("Reshape", x, b.ints(-1, SIDE))
+        return b.node("Gemm", rows, b.weight(SIDE, SIDE), transB=trans)
+    return apply
+
+
+def scaled(factor):
+    return lambda b, x: b.node("Mul", x, b.const(np.float32([factor])))
+
+
+def in_double(b, x):
+    return b.node("Cast", b.node("Exp", b.node(
+        "Cast", x, to=TensorProto.DOUBLE)), to=TensorProto.FLOAT)
+
+
+ALIKE = {
+    "chain": (3, [chain(0, 1), chain(1, 0), chain(0, 0), chain(1, 1)]),
+    "operands": (3, [operands(0, 1), operands(1, 0), operands(0, 0)]),
+    "slope": (3, [attributes("LeakyRelu", alpha=a) for a in (0.1, 0.2)]),
+    "softmax": (3, [attributes("Softmax", axis=a) for a in (1, 2)]),
+    "axes": (3, [attributes("ReduceMean", axes=[a], keepdims=k)
+                 for a in (1, 2) for k in (0, 1)]),
+    "gemm": (3, [gemm(0), gemm(1)]),
+    "constant": (3, [scaled(2), scaled(3)]),
+    "dtype": (3, [OPERATORS["exp"][1], in_double]),
+    "conv": (4, [conv(1, 3), conv(2, 3), conv(SIDE, 3)]),
+    "pool": (4, [attributes("AveragePool", kernel_shape=[3, 3],
+                            pads=[1, 1, 1, 1], count_include_pad=c)
+                 for c in (0, 1)]
+             + [attributes("MaxPool", kernel_shape=[3, 3],
+                           pads=[1, 1, 1, 1])]),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_partitions_that_differ_in_little(name):
+    rank, forms = ALIKE[name]
+    b = Builder(rank, seed=4)
+    for order in itertools.permutations(forms):
+        for apply in order:
+            b.output(apply(b, b.dense()))
+    compare(b)
