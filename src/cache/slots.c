@@ -121,11 +121,21 @@ lb_status lb_slot_set_kin(lb_slot *slot, const int64_t *dims,
   return LB_OK;
 }
 
-void lb_slots_want_kin(lb_slots *s, lb_slot *slot, lb_slot *const *kin, int n) {
-  if (atomic_exchange(&slot->kin, true)) return;
+// True if it was less.
+static bool raise_ahead(lb_slot *slot, lb_ahead ahead) {
+  int was = atomic_load(&slot->ahead);
+  while (was < (int)ahead)
+    if (atomic_compare_exchange_weak(&slot->ahead, &was, (int)ahead))
+      return true;
+  return false;
+}
+
+void lb_slots_want_kin(lb_slots *s, lb_slot *slot, lb_slot *const *kin, int n,
+                       lb_ahead ahead) {
+  if (!raise_ahead(slot, ahead)) return;
   want(s, slot);
   for (int i = 0; i < n; i++) {
-    atomic_store(&kin[i]->kin, true);
+    raise_ahead(kin[i], ahead);
     want(s, kin[i]);
   }
   atomic_store(&s->more_kin, true);

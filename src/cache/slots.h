@@ -61,6 +61,15 @@ typedef struct lb_wish {
   uint64_t place;  // in the order of coming
 } lb_wish;
 
+// Which kernels are compiled in idle moments, before a run has needed them: as
+// the most eager session says that has a use for the slot.
+typedef enum lb_ahead {
+  LB_AHEAD_UNKNOWN,   // no plan has looked for the kin yet
+  LB_AHEAD_NONE,      // settle alone has them compiled
+  LB_AHEAD_CRITICAL,  // if lb_spec_is_critical says so
+  LB_AHEAD_ALL,
+} lb_ahead;
+
 typedef struct lb_slot_kin {  // slots that other rows would choose
   int64_t dims[LB_SDIMS];     // at these sizes, those of rows left out
   int n;
@@ -81,7 +90,7 @@ typedef struct lb_slot {
   atomic_uint *reviews;            // of its table; borrowed
   atomic_bool wanted;              // is worth compiling: not of a cover alone
   atomic_bool planned;             // some plan has a use for it as it is
-  atomic_bool kin;  // it is, and its kin are, wanted for shapes to come
+  atomic_int ahead;  // lb_ahead: of it and its kin, wanted for shapes to come
   _Atomic(lb_slot_kin *) others;  // its kin, if found ahead; owned, or NULL
   // Where the partition's cover begins anew: bit i stands for its node i. 0:
   // not decided yet. See plan/cover.c.
@@ -137,8 +146,12 @@ lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
 lb_status lb_slot_set_kin(lb_slot *slot, const int64_t *dims,
                           lb_slot *const *kin, int n);
 // Wants a slot and its kin for shapes to come; none is counted as used. Once is
-// enough for all of them.
-void lb_slots_want_kin(lb_slots *s, lb_slot *slot, lb_slot *const *kin, int n);
+// enough for all of them, until a session is more eager.
+void lb_slots_want_kin(lb_slots *s, lb_slot *slot, lb_slot *const *kin, int n,
+                       lb_ahead ahead);
+static inline bool lb_slot_wants_kin(const lb_slot *s, lb_ahead ahead) {
+  return atomic_load_explicit(&s->ahead, memory_order_relaxed) < (int)ahead;
+}
 
 // Counts one more use of a slot by a plan. True if it is the first: from now on
 // it is wanted.

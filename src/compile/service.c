@@ -246,13 +246,19 @@ void lb_service_decided(lb_service *s) {
   if (start(s) == 0) ring(s);
 }
 
+static bool is_made_ahead(const lb_slot *slot) {
+  int ahead = atomic_load(&slot->ahead);
+  return ahead == LB_AHEAD_ALL ||
+         (ahead == LB_AHEAD_CRITICAL && lb_spec_is_critical(&slot->key.spec));
+}
+
 // What plans want and no run has met waits for an idle moment, so that shapes
 // to come find it made. The lock is held.
 static void collect_unmet(lb_service *s) {
   lb_slot *slot;
   if (atomic_exchange(&s->slots->more_kin, false)) s->looked_at = 0;
   for (; (slot = lb_slots_at(s->slots, s->looked_at)); s->looked_at++)
-    if (atomic_load(&slot->kin) && lb_slot_lacks(slot) &&
+    if (is_made_ahead(slot) && lb_slot_lacks(slot) &&
         !atomic_exchange(&slot->wish.asked, true))
       lb_queue_put(&s->queue, slot);
 }

@@ -148,7 +148,7 @@ static void fails(lb_status st, lb_code code, const char *part) {
 
 // As a plan does that could use slot i at other rows.
 static void want(fixture *f, int i) {
-  lb_slots_want_kin(&f->slots, f->slot[i], NULL, 0);
+  lb_slots_want_kin(&f->slots, f->slot[i], NULL, 0, LB_AHEAD_ALL);
 }
 
 static void what_no_run_has_met_is_made_once_requests_rest(void **state) {
@@ -178,6 +178,29 @@ static void what_is_wanted_late_is_made_as_well(void **state) {
   tell(f, 2, 4);
   wait_until_made(f, 2);
   wait_until_made(f, 1);
+}
+
+// Whoever compiles puts what it will compile into its queue: it is asked for.
+static bool is_asked(const fixture *f, int i) {
+  return atomic_load(&f->slot[i]->wish.asked);
+}
+
+// The slots are not of critical specs.
+static void what_sessions_do_not_want_ahead_waits_for_settle(void **state) {
+  fixture *f = *state;
+  lb_slots_want_kin(&f->slots, f->slot[0], &f->slot[1], 1, LB_AHEAD_NONE);
+  lb_slots_want_kin(&f->slots, f->slot[2], &f->slot[3], 1, LB_AHEAD_CRITICAL);
+  want(f, 4);
+  open_service(f, "kernel", true);
+  tell(f, 4, 1);
+  wait_until_made(f, 4);
+  for (int i = 0; i < 4; i++) assert_false(is_asked(f, i) || is_made(f, i));
+  want(f, 0);  // a session that is more eager
+  tell(f, 5, 1);
+  wait_until_made(f, 0);
+  for (int i = 1; i < 4; i++) assert_false(is_asked(f, i) || is_made(f, i));
+  ok(settle(f, 60));
+  for (int i = 0; i < 4; i++) assert_true(is_made(f, i));
 }
 
 static void a_slot_is_made_at_its_second_sighting(void **state) {
@@ -444,7 +467,7 @@ static void kernels_for_shapes_to_come_may_lack(void **state) {
   unlink(testdir_at(&f->dir, "kernel"));
   lb_facts_add(&facts, LB_CHOOSE_TILE, LB_DIM_ROWS, SLOTS + 1);
   ok(lb_slots_add(&f->slots, spec, &facts, &slot));
-  lb_slots_want_kin(&f->slots, slot, NULL, 0);
+  lb_slots_want_kin(&f->slots, slot, NULL, 0, LB_AHEAD_ALL);
   close_service(f);
   open_service(f, "crash", false);
   ok(settle(f, 60));
@@ -722,6 +745,7 @@ int main(void) {
       TEST(a_slot_is_made_at_its_second_sighting),
       TEST(what_no_run_has_met_is_made_once_requests_rest),
       TEST(what_is_wanted_late_is_made_as_well),
+      TEST(what_sessions_do_not_want_ahead_waits_for_settle),
       TEST(a_slot_seen_once_is_made_when_requests_rest),
       TEST(the_worker_is_there_before_the_first_request),
       TEST(no_worker_is_started_where_requests_run_or_none_is_wanted),

@@ -96,7 +96,10 @@ lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit) {
             .stack = calloc(n, sizeof(*w.stack)),
             .owner = calloc(n, sizeof(*w.owner)),
             .slot = calloc(n, sizeof(*w.slot))};
-  *p = (lb_program){.graph = g, .deciding = w.deciding, .limit = limit};
+  *p = (lb_program){.graph = g,
+                    .deciding = w.deciding,
+                    .limit = limit,
+                    .ahead = LB_AHEAD_ALL};
   bool ok = w.deciding && w.stack && w.owner && w.slot;
   if (ok) {
     visit(&w, g->main, false);

@@ -48,7 +48,8 @@ typedef struct lb_program {
   lb_tally all;  // of the main region, all results wanted; owned. NULL: none
   // Launches only where what covers them gives the same bits.
   bool deterministic;
-  bool reusable;  // no kernels with bounds where others serve
+  bool reusable;   // no kernels with bounds where others serve
+  lb_ahead ahead;  // what the slots of its plans are wanted for
   // Plans are made to get ready, not to be run for somebody: their slots are
   // not wanted, and not counted as used.
   bool rehearses;

@@ -80,15 +80,15 @@ static lb_status want_kin(lb_planner *p, const lb_binding *b, lb_slot *slot) {
   lb_slots *slots = p->prog->slots;
   int64_t dims[LB_SDIMS];
   kin found;
-  if (atomic_load_explicit(&slot->kin, memory_order_relaxed)) return LB_OK;
+  if (!lb_slot_wants_kin(slot, p->prog->ahead)) return LB_OK;
   const lb_slot_kin *known = atomic_load(&slot->others);
   kin_dims(b, dims);
   if (known && memcmp(known->dims, dims, sizeof dims) == 0) {
-    lb_slots_want_kin(slots, slot, known->list, known->n);
+    lb_slots_want_kin(slots, slot, known->list, known->n, p->prog->ahead);
     return LB_OK;
   }
   LB_TRY(find_kin(p, b, slot, &found));
-  lb_slots_want_kin(slots, slot, found.list, found.n);
+  lb_slots_want_kin(slots, slot, found.list, found.n, p->prog->ahead);
   return LB_OK;
 }
 
@@ -125,7 +125,7 @@ static lb_status find_slot(lb_planner *p, const lb_binding *b,
 // A slot that was found before, by a rehearsal perhaps.
 static lb_status use_slot(lb_planner *p, const lb_binding *b, lb_slot *slot) {
   if (p->prog->rehearses) return LB_OK;
-  if (!lb_slots_use(p->prog->slots, slot)) return LB_OK;
+  lb_slots_use(p->prog->slots, slot);
   return want_kin(p, b, slot);
 }
 

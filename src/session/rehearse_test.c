@@ -75,7 +75,7 @@ static void has_no_trace(bed *b) {
   assert_ptr_equal(b->s->options.events, b->events);
   for (size_t i = 0; lb_slots_at(&b->slots, i); i++) {
     const lb_slot *slot = lb_slots_at(&b->slots, i);
-    assert_false(atomic_load(&slot->planned) || atomic_load(&slot->kin));
+    assert_false(atomic_load(&slot->planned) || atomic_load(&slot->ahead));
     assert_int_equal(atomic_load(&slot->wish.seen), 0);
   }
 }

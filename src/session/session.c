@@ -38,6 +38,9 @@ static lb_status prepare(lb_session *s) {
   s->program.slots = s->options.slots;
   s->program.deterministic = s->options.deterministic;
   s->program.reusable = s->options.reusable;
+  s->program.ahead = s->options.quiet      ? LB_AHEAD_NONE
+                     : s->options.critical ? LB_AHEAD_CRITICAL
+                                           : LB_AHEAD_ALL;
   return lb_program_count(&s->program);
 }
 

@@ -1,0 +1,139 @@
+"""compile_ops="critical" has nothing but convolutions, products, attention and
+softmax compiled, and compile="settle" nothing before settle is called: whether
+runs need a kernel, or an idle moment is used for shapes to come."""
+
+import os
+import subprocess
+import sys
+import time
+
+import limber
+import numpy as np
+import pytest
+from conftest import ROOT, make_model
+from onnx import TensorProto, helper, numpy_helper
+
+WIDTH = 40
+CRITICAL = ["matmul", "conv", "softmax"]
+OTHERS = ["map", "norm", "mean", "pool"]
+
+
+def kind_of(kernel):
+    """Of what kind a kernel is, from what an event says of it:
+    "reusable: rows %0=input.float32.full ..."."""
+    form, nodes = kernel.split(": ", 1)[1].split(" ", 1)
+    if form == "rows":
+        if "=exp." in nodes and "=rsum." in nodes:
+            return "softmax"
+        return "norm" if "sqrt" in nodes else "mean"
+    if form == "window":
+        return "conv" if "=input.float32" in nodes.split(" ", 1)[1] else "pool"
+    return form
+
+
+def mixed_model():
+    """Each of its outputs needs a kernel of another kind; none but the
+    products' have a reason to be fused."""
+    def weight(name, *dims):
+        values = np.random.default_rng(1).normal(size=dims)
+        return numpy_helper.from_array(values.astype(np.float32), name)
+    node = helper.make_node
+    image = [TensorProto.FLOAT, ["n", 4, 6, 7]]
+    model = make_model(
+        [node("MatMul", ["x", "w"], ["matmul"]),
+         node("Softmax", ["matmul"], ["softmax"]),
+         node("Sin", ["x"], ["map"]),
+         node("LayerNormalization", ["x", "g"], ["norm"]),
+         node("ReduceMean", ["x"], ["mean"], axes=[-1]),
+         node("Conv", ["i", "k"], ["conv"]),
+         node("MaxPool", ["i"], ["pool"], kernel_shape=[2, 3])],
+        {"x": (TensorProto.FLOAT, ["n", WIDTH]), "i": tuple(image)},
+        {name: (TensorProto.FLOAT, None) for name in CRITICAL + OTHERS})
+    model.graph.initializer.extend([
+        weight("w", WIDTH, 3 * WIDTH), weight("g", WIDTH),
+        weight("k", 5, 4, 3, 3)])
+    return model.SerializeToString()
+
+
+def run(model, times=3):
+    for rows in (3, 17):
+        feeds = {"x": np.ones([rows, WIDTH], np.float32),
+                 "i": np.ones([rows, 4, 6, 7], np.float32)}
+        for _ in range(times):
+            model.run(None, feeds)
+
+
+class Kernels(list):
+    """The kinds of kernels that are published."""
+
+    def __call__(self, event):
+        if event.name == "kernel_published":
+            self.append(kind_of(event.text))
+
+
+def await_rest(kernels, seconds=30):
+    """Until nothing has been compiled for as long as several kernels take."""
+    end = time.monotonic() + seconds
+    before, since = -1, time.monotonic()
+    while time.monotonic() - since < 1.5 and time.monotonic() < end:
+        if len(kernels) != before:
+            before, since = len(kernels), time.monotonic()
+        time.sleep(0.05)
+
+
+def compiled(settles=False, **options):
+    kernels = Kernels()
+    model = limber.load(mixed_model(), event=kernels, **options)
+    run(model)
+    if settles:
+        model.settle(60)
+        model.flush_events()
+    else:
+        await_rest(kernels)
+    return set(kernels), model.stats()
+
+
+def test_all_kinds_are_told_apart():
+    kernels, stats = compiled(settles=True, compile_ops="all")
+    assert kernels == set(CRITICAL + OTHERS)
+    assert stats.kernels_lacking == 0
+
+
+@pytest.mark.parametrize("settles", [False, True])
+def test_critical_compiles_nothing_else(settles):
+    kernels, stats = compiled(settles, compile_ops="critical")
+    assert kernels == set(CRITICAL)
+    assert stats.kernels_lacking == 0, "of those that it would compile"
+
+
+def test_nothing_is_compiled_before_settle():
+    kernels, stats = compiled(compile="settle")
+    assert kernels == set() and stats.kernels == 0
+
+
+def test_settle_compiles_what_the_session_allows():
+    kernels, _ = compiled(settles=True, compile="settle",
+                          compile_ops="critical")
+    assert kernels == set(CRITICAL)
+
+
+@pytest.mark.parametrize("variable, option, expected", [
+    ("critical", None, "critical"), ("critical", "all", "all"),
+    ("all", "critical", "critical")])
+def test_the_option_decides_over_the_environment(variable, option, expected):
+    script = """
+import sys
+import test_compile_ops
+kernels, _ = test_compile_ops.compiled(
+    True, compile="settle", compile_ops=sys.argv[1] or None)
+print(*sorted(kernels))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "python")}
+    environment.pop("LIMBER_COMPILE_OPS", None)
+    if variable:
+        environment["LIMBER_COMPILE_OPS"] = variable
+    done = subprocess.run([sys.executable, "-c", script, option or ""],
+                          env=environment, capture_output=True, text=True,
+                          check=True)
+    wanted = CRITICAL + (OTHERS if expected == "all" else [])
+    assert done.stdout.split() == sorted(wanted)
