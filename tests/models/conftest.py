@@ -2,7 +2,8 @@
 
 --shapes N (or LIMBER_TEST_SHAPES): random shapes per model. --seed N: which.
 --kernels on: each run is repeated on kernels compiled by build/limber-jit, the
-default; off: what needs no compiler is all there is.
+default; off: what needs no compiler is all there is, and tests that are marked
+needs_kernels are deselected.
 """
 
 import functools
@@ -29,12 +30,23 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "needs_kernels: means nothing with --kernels off")
     on = config.getoption("kernels") == "on"
     os.environ["LIMBER_JIT"] = "process" if on else "off"
     os.environ.setdefault("LIMBER_CACHE_DIR", "off")
     os.environ["LIMBER_COMPILE"] = "settle"  # one tier, then the other
     os.environ.setdefault("LIMBER_JIT_PATH",
                           str(shapes.ROOT / "build" / "limber-jit"))
+
+
+def pytest_collection_modifyitems(config, items):
+    """A test that would have nothing to check does not count as passed."""
+    if config.getoption("kernels") == "on":
+        return
+    left_out = [item for item in items if "needs_kernels" in item.keywords]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_generate_tests(metafunc):

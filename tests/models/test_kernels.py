@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import limber
 import numpy as np
+import pytest
 import shapes
 
 MOST = {"ocr-det": 150}  # of others 60
@@ -36,14 +37,14 @@ def wanted_by(model, count, seed):
     return found
 
 
+@pytest.mark.needs_kernels
 def test_a_model_wants_few_kernels_and_soon_no_others(model, request):
-    if request.config.getoption("kernels") == "off":
-        return  # nothing is wanted of what does not exist
     words = [model.name, "300", str(request.config.getoption("seed"))]
     text = subprocess.run([sys.executable, __file__, *words], check=True,
                           capture_output=True, text=True,
                           env=os.environ).stdout
     found = json.loads(text)
+    assert found[0] > 0, "kernels are off"
     assert found[-1] <= MOST.get(model.name, 60), words
     assert found[len(found) // 2] == found[-1], words
 
