@@ -76,12 +76,12 @@ static lb_status parse_inputs(const bench_subject *s, char **texts, int n,
 static lb_status make_plan(bench_subject *s, char **texts, int n) {
   const lb_region *main = s->session->model.graph->main;
   lb_tensor *inputs = calloc(main->n_params + 1, sizeof *inputs);
-  bool *wanted = calloc(main->n_results + 1, sizeof *wanted);
+  lb_want *wanted = calloc(main->n_results + 1, sizeof *wanted);
   lb_status st = inputs && wanted ? LB_OK : lb_oom();
   lb_desk desk;
   lb_desk_init(&desk);
   if (!lb_failed(st)) {
-    memset(wanted, true, main->n_results);
+    for (uint32_t i = 0; i < main->n_results; i++) wanted[i].wanted = true;
     st = parse_inputs(s, texts, n, inputs);
   }
   if (!lb_failed(st))

@@ -313,7 +313,22 @@ typedef enum limber_dtype {
 LIMBER_API size_t limber_dtype_size(limber_dtype dtype);
 LIMBER_API const char *limber_dtype_name(limber_dtype dtype);  // "float32"
 
-// Elements are dense and row-major.
+// Elements are dense and row-major, or have strides: then they are a window of
+// a larger buffer, such as what is filled of a cache of keys. Element
+// [i, j, ...] is i*strides[0] + j*strides[1] + ... elements behind data.
+//
+// Strides of an input may be any: 0 repeats, negative ones go backwards. What
+// is contiguous along its last axis and repeats nothing is read where it is;
+// else a step of the run copies it first.
+// Strides of an output are for the rank that the result has; they are not
+// negative, and no two elements share a place. Kernels that can write there;
+// what others make is copied by a step. An output must not overlap an input,
+// except for elements that the model passes on and that lie at the same place
+// in both, as those of a past do that a Concat continues: they stay.
+//
+// Tensors stand in arrays, so this struct has no size and keeps the one it has;
+// what may come later has its place in `reserved`. Clear all that is not used:
+// limber_tensor t = {0}.
 typedef struct limber_tensor {
   const char *name;    // NULL: by position
   limber_dtype dtype;  // of an output: set by the run
@@ -322,10 +337,13 @@ typedef struct limber_tensor {
   void *data;    // output with data == NULL: Limber allocates it, and
                  // limber_tensor_free returns it
   size_t bytes;  // input: size of data, 0: just what dims say; output: capacity
-                 // of data if given, then what the result takes
+                 // of data if given, then what the result takes, gaps between
+                 // elements included
+  const int64_t *strides;  // `rank` of them, in elements; NULL: dense. Borrowed
   // Set by Limber on what it allocated; else NULL. An output that still has
   // memory of Limber's from an earlier run is written there, if it fits.
   limber_runtime *owner;
+  uint64_t reserved[4];  // 0
 } limber_tensor;
 
 LIMBER_API void limber_tensor_free(limber_tensor *tensor);

@@ -1,4 +1,5 @@
-// python/extension/array.c -- numpy arrays in and out, without a copy.
+// python/extension/array.c -- numpy arrays in and out, without a copy: those
+// that are not contiguous go in with their strides.
 #include "extension.h"
 
 // numpy's array interface in C, as its documentation gives it.
@@ -18,7 +19,7 @@ enum {
   ALIGNED = 0x100,
   NOT_SWAPPED = 0x200,
   WRITEABLE = 0x400,
-  READABLE = CONTIGUOUS | ALIGNED | NOT_SWAPPED,
+  READABLE = ALIGNED | NOT_SWAPPED,
 };
 
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "dims are of one type");
@@ -55,6 +56,15 @@ static bool refuse(PyObject *array, const char *why) {
   return false;
 }
 
+// In elements; false if some are no multiple of one.
+static bool read_strides(const array_struct *a, int64_t *out) {
+  for (int i = 0; i < a->nd && i < LIMBER_MAX_RANK; i++) {
+    if (a->strides[i] % a->itemsize) return false;
+    out[i] = a->strides[i] / a->itemsize;
+  }
+  return true;
+}
+
 static bool fill(const array_struct *a, PyObject *array, limber_dtype wanted,
                  limber_tensor *out) {
   out->dtype = dtype_of(a, wanted);
@@ -70,7 +80,7 @@ static bool fill(const array_struct *a, PyObject *array, limber_dtype wanted,
 // exception. numpy makes an array for each scalar that is asked for its struct,
 // and only the capsule keeps that alive.
 static int try_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
-                    PyObject **keep) {
+                    int64_t *strides, PyObject **keep) {
   PyObject *capsule = PyObject_GetAttr(value, lb_python.array_struct);
   if (!capsule) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
@@ -82,17 +92,20 @@ static int try_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
   if (!a) {
     result = -1;
   } else if (a->two == 2 && (a->flags & READABLE) == READABLE) {
-    result = fill(a, value, wanted, out) ? 1 : -1;
+    bool dense = a->flags & CONTIGUOUS;
+    out->strides = dense ? NULL : strides;
+    if (dense || (a->itemsize && read_strides(a, strides)))
+      result = fill(a, value, wanted, out) ? 1 : -1;
   }
   *keep = capsule;
   return result;
 }
 
 bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
-                   PyObject *keep[2]) {
+                   int64_t *strides, PyObject *keep[2]) {
   Py_INCREF(value);
   keep[0] = value;
-  int done = try_read(value, wanted, out, &keep[1]);
+  int done = try_read(value, wanted, out, strides, &keep[1]);
   if (done) return done > 0;
   PyObject *array =
       PyObject_CallFunction(lb_python.to_array, "Os", value,
@@ -101,7 +114,7 @@ bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
   Py_CLEAR(keep[1]);
   keep[0] = array;
   if (!array) return false;
-  done = try_read(array, wanted, out, &keep[1]);
+  done = try_read(array, wanted, out, strides, &keep[1]);
   return done > 0 || (done == 0 && refuse(array, "cannot be read"));
 }
 
@@ -156,7 +169,7 @@ static void describe(memory *m) {
       .nd = t->rank,
       .typekind = kinds[t->dtype].kind,
       .itemsize = kinds[t->dtype].size,
-      .flags = READABLE | WRITEABLE,
+      .flags = CONTIGUOUS | READABLE | WRITEABLE,
       .shape = (Py_ssize_t *)t->dims,
       .strides = m->strides,
       .data = t->data,

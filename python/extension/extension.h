@@ -33,12 +33,13 @@ PyObject *lb_text(const char *text);
 
 // -- array.c -----------------------------------------------------------------
 
-// Fills dtype, dims and data of `out` from anything numpy can read: an array,
-// or what can be made one of dtype `wanted`. `keep` (NULLs before) is what
+// Fills dtype, dims, data and strides of `out` from anything numpy can read: an
+// array, or what can be made one of dtype `wanted`. `strides` has room for
+// LIMBER_MAX_RANK and stays as long as `out`. `keep` (NULLs before) is what
 // keeps the memory alive; new references, on failure too. False with an
 // exception set.
 bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
-                   PyObject *keep[2]);
+                   int64_t *strides, PyObject *keep[2]);
 
 // A numpy array that owns the tensor's memory; `runtime`, which may be NULL,
 // stays alive as long. Takes the tensor over, on failure too.

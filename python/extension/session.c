@@ -158,8 +158,9 @@ static void session_dealloc(PyObject *self) {
 // One call: the tensors, and what keeps their names and memory alive.
 typedef struct call {
   limber_tensor *in, *out;
-  PyObject **keep;  // n_kept
-  size_t *where;    // of each output asked for: which of `out`
+  PyObject **keep;   // n_kept
+  size_t *where;     // of each output asked for: which of `out`
+  int64_t *strides;  // LIMBER_MAX_RANK of each input
   size_t n_in, n_out, n_kept, n_asked;
   size_t cap_in;
   PyObject *steps;  // a list that takes the steps, or NULL; borrowed
@@ -172,8 +173,9 @@ static bool call_init(call *c, size_t n_in, size_t n_out) {
   size_t tensors = (n_in + n_out) * sizeof *c->in;
   size_t kept = (2 * n_in + n_out) * sizeof *c->keep;
   size_t where = n_out * sizeof *c->where;
-  *c =
-      (call){.in = PyMem_Calloc(1, tensors + kept + where + 1), .cap_in = n_in};
+  size_t strides = n_in * LIMBER_MAX_RANK * sizeof *c->strides;
+  *c = (call){.in = PyMem_Calloc(1, tensors + kept + where + strides + 1),
+              .cap_in = n_in};
   if (!c->in) {
     PyErr_NoMemory();
     return false;
@@ -181,6 +183,7 @@ static bool call_init(call *c, size_t n_in, size_t n_out) {
   c->out = c->in + n_in;
   c->keep = (PyObject **)(c->out + n_out);
   c->where = (size_t *)(c->keep + 2 * n_in + n_out);
+  c->strides = (int64_t *)(c->where + n_out);
   return true;
 }
 
@@ -245,13 +248,15 @@ static bool name_input(const char *name) {
 
 static bool add_input(call *c, const session *s, size_t place,
                       PyObject *value) {
+  int64_t *strides = c->strides + c->n_in * LIMBER_MAX_RANK;
   limber_tensor *t = &c->in[c->n_in++];
   const limber_value_info *info =
       place < s->n_inputs ? &s->inputs[place] : NULL;
   PyObject **keep = &c->keep[c->n_kept];
   c->n_kept += 2;
   t->name = info ? info->name : NULL;
-  return lb_array_read(value, info ? info->dtype : LIMBER_NONE, t, keep) ||
+  return lb_array_read(value, info ? info->dtype : LIMBER_NONE, t, strides,
+                       keep) ||
          name_input(info ? info->name : "by position");
 }
 

@@ -42,10 +42,11 @@ void limber_primitive_destroy(limber_primitive *primitive) {
 }
 
 // [batch, channels, space...] becomes [batch, space..., channels], and back.
-static void dims_to_memory(lb_tensor *t) {
-  int64_t channels = t->dims[1];
-  for (int i = 1; i < t->rank - 1; i++) t->dims[i] = t->dims[i + 1];
-  t->dims[t->rank - 1] = channels;
+// Of dims, or of strides.
+static void to_memory(int rank, int64_t *of) {
+  int64_t channels = of[1];
+  for (int i = 1; i < rank - 1; i++) of[i] = of[i + 1];
+  of[rank - 1] = channels;
 }
 
 static void dims_from_memory(lb_tensor *t) {
@@ -267,8 +268,36 @@ static lb_status take_inputs(const limber_primitive *p,
       st = lb_error(LB_INVALID, "rank %d, where channels lie last", in[i].rank);
     if (lb_failed(st)) return lb_status_note(st, "input '%s'", port->name);
     if (!port->last) continue;
-    dims_to_memory(&in[i]);
-    lb_tensor_dense(&in[i]);
+    to_memory(in[i].rank, in[i].dims);
+    to_memory(in[i].rank, in[i].strides);
+    if (!inputs[i].strides) lb_tensor_dense(&in[i]);
+  }
+  return LB_OK;
+}
+
+typedef struct results {
+  lb_output out[3];
+  int64_t strides[3][LB_MAX_RANK];  // of those whose channels lie last
+} results;
+
+static lb_status take_outputs(const limber_primitive *p,
+                              const limber_tensor *outputs, size_t n,
+                              results *r) {
+  *r = (results){0};
+  if (n > p->g.n_out)
+    return lb_error(LB_INVALID, "%zu outputs were asked for, it has %u", n,
+                    p->g.n_out);
+  for (size_t i = 0; i < n; i++) {
+    const lb_port *port = &p->g.out[i];
+    lb_output *o = &r->out[i];
+    lb_status st = lb_api_take_output(&outputs[i], o);
+    if (!lb_failed(st) && o->strides && port->last && o->rank < 3)
+      st = lb_error(LB_INVALID, "rank %d, where channels lie last", o->rank);
+    if (lb_failed(st)) return lb_status_note(st, "output '%s'", port->name);
+    if (!o->strides || !port->last) continue;
+    memcpy(r->strides[i], o->strides, (size_t)o->rank * sizeof *o->strides);
+    to_memory(o->rank, r->strides[i]);
+    o->strides = r->strides[i];
   }
   return LB_OK;
 }
@@ -280,13 +309,19 @@ static lb_status part_sum(const limber_primitive *p, lb_tensor *in,
   *copy = NULL;
   for (uint32_t i = 0; i < p->g.n_in; i++) {
     const char *from = in[i].data, *to = out->data;
-    size_t bytes = lb_tensor_bytes(&in[i]);
+    size_t bytes, before;
     if (!p->g.in[i].sum || !to) continue;
+    LB_TRY(lb_tensor_reach(&in[i], &bytes, &before));
+    from -= before;
     if (from + bytes <= to || to + out->cap <= from) continue;
-    if (!*copy) *copy = lb_alloc_get(&p->runtime->alloc, bytes);
+    lb_tensor part = in[i];
+    lb_tensor_dense(&part);
+    if (!*copy)
+      *copy = lb_alloc_get(&p->runtime->alloc, lb_tensor_bytes(&part));
     if (!*copy) return lb_oom();
-    memcpy(*copy, from, bytes);
-    in[i].data = *copy;
+    part.data = *copy;
+    lb_tensor_copy(&in[i], &part);
+    in[i] = part;
   }
   return LB_OK;
 }
@@ -295,16 +330,11 @@ static lb_status execute(limber_primitive *p, const limber_tensor *inputs,
                          size_t n_inputs, limber_tensor *outputs,
                          size_t n_outputs, const lb_run_how *how) {
   lb_tensor in[LB_MAX_PORTS];
-  lb_output out[3] = {{0}};
+  results r;
+  lb_output *out = r.out;
   void *copy;
   LB_TRY(take_inputs(p, inputs, n_inputs, false, in));
-  if (n_outputs > p->g.n_out)
-    return lb_error(LB_INVALID, "%zu outputs were asked for, it has %u",
-                    n_outputs, p->g.n_out);
-  for (size_t i = 0; i < n_outputs; i++) {
-    out[i] = (lb_output){.wanted = true, .data = outputs[i].data};
-    if (outputs[i].data) out[i].cap = outputs[i].bytes;
-  }
+  LB_TRY(take_outputs(p, outputs, n_outputs, &r));
   lb_status st = part_sum(p, in, &out[0], &copy);
   if (!lb_failed(st)) st = lb_session_run_so(p->session, in, out, how);
   lb_alloc_put(&p->runtime->alloc, copy);

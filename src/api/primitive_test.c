@@ -66,6 +66,33 @@ static void channels_may_lie_last(void **state) {
   limber_primitive_destroy(p);
 }
 
+// Strides are by the axes of the descriptor, wherever channels lie: here two
+// channels of four, of a buffer with a row of six pixels.
+static void tensors_may_be_windows(void **state) {
+  (void)state;
+  limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_RELU);
+  const int64_t strides[] = {24, 1, 4};
+  float x[48], y[48];
+  d.in[0] = operand(3, L(2), L(2), ANY);
+  d.in[0].layout = d.out_layout = LIMBER_LAYOUT_CHANNELS_LAST;
+  limber_primitive *p = create(&d, NULL);
+  limber_tensor in = tensor(x, 3, L(2), L(2), L(5));
+  limber_tensor out = {
+      .rank = 3, .data = y, .bytes = sizeof y, .strides = strides};
+  in.strides = strides;
+  fill(x, 48, 7);
+  for (int i = 0; i < 48; i++) y[i] = 99;
+  ok(limber_primitive_execute(p, &in, 1, &out, 1, NULL));
+  assert_int_equal(out.dims[1], 2);
+  assert_int_equal(out.dims[2], 5);
+  for (int i = 0; i < 48; i++) {
+    int inside = i % 4 < 2 && i % 24 / 4 < 5;
+    float want = !inside ? 99 : x[i] > 0 ? x[i] : 0;
+    assert_true(y[i] == want);
+  }
+  limber_primitive_destroy(p);
+}
+
 static void a_sum_may_be_the_memory_of_the_result(void **state) {
   (void)state;
   enum { N = 100 };
@@ -738,6 +765,7 @@ int main(void) {
       TEST(plans_of_runtime_dims_count),
       TEST(a_product_with_post_operations_and_a_runtime_dim),
       TEST(channels_may_lie_last),
+      TEST(tensors_may_be_windows),
       TEST(a_sum_may_be_the_memory_of_the_result),
       TEST(a_recurrence_has_several_results),
       TEST(the_reference_is_plain_c),

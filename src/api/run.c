@@ -78,20 +78,47 @@ static lb_status find_port(const lb_ports *ports, const char *what,
 
 static lb_status check_data(const limber_tensor *t, const lb_tensor *in,
                             bool planning) {
-  int64_t count;
-  LB_TRY(lb_dims_count(in->rank, in->dims, &count));
-  size_t need = (size_t)count * lb_dtype_size(in->dtype);
+  size_t need, before;
+  LB_TRY(lb_tensor_reach(in, &need, &before));
   if (planning && !t->data) return LB_OK;
   if (need && !t->data)
     return lb_error(LB_INVALID, "data is NULL, and dims ask for %zu bytes",
                     need);
-  char dims[160];
+  char dims[160], strides[300];
+  need -= before;  // `bytes` counts from data on
   if (t->bytes && t->bytes < need)
-    return lb_error(LB_INVALID, "%s%s takes %zu bytes, data has %zu",
+    return lb_error(LB_INVALID, "%s%s%s%s takes %zu bytes, data has %zu",
                     lb_dtype_name(in->dtype),
-                    lb_dims_print(in->rank, in->dims, dims, sizeof dims), need,
-                    t->bytes);
+                    lb_dims_print(in->rank, in->dims, dims, sizeof dims),
+                    t->strides ? " with strides " : "",
+                    t->strides ? lb_dims_print(in->rank, in->strides, strides,
+                                               sizeof strides)
+                               : "",
+                    need, t->bytes);
   return LB_OK;
+}
+
+lb_status lb_api_check(const limber_tensor *t) {
+  for (size_t i = 0; i < sizeof t->reserved / sizeof *t->reserved; i++)
+    if (t->reserved[i])
+      return lb_error(LB_INVALID,
+                      "limber_tensor: reserved[%zu] is not 0: begin with "
+                      "limber_tensor t = {0}",
+                      i);
+  return LB_OK;
+}
+
+// What is dense has the strides of that, whatever was given for axes that are
+// not walked along: a plan serves all of them.
+static void take_strides(const limber_tensor *t, lb_tensor *in) {
+  if (t->strides)
+    memcpy(in->strides, t->strides, (size_t)t->rank * sizeof *t->strides);
+  if (!t->strides || lb_tensor_is_dense(in)) {
+    lb_tensor_dense(in);
+    return;
+  }
+  for (int i = 0; i < in->rank; i++)
+    if (in->dims[i] == 1) in->strides[i] = 0;
 }
 
 lb_status lb_api_take(const limber_tensor *t, bool planning, lb_tensor *out) {
@@ -102,11 +129,14 @@ lb_status lb_api_take(const limber_tensor *t, bool planning, lb_tensor *out) {
                     LB_MAX_RANK);
   lb_tensor in = {
       .dtype = (lb_dtype)t->dtype, .rank = t->rank, .data = t->data};
+  int64_t count;
+  LB_TRY(lb_api_check(t));
   memcpy(in.dims, t->dims, (size_t)t->rank * sizeof *t->dims);
+  LB_TRY(lb_dims_count(in.rank, in.dims, &count));
+  take_strides(t, &in);
   LB_TRY(check_data(t, &in, planning));
   static max_align_t nothing;  // what an input without elements points to
   if (!in.data && !planning) in.data = &nothing;
-  lb_tensor_dense(&in);
   *out = in;
   return LB_OK;
 }
@@ -153,6 +183,23 @@ static size_t next_of_name(const request *q, size_t k) {
   return k;
 }
 
+lb_status lb_api_take_output(const limber_tensor *t, lb_output *out) {
+  *out = (lb_output){.wanted = true, .data = t->data};
+  LB_TRY(lb_api_check(t));
+  if (t->data) out->cap = t->bytes;
+  if (!t->strides) return LB_OK;
+  if (!t->data)
+    return lb_error(LB_INVALID,
+                    "strides without data: memory that Limber allocates is "
+                    "dense");
+  if (t->rank < 0 || t->rank > LB_MAX_RANK)
+    return lb_error(LB_INVALID, "rank %d is not in 0 to %d", t->rank,
+                    LB_MAX_RANK);
+  out->rank = t->rank;
+  out->strides = t->strides;
+  return LB_OK;
+}
+
 static lb_status take_outputs(request *q, const limber_tensor *outputs,
                               size_t n) {
   const lb_ports *ports = &q->s->outputs;
@@ -164,8 +211,9 @@ static lb_status take_outputs(request *q, const limber_tensor *outputs,
       return lb_error(LB_INVALID, "output '%s' was asked for twice",
                       ports->infos[k].name);
     q->where[i] = (uint32_t)k;
-    q->out[k] = (lb_output){.wanted = true, .data = outputs[i].data};
-    if (outputs[i].data) q->out[k].cap = outputs[i].bytes;
+    lb_status st = lb_api_take_output(&outputs[i], &q->out[k]);
+    if (lb_failed(st))
+      return lb_status_note(st, "output '%s'", ports->infos[k].name);
   }
   return LB_OK;
 }
@@ -177,6 +225,9 @@ void lb_api_give(limber_runtime *runtime, const lb_output *from,
   memcpy(to->dims, from->tensor.dims, (size_t)to->rank * sizeof *to->dims);
   to->data = from->data;
   to->bytes = lb_tensor_bytes(&from->tensor);
+  size_t before;  // its strides were found right before it was written
+  if (from->strides)
+    lb_status_drop(lb_tensor_reach(&from->tensor, &to->bytes, &before));
   // Memory that Limber gave in an earlier run stays Limber's to free.
   if (from->owned) to->owner = runtime;
 }

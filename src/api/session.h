@@ -44,8 +44,12 @@ lb_status lb_api_plan(limber_session *s, const limber_signature *what,
 lb_status lb_how_read(const limber_run_options *options, lb_bound *bound,
                       lb_run_how *how);
 
+// Whether a caller's tensor says nothing that this version does not know.
+lb_status lb_api_check(const limber_tensor *t);
 // A caller's input as the session takes it, checked; `planning`: without data.
 lb_status lb_api_take(const limber_tensor *t, bool planning, lb_tensor *out);
+// Memory and strides that a caller gives for a result.
+lb_status lb_api_take_output(const limber_tensor *t, lb_output *out);
 // A result as the caller gets it.
 void lb_api_give(limber_runtime *runtime, const lb_output *from,
                  limber_tensor *to);

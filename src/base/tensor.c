@@ -59,6 +59,55 @@ lb_status lb_dims_count(int rank, const int64_t *dims, int64_t *out) {
   return LB_OK;
 }
 
+lb_status lb_tensor_reach(const lb_tensor *t, size_t *bytes, size_t *before) {
+  int64_t size = (int64_t)lb_dtype_size(t->dtype), low = 0, high = size;
+  bool fits = true;
+  *bytes = *before = 0;
+  if (lb_tensor_count(t) == 0) return LB_OK;
+  for (int i = 0; i < t->rank; i++) {
+    int64_t far;
+    if (t->dims[i] == 1) continue;
+    fits &= !__builtin_mul_overflow(t->dims[i] - 1, t->strides[i], &far) &&
+            !__builtin_mul_overflow(far, size, &far) && far != INT64_MIN;
+    if (!fits) break;
+    int64_t *end = far < 0 ? &low : &high;
+    fits = !__builtin_add_overflow(*end, far, end);
+  }
+  char dims[160], strides[300];
+  if (!fits || __builtin_sub_overflow(high, low, &size))
+    return lb_error(
+        LB_INVALID, "dims %s with strides %s: too far apart to address",
+        lb_dims_print(t->rank, t->dims, dims, sizeof dims),
+        lb_dims_print(t->rank, t->strides, strides, sizeof strides));
+  *bytes = (size_t)size;
+  *before = (size_t)-low;
+  return LB_OK;
+}
+
+// The axis of the smallest stride of those that are not done, or -1.
+static int next_axis(const lb_tensor *t, const bool *done) {
+  int best = -1;
+  for (int i = 0; i < t->rank; i++)
+    if (!done[i] && t->dims[i] > 1 &&
+        (best < 0 || t->strides[i] < t->strides[best]))
+      best = i;
+  return best;
+}
+
+bool lb_tensor_is_window(const lb_tensor *t) {
+  bool done[LB_MAX_RANK] = {false};
+  int64_t reach = 1;  // elements that the axes so far span
+  if (lb_tensor_count(t) == 0) return true;
+  for (int i; (i = next_axis(t, done)) >= 0; done[i] = true) {
+    int64_t far;
+    if (t->strides[i] < reach ||
+        __builtin_mul_overflow(t->dims[i] - 1, t->strides[i], &far) ||
+        __builtin_add_overflow(reach, far, &reach))
+      return false;
+  }
+  return true;
+}
+
 char *lb_dims_print(int rank, const int64_t *dims, char *buf, size_t cap) {
   size_t len = 0;
   buf[0] = '\0';

@@ -26,6 +26,15 @@ size_t lb_tensor_bytes(const lb_tensor *t);   // count * size of dtype
 // other than 0 above LB_MAX_COUNT: no product of some of the dims overflows.
 lb_status lb_dims_count(int rank, const int64_t *dims, int64_t *out);
 
+// Bytes from the start of the first of all elements in memory to the end of the
+// last, and how many of them lie before `data` (negative strides). Dims were
+// checked; LB_INVALID where the elements are too far apart to be addressed.
+lb_status lb_tensor_reach(const lb_tensor *t, size_t *bytes, size_t *before);
+// Whether no two elements share memory, as strides tell: in the order of their
+// strides, each axis steps over all that those before it reach. Negative
+// strides and repeated elements do not.
+bool lb_tensor_is_window(const lb_tensor *t);
+
 // "[1,3,48,320]" into buf (cap >= 1), cut off if too long; returns buf.
 char *lb_dims_print(int rank, const int64_t *dims, char *buf, size_t cap);
 

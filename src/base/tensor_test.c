@@ -80,6 +80,55 @@ static void dense_means_row_major(void **state) {
   assert_int_equal(lb_tensor_count(&t), 0);
 }
 
+static lb_tensor view_of(int64_t rows, int64_t cols, int64_t row, int64_t col) {
+  return (lb_tensor){
+      .dtype = LB_F32, .rank = 2, .dims = {rows, cols}, .strides = {row, col}};
+}
+
+static void views_reach_as_far_as_their_strides(void **state) {
+  (void)state;
+  size_t bytes, before;
+  lb_tensor t = view_of(3, 4, 10, 1);
+  assert_int_equal(lb_status_code(lb_tensor_reach(&t, &bytes, &before)), 0);
+  assert_int_equal(bytes, 24 * 4);
+  assert_int_equal(before, 0);
+  t = view_of(3, 4, -10, 2);
+  assert_int_equal(lb_status_code(lb_tensor_reach(&t, &bytes, &before)), 0);
+  assert_int_equal(bytes, 27 * 4);
+  assert_int_equal(before, 20 * 4);
+  t = view_of(3, 0, INT64_MAX, INT64_MIN);  // nothing is there to be reached
+  assert_int_equal(lb_status_code(lb_tensor_reach(&t, &bytes, &before)), 0);
+  assert_int_equal(bytes, 0);
+  int64_t far[] = {INT64_MAX, INT64_MIN, INT64_MAX / 8, INT64_MIN / 8};
+  for (int i = 0; i < 4; i++)
+    for (int k = 0; k < 4; k++) {
+      t = view_of(3, 2, far[i], far[k]);
+      lb_status st = lb_tensor_reach(&t, &bytes, &before);
+      assert_int_equal(lb_status_code(st), LB_INVALID);
+      assert_non_null(strstr(lb_status_message(st), "[3,2]"));
+      lb_status_drop(st);
+    }
+}
+
+static void a_window_has_each_element_once(void **state) {
+  (void)state;
+  const struct {
+    int64_t rows, cols, row, col;
+    bool window;
+  } cases[] = {
+      {3, 4, 4, 1, true},          {3, 4, 10, 1, true},  {3, 4, 1, 3, true},
+      {3, 4, 3, 1, false},         {3, 4, 4, 2, false},  {3, 4, 8, 2, true},
+      {3, 4, 4, 0, false},         {3, 4, -4, 1, false}, {3, 1, 1, -7, true},
+      {1, 4, -9, 1, true},         {0, 4, 0, 0, true},   {3, 4, 1, 2, false},
+      {3, 4, INT64_MAX, 1, false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    lb_tensor t =
+        view_of(cases[i].rows, cases[i].cols, cases[i].row, cases[i].col);
+    assert_int_equal(lb_tensor_is_window(&t), cases[i].window);
+  }
+}
+
 // A view with shuffled, padded, reversed (and, for reading, repeated) dims
 // that fits into `cap` elements around base.
 static void random_view(lb_tensor *t, char *base, bool reading) {
@@ -176,6 +225,8 @@ int main(void) {
       cmocka_unit_test(hostile_dims_are_refused),
       cmocka_unit_test(dims_print_and_are_cut_off),
       cmocka_unit_test(dense_means_row_major),
+      cmocka_unit_test(views_reach_as_far_as_their_strides),
+      cmocka_unit_test(a_window_has_each_element_once),
       cmocka_unit_test(copies_are_right_for_any_strides),
       cmocka_unit_test(a_copy_has_room_for_every_rank),
   };

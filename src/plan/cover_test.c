@@ -21,7 +21,8 @@ static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
   prog.parts = &parts;
   prog.slots = &slots;
   prog.deterministic = deterministic;
-  ok(lb_plan_first(&prog, g->main, in, &(bool){true}, &desk, &plan));
+  ok(lb_plan_first(&prog, g->main, in, &(lb_want){.wanted = true}, &desk,
+                   &plan));
   size_t n = 0, arena = plan->arena_bytes;
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     const lb_step *s = &plan->steps[i];

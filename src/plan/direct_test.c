@@ -87,7 +87,7 @@ static void compare(fixture *f, const lb_tensor *in) {
   lb_plan *direct, *slow;
   bool *plain = calloc(f->parts.n_parts, sizeof *plain);
   assert_non_null(plain);
-  const bool wanted[] = {true, true};
+  const lb_want wanted[] = {{.wanted = true}, {.wanted = true}};
   ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &desk, &direct));
   for (uint32_t i = 0; i < f->parts.n_parts; i++)
     plain[i] = f->parts.parts[i]->plain;
@@ -163,23 +163,24 @@ static void what_does_not_fit_is_an_error_all_the_same(void **state) {
   prepare(&f, &pack);
   lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(30, 8)),
                     tensor(LB_F32, NULL, DIMS(30, 8))};
-  ok(lb_plan_first(&f.prog, r, in, &(bool){true}, &desk, &plan));
+  ok(lb_plan_first(&f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
   assert_int_equal(plan->n_steps, 1);
   lb_plan_release(plan);
   for (int64_t n = 2; n < 40; n += 27) {
     in[1] = tensor(LB_F32, NULL, DIMS(n, 8));
-    lb_status st = lb_plan_first(&f.prog, r, in, &(bool){true}, &desk, &plan);
+    lb_status st =
+        lb_plan_first(&f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan);
     assert_int_equal(lb_status_code(st), LB_INVALID);
     lb_status_drop(st);
   }
   // One of them repeats.
   in[1] = tensor(LB_F32, NULL, DIMS(1, 8));
-  ok(lb_plan_first(&f.prog, r, in, &(bool){true}, &desk, &plan));
+  ok(lb_plan_first(&f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
   assert_int_equal(plan->binds[0].tensor.dims[0], 30);
   lb_plan_release(plan);
   in[0] = tensor(LB_F32, NULL, DIMS(1, 8));
   in[1] = tensor(LB_F32, NULL, DIMS(30, 8));
-  ok(lb_plan_first(&f.prog, r, in, &(bool){true}, &desk, &plan));
+  ok(lb_plan_first(&f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
   assert_int_equal(plan->binds[0].tensor.dims[0], 30);
   lb_plan_release(plan);
   end(&f);
@@ -218,11 +219,12 @@ static void rows_of_another_length_are_not_multiplied(void **state) {
   small_pack pack = empty_pack();
   prepare_product(&f, &pack);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(50, 4));
-  ok(lb_plan_first(&f.prog, f.g->main, &in, &(bool){true}, &desk, &plan));
+  ok(lb_plan_first(&f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
+                   &plan));
   lb_plan_release(plan);
   in = tensor(LB_F32, NULL, DIMS(50, 5));
-  lb_status st =
-      lb_plan_first(&f.prog, f.g->main, &in, &(bool){true}, &desk, &plan);
+  lb_status st = lb_plan_first(&f.prog, f.g->main, &in,
+                               &(lb_want){.wanted = true}, &desk, &plan);
   assert_int_equal(lb_status_code(st), LB_INVALID);
   lb_status_drop(st);
   end(&f);
@@ -237,7 +239,8 @@ static void the_first_plan_wants_the_kernels_of_any_rows(void **state) {
   prepare_product(&f, &pack);
   for (int64_t n = 50; n < 350; n++) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n % 300 + 1, 4));
-    ok(lb_plan_first(&f.prog, f.g->main, &in, &(bool){true}, &desk, &plan));
+    ok(lb_plan_first(&f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
+                     &plan));
     lb_plan_release(plan);
     if (n == 50) wanted = lb_slots_wanted(&f.slots);
   }
@@ -274,7 +277,8 @@ static void twins_share_all_but_where_operands_lie(void **state) {
   for (int64_t n = 1; n < 100; n += 7) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 4));
     compare(&f, &in);
-    ok(lb_plan_first(&f.prog, f.g->main, &in, &(bool){true}, &desk, &plan));
+    ok(lb_plan_first(&f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
+                     &plan));
     for (uint32_t i = 1; i < 3; i++)
       assert_ptr_equal(plan->steps[i].launch->args,
                        plan->steps[0].launch->args);

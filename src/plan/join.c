@@ -4,7 +4,8 @@
 // parts of a Split. The *room* of a Concat is the memory of its result, taken
 // when the first of its inputs is made by a launch, which can write it there:
 // kernels take any stride of rows. A Concat that is joined itself has its room
-// inside another.
+// inside another, and one that is a result has it in the caller's window, if
+// there is one (window.c).
 //
 // A home is a wish. When the Concat is reached, what does not lie in its room
 // is copied there; if nothing does, it is an ordinary call.
@@ -156,14 +157,27 @@ static lb_status find_room(lb_planner *p, const lb_value *joined,
   return make ? make_room(p, joined, out) : LB_OK;
 }
 
-// Where v lies in the room of its home; it is like t when it is dense.
+// Where v lies in a window of the caller's.
+static lb_status find_window(lb_planner *p, const lb_value *v,
+                             const lb_tensor *t, bool make, spot *out,
+                             bool *found) {
+  uint32_t result;
+  *out = (spot){.buffer = LB_NO_BUFFER};
+  LB_TRY(lb_planner_find_window(p, v, t, &out->tensor, found));
+  if (!*found || !make) return LB_OK;
+  LB_TRY(lb_planner_take_window(p, v, t, &result));
+  return lb_planner_add_buffer(p, t, LB_PLACE_OUTPUT, result, &out->buffer);
+}
+
+// Where v lies in the room of its home, or in a window; it is like t when it is
+// dense.
 static lb_status find_spot(lb_planner *p, const lb_value *v, const lb_tensor *t,
                            bool make, spot *out, bool *found) {
   const lb_home *h = home_of(p, v);
   lb_tensor around;
   int64_t start;
-  *found = false;
-  if (!h || !surround(p, h, t, &around, &start)) return LB_OK;
+  LB_TRY(find_window(p, v, t, make, out, found));
+  if (*found || !h || !surround(p, h, t, &around, &start)) return LB_OK;
   LB_TRY(find_room(p, h->join->out[0], &around, make, out, found));
   int axis = axis_of(h->join, t->rank);
   out->tensor.dims[axis] = t->dims[axis];
@@ -176,9 +190,12 @@ lb_status lb_planner_find_room(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_tensor *out,
                                bool *found) {
   spot s;
-  *found = false;
-  if (p->prog->parts) LB_TRY(find_spot(p, v, t, false, &s, found));
-  if (*found) *out = s.tensor;
+  int last = t->rank - 1;
+  LB_TRY(find_spot(p, v, t, false, &s, found));
+  if (!*found) return LB_OK;
+  *out = s.tensor;
+  // A window may have gaps between columns; kernels for that are not there.
+  *found = last < 0 || out->dims[last] == 1 || out->strides[last] == 1;
   return LB_OK;
 }
 
@@ -218,7 +235,8 @@ lb_status lb_planner_join(lb_planner *p, const lb_node *n,
                           bool *done) {
   const lb_value *joined = n->out[0];
   spot at;
-  *done = p->prog->parts && (room_of(p, joined) || home_of(p, joined));
+  LB_TRY(lb_planner_find_window(p, joined, out, &at.tensor, done));
+  *done = *done || room_of(p, joined) || home_of(p, joined);
   if (*done) LB_TRY(find_room(p, joined, out, true, &at, done));
   if (!*done) return LB_OK;
   int axis = axis_of(n, out->rank);

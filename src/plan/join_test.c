@@ -27,7 +27,7 @@ static lb_value *join2(fixture *f, const char *name, int axis, lb_value *a,
 }
 
 static void build_with(fixture *f, const lb_tensor *in, small_pack *pack) {
-  bool wanted[] = {true, true};
+  lb_want wanted[] = {{.wanted = true}, {.wanted = true}};
   ok(lb_infer_graph(f->g));
   ok(lb_program_init(&f->prog, f->g, 0));
   ok(lb_partitioning_init(&f->parts, f->g));

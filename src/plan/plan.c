@@ -139,7 +139,7 @@ static lb_status finish(lb_planner *p) {
   lb_plan *plan = p->plan;
   bool complete = p->n_pending == 0;
   for (uint32_t i = 0; i < p->region->n_results; i++)
-    complete &= p->delivered[i] || !p->wanted[i];
+    complete &= p->delivered[i] || !p->want[i].wanted;
   if (complete) {
     plan->n_facts = 0;
   } else if (plan->n_facts == 0) {
@@ -156,14 +156,14 @@ static lb_status finish(lb_planner *p) {
 
 static bool all_wanted(const lb_planner *p, const lb_region *r) {
   for (uint32_t i = 0; i < r->n_results; i++)
-    if (!p->wanted[i]) return false;
+    if (!p->want[i].wanted) return false;
   return r == p->prog->graph->main;
 }
 
 static void mark_results(lb_planner *p) {
   const lb_region *r = p->region;
   for (uint32_t i = 0; i < r->n_results; i++) {
-    if (!p->wanted[i]) continue;
+    if (!p->want[i].wanted) continue;
     p->uses[r->results[i]->id]++;
     uint32_t *lands = &p->lands[r->results[i]->id];
     if (r->results[i]->producer && !*lands) *lands = i + 1;
@@ -197,17 +197,18 @@ static lb_status begin_tally(lb_planner *p, const lb_region *r) {
 lb_status lb_program_count(lb_program *prog) {
   const lb_graph *g = prog->graph;
   size_t n = g->n_values + (size_t)1;
-  bool *wanted = malloc(g->main->n_results + (size_t)1);
+  size_t results = g->main->n_results;
+  lb_want *want = calloc(results + 1, sizeof *want);
   lb_tally t = {calloc(n, sizeof *t.uses), calloc(n, sizeof *t.lands),
                 calloc(n, sizeof *t.homes),
                 calloc(g->n_nodes + (size_t)1, sizeof *t.needed)};
-  bool ok = wanted && t.uses && t.lands && t.homes && t.needed;
+  bool ok = want && t.uses && t.lands && t.homes && t.needed;
   prog->all = t;
   if (ok) {
-    memset(wanted, true, g->main->n_results);
+    for (size_t i = 0; i < results; i++) want[i].wanted = true;
     lb_planner p = {.prog = prog,
                     .region = g->main,
-                    .wanted = wanted,
+                    .want = want,
                     .uses = t.uses,
                     .lands = t.lands,
                     .homes = t.homes,
@@ -215,7 +216,7 @@ lb_status lb_program_count(lb_program *prog) {
     mark_results(&p);
     lb_planner_count(&p, g->main);
   }
-  free(wanted);
+  free(want);
   if (!ok) return lb_oom();
   if (!prog->parts) return LB_OK;
   LB_TRY(lb_orders_init(&prog->orders, prog->parts, g));
@@ -262,28 +263,67 @@ static lb_status begin_sizes(lb_planner *p) {
   return LB_OK;
 }
 
+// Whether kernels read an input where it is, as they read dense ones: they take
+// any stride of rows. Repeated elements ask for other kernels.
+static bool is_read_in_place(const lb_tensor *t) {
+  int last = t->rank - 1;
+  if (lb_tensor_count(t) == 0) return true;
+  for (int i = 0; i < t->rank; i++)
+    if (t->dims[i] > 1 &&
+        (t->strides[i] == 0 || (i == last && t->strides[i] != 1)))
+      return false;
+  return true;
+}
+
+// Other inputs are copied before the first step.
+static lb_status set_elements(lb_planner *p, uint32_t i, const lb_tensor *t) {
+  const lb_value *v = p->region->params[i];
+  lb_step *copy;
+  LB_TRY(lb_planner_set_view(p, v, t, LB_PLACE_INPUT, i));
+  if (is_read_in_place(t)) return LB_OK;
+  LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
+  LB_TRY(lb_planner_operand(p, p->states[v->id], &copy->in[0]));
+  LB_TRY(lb_planner_set_dense(p, v, t, LB_PLACE_ARENA, 0));
+  return lb_planner_operand(p, p->states[v->id], &copy->out[0]);
+}
+
 static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
   const lb_value *v = p->region->params[i];
   if (!p->uses[v->id]) return LB_OK;
   lb_planner_learn(p, v, t);
-  if (!lb_program_reads(p->prog, v, t))
-    return lb_planner_set_dense(p, v, t, LB_PLACE_INPUT, i);
+  if (!lb_program_reads(p->prog, v, t)) return set_elements(p, i, t);
   lb_tensor copy = *t;
-  copy.data = lb_arena_memdup(p->arena, t->data, lb_tensor_bytes(t), 64);
+  lb_tensor_dense(&copy);
+  copy.data = lb_arena_alloc(p->arena, lb_tensor_bytes(t), 64);
   if (!copy.data) return lb_oom();
+  lb_tensor_copy(t, &copy);
   return lb_planner_set_const(p, v, &copy);
 }
 
+// What is asked is the caller's; later stages need it.
+static lb_status begin_want(lb_planner *p, const lb_want *want) {
+  lb_want *copy = lb_arena_new(p->state, lb_want, p->region->n_results);
+  p->want = copy;
+  if (!copy) return lb_oom();
+  for (uint32_t i = 0; i < p->region->n_results; i++) {
+    copy[i] = want[i];
+    if (!want[i].strides) continue;
+    copy[i].strides = lb_arena_memdup(
+        p->state, want[i].strides,
+        (size_t)want[i].rank * sizeof *want[i].strides, _Alignof(int64_t));
+    if (!copy[i].strides) return lb_oom();
+  }
+  return LB_OK;
+}
+
 static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
-                             const bool *wanted) {
+                             const lb_want *want) {
   const lb_region *r = p->region;
   LB_TRY(allocate(p, r));
   LB_TRY(begin_sizes(p));
   LB_TRY(begin_made(p));
   LB_TRY(begin_steps(p, r));
-  p->wanted =
-      lb_arena_memdup(p->state, wanted, r->n_results * sizeof *wanted, 1);
-  if (!p->wanted) return lb_oom();
+  LB_TRY(begin_want(p, want));
   LB_TRY(begin_tally(p, r));
   for (uint32_t i = 0; i < r->n_params; i++)
     LB_TRY(set_input(p, i, &inputs[i]));
@@ -292,7 +332,7 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
 }
 
 lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
-                        const lb_tensor *inputs, const bool *wanted,
+                        const lb_tensor *inputs, const lb_want *want,
                         lb_desk *desk, lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
@@ -302,7 +342,7 @@ lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
   if (!lb_failed(st)) {
     p->prog = prog;
     p->region = region;
-    st = build_first(p, inputs, wanted);
+    st = build_first(p, inputs, want);
     close_planner(p, desk);
   }
   if (lb_failed(st)) {
@@ -328,7 +368,7 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
   size_t results = from->region->n_results;
   p->prog = from->prog;
   p->region = from->region;
-  p->wanted = from->wanted;
+  p->want = from->want;
   p->exact = from->exact;
   p->n_bufs = from->n_bufs;
   p->cap_bufs = from->cap_bufs;

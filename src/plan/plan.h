@@ -84,8 +84,16 @@ typedef struct lb_fact {
 // A result that the stage writes: bound to the caller's memory before it runs.
 typedef struct lb_bind {
   uint32_t result;
-  lb_tensor tensor;  // dense; data NULL
+  lb_tensor tensor;  // dense, or with the strides that were asked; data NULL
 } lb_bind;
+
+// What a caller asks of a result.
+typedef struct lb_want {
+  bool wanted;
+  int rank;                // of `strides`
+  const int64_t *strides;  // of the window that it is written to, in elements;
+                           // NULL: it is dense
+} lb_want;
 
 typedef struct lb_plan {
   lb_ref ref;
@@ -119,9 +127,10 @@ void lb_desk_fini(lb_desk *d);  // empty, and ready for more
 size_t lb_desk_bytes(const lb_desk *d);
 
 // The first stage. `inputs` has region->n_params tensors; data is read only of
-// those that lb_program_reads. wanted[i]: result i is asked for.
+// those that lb_program_reads. Strides may be any. want[i] is about result i;
+// strides that do not suit its dims are LB_INVALID.
 lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
-                        const lb_tensor *inputs, const bool *wanted,
+                        const lb_tensor *inputs, const lb_want *want,
                         lb_desk *desk, lb_plan **out);
 
 // The next stage; facts[i] is what parent->facts[i] gave: DIMS: rank and dims;

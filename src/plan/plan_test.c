@@ -17,7 +17,7 @@ static fixture begin(void) {
   return f;
 }
 
-static void build(fixture *f, const lb_tensor *in, const bool *wanted) {
+static void build(fixture *f, const lb_tensor *in, const lb_want *wanted) {
   ok(lb_program_init(&f->program, f->g, 0));
   ok(lb_plan_first(&f->program, f->g->main, in, wanted, &desk, &f->plan));
 }
@@ -42,7 +42,7 @@ static void shape_arithmetic_and_views_are_no_steps(void **state) {
   lb_value *re = NODE1(r, Reshape, "re", x, cat->out[0]);
   RESULTS(r, NODE1(r, Abs, "abs", NODE1(r, Transpose, "tr", re)));
   lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 4));
-  build(&f, &in, (bool[]){true});
+  build(&f, &in, (lb_want[]){{.wanted = true}});
   assert_int_equal(f.plan->n_steps, 1);
   const lb_step *s = &f.plan->steps[0];
   assert_string_equal(s->node->name, "abs");
@@ -66,7 +66,7 @@ static void axes_of_one_element_move_nothing(void **state) {
   ok(lb_node_set_ints(f.g, t, "perm", (int64_t[]){0, 2, 1}, 3));
   RESULTS(r, t->out[0]);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 4, 1));
-  build(&f, &in, (bool[]){true});
+  build(&f, &in, (lb_want[]){{.wanted = true}});
   assert_int_equal(f.plan->n_steps, 1);
   assert_int_equal(f.plan->steps[0].out[0].place, LB_PLACE_OUTPUT);
   assert_int_equal(f.plan->binds[0].tensor.dims[1], 1);
@@ -81,10 +81,12 @@ static void what_nobody_asked_for_is_not_planned(void **state) {
   lb_value *a = NODE1(r, Abs, "a", x), *b = NODE1(r, Exp, "b", a);
   RESULTS(r, a, NODE1(r, Neg, "c", b));
   lb_tensor in = tensor(LB_F32, NULL, DIMS(3));
-  build(&f, &in, (bool[]){true, false});
+  build(&f, &in, (lb_want[]){{.wanted = true}, {.wanted = false}});
   assert_int_equal(f.plan->n_steps, 1);
   lb_plan_release(f.plan);
-  ok(lb_plan_first(&f.program, r, &in, (bool[]){false, true}, &desk, &f.plan));
+  ok(lb_plan_first(&f.program, r, &in,
+                   (lb_want[]){{.wanted = false}, {.wanted = true}}, &desk,
+                   &f.plan));
   assert_int_equal(f.plan->n_steps, 3);
   end(&f);
 }
@@ -97,7 +99,7 @@ static void dead_values_give_their_memory_back(void **state) {
   for (int i = 0; i < 10; i++) v = NODE1(r, Abs, "a", v);
   RESULTS(r, NODE1(r, ReduceSum, "sum", v));
   lb_tensor in = tensor(LB_F32, NULL, DIMS(16));
-  build(&f, &in, (bool[]){true});
+  build(&f, &in, (lb_want[]){{.wanted = true}});
   assert_int_equal(f.plan->n_steps, 11);
   assert_int_equal(f.plan->arena_bytes, 2 * 64);
   end(&f);
@@ -115,7 +117,7 @@ static void deciding_inputs_are_read_while_planning(void **state) {
   int64_t target[] = {2, -1};
   lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(6)),
                     tensor(LB_I64, target, DIMS(2))};
-  build(&f, in, (bool[]){true});
+  build(&f, in, (lb_want[]){{.wanted = true}});
   assert_int_equal(f.plan->n_facts, 0);
   assert_int_equal(f.plan->n_steps, 1);
   assert_int_equal(f.plan->steps[0].out[0].tensor->dims[1], 3);
@@ -135,7 +137,7 @@ static void computed_targets_end_the_stage(void **state) {
   lb_value *target = NODE1(r, Reshape, "target", cast->out[0], flat);
   RESULTS(r, NODE1(r, Reshape, "re", x, target));
   lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 3));
-  build(&f, &in, (bool[]){true});
+  build(&f, &in, (lb_want[]){{.wanted = true}});
   assert_int_equal(f.plan->n_facts, 1);
   assert_int_equal(f.plan->facts[0].kind, LB_FACT_CONTENTS);
   int64_t six = 6;
@@ -176,7 +178,9 @@ static void what_the_other_branch_waited_for_is_not_planned(void **state) {
     lb_tensor in[] = {tensor(LB_BOOL, &taken, 0, NULL),
                       tensor(LB_I64, NULL, DIMS(2, 2))};
     ok(lb_program_init(&f.program, f.g, 0));
-    ok(lb_plan_first(&f.program, r, in, (bool[]){true, true}, &desk, &f.plan));
+    ok(lb_plan_first(&f.program, r, in,
+                     (lb_want[]){{.wanted = true}, {.wanted = true}}, &desk,
+                     &f.plan));
     lb_tensor dims = tensor(LB_I64, NULL, DIMS(2, 3));
     lb_plan *next;
     ok(lb_plan_next(f.plan, &dims, &desk, &next));

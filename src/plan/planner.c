@@ -259,14 +259,21 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
 
 bool lb_planner_lands(const lb_planner *p, const lb_value *v) {
   uint32_t result = p->lands[v->id];
-  return result && !p->claimed[result - 1];
+  return result && !p->claimed[result - 1] && !p->want[result - 1].strides;
 }
 
 static lb_status place_of(lb_planner *p, const lb_value *v, const lb_tensor *t,
                           lb_place *place, uint32_t *index) {
   uint32_t result = p->lands[v->id];
+  lb_tensor window;
+  bool found;
   *place = LB_PLACE_ARENA;
   *index = 0;
+  LB_TRY(lb_planner_find_window(p, v, t, &window, &found));
+  if (found && lb_tensor_is_dense(&window)) {
+    *place = LB_PLACE_OUTPUT;
+    return lb_planner_take_window(p, v, t, index);
+  }
   if (!lb_planner_lands(p, v)) return LB_OK;
   p->claimed[result - 1] = true;
   *place = LB_PLACE_OUTPUT;
@@ -509,14 +516,16 @@ lb_status lb_planner_deliver(lb_planner *p) {
   for (uint32_t i = 0; i < p->region->n_results; i++) {
     const lb_value *v = p->region->results[i];
     const lb_pvalue *s;
-    if (!p->wanted[i] || p->delivered[i]) continue;
+    if (!p->want[i].wanted || p->delivered[i]) continue;
     LB_TRY(lb_planner_state(p, v, &s));
     if (!s) continue;
     p->delivered[i] = true;
     lb_tensor *t;
+    bool window;
     LB_TRY(lb_planner_keep(p, s->tensor, &t));
     t->data = NULL;
     lb_tensor_dense(t);
+    LB_TRY(lb_planner_window(p, i, t, t, &window));
     lb_operand from = lb_planner_where(p, s);
     bool there = from.place == LB_PLACE_OUTPUT && from.index == i;
     if (!there) LB_TRY(lb_planner_operand(p, s, &from));

@@ -49,7 +49,7 @@ typedef struct lb_planner {
   bool *planned;             // by node id: done as a member of a partition
   bool *claimed;             // by result: some value is written there
   bool *delivered;           // by result: all of it is planned
-  const bool *wanted;        // by result
+  const lb_want *want;       // by result
   const lb_made **made;      // by group of twins, in this stage; or NULL
 
   int64_t *sizes;    // by number of plan/sizes.h; -1: not known
@@ -81,7 +81,7 @@ lb_status lb_planner_deliver(lb_planner *p);
 // Plans one node; what it reads is still counted as read.
 lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred);
 void lb_planner_unuse_inputs(lb_planner *p, const lb_node *n);
-// Whether v may be written to the caller's memory.
+// Whether v may be written to the caller's memory, dense.
 bool lb_planner_lands(const lb_planner *p, const lb_value *v);
 // All of v, dense, like t: in the caller's memory if it may be written there.
 lb_status lb_planner_place(lb_planner *p, const lb_value *v,
@@ -89,6 +89,21 @@ lb_status lb_planner_place(lb_planner *p, const lb_value *v,
 // Memory for all of v, like t: the caller's if v may be written there.
 lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,
                             const lb_tensor *t, uint32_t *out);
+
+// -- window.c: results that are written to windows of the caller's -----------
+
+// The tensor of a result, which is like t, in the window that was asked for;
+// *found is false if none was. LB_INVALID if its strides do not suit.
+lb_status lb_planner_window(lb_planner *p, uint32_t result, const lb_tensor *t,
+                            lb_tensor *out, bool *found);
+// v, which is like t when it is dense, in the window of the result that it may
+// be written to; *found is false if there is none.
+lb_status lb_planner_find_window(lb_planner *p, const lb_value *v,
+                                 const lb_tensor *t, lb_tensor *out,
+                                 bool *found);
+// It will be written there: the window, which was found, is bound.
+lb_status lb_planner_take_window(lb_planner *p, const lb_value *v,
+                                 const lb_tensor *t, uint32_t *result);
 
 // -- direct.c: dims by expressions -------------------------------------------
 
@@ -237,7 +252,11 @@ lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
                                 lb_place place, uint32_t index, uint32_t *out);
 // One value less lives in a buffer; without any its memory is given back.
 void lb_planner_leave(lb_planner *p, uint32_t buffer);
-// A dense value in a buffer of its own kind.
+// A value at the beginning of a buffer of its own kind, with the strides of t.
+lb_status lb_planner_set_view(lb_planner *p, const lb_value *v,
+                              const lb_tensor *t, lb_place place,
+                              uint32_t index);
+// The same, dense.
 lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_place place,
                                uint32_t index);

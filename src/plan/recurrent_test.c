@@ -79,7 +79,8 @@ static void expect(wish w, const char *want) {
   prog.parts = &parts;
   prog.slots = &slots;
   prog.deterministic = w.deterministic;
-  ok(lb_plan_first(&prog, g->main, &in, (bool[]){true, w.wants_h}, &desk,
+  ok(lb_plan_first(&prog, g->main, &in,
+                   (lb_want[]){{.wanted = true}, {.wanted = w.wants_h}}, &desk,
                    &plan));
   print_steps(plan, text, sizeof text);
   assert_string_equal(text, want);

@@ -6,10 +6,9 @@
 
 #include "base/tensor.h"
 
-// Splits and joins axes: true if `out` (dims set) can be walked over the
-// memory of `from`. Axes are matched in groups of equal products; inside a
-// group of `from` the axes must follow each other without gaps.
-static bool reshape_strides(const lb_tensor *from, lb_tensor *out) {
+// Axes are matched in groups of equal products; inside a group of `from` the
+// axes must follow each other without gaps.
+bool lb_view_reshape(const lb_tensor *from, lb_tensor *out) {
   if (lb_tensor_is_dense(from) || lb_tensor_count(from) == 0) {
     lb_tensor_dense(out);
     return true;
@@ -167,7 +166,7 @@ bool lb_view_try(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
     case LB_OP_Reshape:
     case LB_OP_Flatten:
     case LB_OP_Squeeze:
-    case LB_OP_Unsqueeze: return reshape_strides(from, out);
+    case LB_OP_Unsqueeze: return lb_view_reshape(from, out);
     case LB_OP_Transpose: return transpose(node, from, out);
     case LB_OP_Expand: return expand(from, out);
     case LB_OP_Unfold: return unfold(node, from, out);

@@ -13,4 +13,8 @@
 bool lb_view_try(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
                  uint32_t index, lb_tensor *out, int64_t *offset);
 
+// Splits and joins axes: true if `out`, whose dims are set, can be walked over
+// the memory of `from`, in the same order.
+bool lb_view_reshape(const lb_tensor *from, lb_tensor *out);
+
 #endif

@@ -55,6 +55,14 @@ static void put(key *k, const void *p, size_t n) {
   k->size += n;
 }
 
+static void put_contents(key *k, const lb_tensor *t) {
+  lb_tensor dense = *t;
+  lb_tensor_dense(&dense);
+  dense.data = k->data + k->size;
+  lb_tensor_copy(t, &dense);
+  k->size += lb_tensor_bytes(t);
+}
+
 static bool has_contents(const lb_program *prog, uint32_t i,
                          const lb_tensor *t) {
   return lb_program_reads(prog, prog->graph->main->params[i], t);
@@ -77,8 +85,7 @@ static bool key_init(key *k, const lb_program *prog, const lb_tensor *in,
     int32_t head[2] = {(int32_t)in[i].dtype, in[i].rank};
     put(k, head, sizeof head);
     put(k, in[i].dims, (size_t)in[i].rank * sizeof *in[i].dims);
-    if (has_contents(prog, i, &in[i]))
-      put(k, in[i].data, lb_tensor_bytes(&in[i]));
+    if (has_contents(prog, i, &in[i])) put_contents(k, &in[i]);
   }
   return true;
 }

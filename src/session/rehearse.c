@@ -32,9 +32,8 @@ typedef struct rehearsal {
   lb_bound bound;
   void *zeros;     // for inputs; owned. NULL: they have no data
   lb_arena arena;  // not the context's: a run gives that memory back
-  lb_tensor *in;   // there, as are `out` and `wanted`
+  lb_tensor *in;   // there, as is `out`
   lb_output *out;
-  bool *wanted;
   bool compared;  // some contents are numbers that the model asks for
 } rehearsal;
 
@@ -199,7 +198,7 @@ static void run(rehearsal *h) {
 static lb_plan *try_plan(rehearsal *h) {
   lb_session *s = h->s;
   lb_plan *plan = NULL;
-  lb_status st = lb_run_plan(s, h->c, s->graph->main, h->in, h->wanted, &plan);
+  lb_status st = lb_run_plan(s, h->c, s->graph->main, h->in, h->out, &plan);
   if (lb_failed(st)) {
     lb_status_drop(st);
     lb_plan_release(plan);
@@ -250,10 +249,8 @@ static bool begin(rehearsal *h) {
   lb_arena_init(a, 4 << 10);
   h->in = lb_arena_new(a, lb_tensor, r->n_params);
   h->out = lb_arena_new(a, lb_output, r->n_results);
-  h->wanted = lb_arena_new(a, bool, r->n_results);
-  if (!h->in || !h->out || !h->wanted) return false;
-  for (uint32_t i = 0; i < r->n_results; i++)
-    h->out[i].wanted = h->wanted[i] = true;
+  if (!h->in || !h->out) return false;
+  for (uint32_t i = 0; i < r->n_results; i++) h->out[i].wanted = true;
   return true;
 }
 

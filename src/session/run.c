@@ -29,25 +29,52 @@ static void put_dims(key *k, const lb_tensor *t) {
   put(k, t->dims, (size_t)t->rank * sizeof *t->dims);
 }
 
-// Which region, which results, shapes of the inputs, deciding contents.
+static void put_strides(key *k, int rank, const int64_t *strides) {
+  put(k, strides, (size_t)rank * sizeof *strides);
+}
+
+// Contents that decide shapes, else the strides of those that are not dense: a
+// plan is made for them.
+static void put_input(key *k, const lb_session *s, const lb_value *param,
+                      const lb_tensor *t) {
+  put_dims(k, t);
+  if (lb_program_reads(&s->program, param, t)) {
+    lb_tensor dense = *t;
+    lb_tensor_dense(&dense);
+    dense.data = k->data + k->size;
+    lb_tensor_copy(t, &dense);
+    k->size += lb_tensor_bytes(t);
+    return;
+  }
+  char strided = !lb_tensor_is_dense(t);
+  put(k, &strided, 1);
+  if (strided) put_strides(k, t->rank, t->strides);
+}
+
+static void put_output(key *k, const lb_output *o) {
+  char rank = (char)(!o->wanted ? -2 : o->strides ? o->rank : -1);
+  put(k, &rank, 1);
+  if (rank > 0) put_strides(k, rank, o->strides);
+}
+
+// Which region, which results, how they and the inputs lie, deciding contents.
 static lb_status first_key(const lb_session *s, lb_context *c,
                            const lb_region *r, const lb_tensor *in,
-                           const bool *wanted, key *out) {
-  size_t size = sizeof r + r->n_results;
+                           const lb_output *outputs, key *out) {
+  size_t size = sizeof r;
+  for (uint32_t i = 0; i < r->n_results; i++)
+    size += 1 + (outputs[i].strides ? sizeof in->strides : 0);
   for (uint32_t i = 0; i < r->n_params; i++) {
-    size += 8 + sizeof in[i].dims;
+    size += 9 + sizeof in->dims + sizeof in->strides;
     if (lb_program_reads(&s->program, r->params[i], &in[i]))
       size += lb_tensor_bytes(&in[i]);
   }
   *out = (key){.data = lb_arena_alloc(&c->keys, size, 1)};
   if (!out->data) return lb_oom();
   put(out, &r, sizeof r);
-  put(out, wanted, r->n_results);
-  for (uint32_t i = 0; i < r->n_params; i++) {
-    put_dims(out, &in[i]);
-    if (lb_program_reads(&s->program, r->params[i], &in[i]))
-      put(out, in[i].data, lb_tensor_bytes(&in[i]));
-  }
+  for (uint32_t i = 0; i < r->n_results; i++) put_output(out, &outputs[i]);
+  for (uint32_t i = 0; i < r->n_params; i++)
+    put_input(out, s, r->params[i], &in[i]);
   return LB_OK;
 }
 
@@ -125,6 +152,17 @@ static lb_status run_call(frame *f, lb_tensor *in, lb_tensor *out) {
   return lb_host_run(&call);
 }
 
+// A cache whose window is an input, and a longer one an output: what is there
+// already stays.
+static bool lies_alike(const lb_tensor *in, const lb_tensor *out) {
+  if (in->data != out->data || in->rank != out->rank) return false;
+  for (int i = 0; i < in->rank; i++)
+    if (in->dims[i] != out->dims[i] ||
+        (in->dims[i] > 1 && in->strides[i] != out->strides[i]))
+      return false;
+  return true;
+}
+
 static lb_status run_step(frame *f, const lb_step *step) {
   lb_tensor *in = f->c->operands, *out = in + step->n_in;
   f->step = step;
@@ -135,7 +173,8 @@ static lb_status run_step(frame *f, const lb_step *step) {
     case LB_STEP_CALL: st = run_call(f, in, out); break;
     case LB_STEP_LOOP: st = lb_run_loop(f->s, f->c, step, in); break;
     case LB_STEP_COPY:
-      lb_move(f->s->options.pool, &in[0], &out[0]);
+      if (!lies_alike(&in[0], &out[0]))
+        lb_move(f->s->options.pool, &in[0], &out[0]);
       return LB_OK;
     case LB_STEP_LAUNCH: return LB_OK;  // run_stage takes those
   }
@@ -154,7 +193,8 @@ static const char *name_of(const lb_session *s, const lb_region *r,
 lb_status lb_run_hold(const lb_session *s, lb_budget *b, const lb_region *r,
                       uint32_t result, const lb_tensor *t, lb_output *out) {
   lb_output *o = &out[result];
-  size_t bytes = lb_tensor_bytes(t);
+  size_t bytes = lb_tensor_bytes(t), before;
+  if (o->strides) LB_TRY(lb_tensor_reach(t, &bytes, &before));
   bool mine = !o->data || o->owned;
   if (mine && (!o->data || bytes > o->cap)) {
     LB_TRY(lb_budget_check(b, bytes - o->cap));
@@ -166,12 +206,17 @@ lb_status lb_run_hold(const lb_session *s, lb_budget *b, const lb_region *r,
     b->outputs += bytes - o->cap;
     *o = (lb_output){.wanted = true, .owned = true, .data = p, .cap = bytes};
   }
-  char dims[128];
+  char dims[128], strides[160] = "";
   if (bytes > o->cap)
     return lb_error(
-        LB_INVALID, "output '%s' of %s%s needs %zu bytes, the buffer has %zu",
+        LB_INVALID,
+        "output '%s' of %s%s%s%s needs %zu bytes, the buffer has %zu",
         name_of(s, r, result), lb_dtype_name(t->dtype),
-        lb_dims_print(t->rank, t->dims, dims, sizeof dims), bytes, o->cap);
+        lb_dims_print(t->rank, t->dims, dims, sizeof dims),
+        o->strides ? " with strides " : "",
+        o->strides ? lb_dims_print(t->rank, t->strides, strides, sizeof strides)
+                   : "",
+        bytes, o->cap);
   o->tensor = *t;
   o->tensor.data = o->data;
   return LB_OK;
@@ -395,11 +440,24 @@ static void tell_plan(const lb_session *s, const lb_region *r,
   }
 }
 
+static lb_status make_plan(lb_session *s, lb_context *c, const lb_region *r,
+                           const lb_tensor *in, const lb_output *outputs,
+                           lb_plan **out) {
+  lb_want *want = lb_arena_new(&c->keys, lb_want, r->n_results);
+  if (!want) return lb_oom();
+  for (uint32_t i = 0; i < r->n_results; i++)
+    want[i] = (lb_want){.wanted = outputs[i].wanted,
+                        .rank = outputs[i].rank,
+                        .strides = outputs[i].strides};
+  return lb_plan_first(&s->program, r, in, want, &c->desk, out);
+}
+
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
-                      const lb_tensor *in, const bool *wanted, lb_plan **out) {
+                      const lb_tensor *in, const lb_output *outputs,
+                      lb_plan **out) {
   key k;
   *out = NULL;
-  LB_TRY(first_key(s, c, r, in, wanted, &k));
+  LB_TRY(first_key(s, c, r, in, outputs, &k));
   if (c->last && c->last_size == k.size &&
       !memcmp(c->last_key, k.data, k.size)) {
     *out = lb_plan_retain(c->last);
@@ -408,21 +466,13 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
   *out = lb_plans_get(&s->plans, k.data, k.size);
   if (!*out) {
     int64_t start = lb_tell_start(s->options.events);
-    LB_TRY(lb_plan_first(&s->program, r, in, wanted, &c->desk, out));
+    LB_TRY(make_plan(s, c, r, in, outputs, out));
     LB_TRY(lb_plans_put(&s->plans, k.data, k.size, out));
     if (r == s->graph->main) lb_slice_learn(s, in, *out);
     if (start) tell_plan(s, r, in, *out, start);
   }
   lb_context_remember(c, k.data, k.size, *out);
   return LB_OK;
-}
-
-static lb_status first_plan(const frame *f, const lb_region *r, lb_plan **out) {
-  bool *wanted = lb_arena_new(&f->c->keys, bool, r->n_results);
-  *out = NULL;
-  if (!wanted) return lb_oom();
-  for (uint32_t i = 0; i < r->n_results; i++) wanted[i] = f->out[i].wanted;
-  return lb_run_plan(f->s, f->c, r, f->in, wanted, out);
 }
 
 // Replaces *plan by the plan of the next stage.
@@ -451,7 +501,7 @@ lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
                         const lb_tensor *in, lb_output *out) {
   frame f = {.s = s, .c = c, .region = r, .in = in, .out = out};
   lb_plan *plan = NULL;
-  lb_status st = first_plan(&f, r, &plan);
+  lb_status st = lb_run_plan(s, c, r, in, out, &plan);
   if (!lb_failed(st)) st = run_stage(&f, plan);
   while (!lb_failed(st) && plan->n_facts) {
     st = next_plan(&f, &plan);

@@ -33,18 +33,20 @@ struct lb_session {
 lb_status lb_session_take_context(lb_session *s, lb_context **out);
 void lb_session_give_context(lb_session *s, lb_context *c);
 
-// Runs a region on dense inputs. Results land in `out` (one per result): in
-// the memory it brings if that is large enough, else in memory of its own.
+// Runs a region on inputs of any strides. Results land in `out` (one per
+// result): in the memory it brings if that is large enough, else in memory of
+// its own.
 lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
                         const lb_tensor *in, lb_output *out);
 
-// The plan of a region's first stage, for the results that are wanted. The
-// caller owns a reference to *out, even if it failed, unless that is NULL.
+// The plan of a region's first stage, for what `outputs` ask for. The caller
+// owns a reference to *out, even if it failed, unless that is NULL.
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
-                      const lb_tensor *in, const bool *wanted, lb_plan **out);
+                      const lb_tensor *in, const lb_output *outputs,
+                      lb_plan **out);
 
-// Makes out[result] hold a dense tensor like t, with memory for it: result of
-// the region.
+// Makes out[result] hold a tensor like t, with memory for it: result of the
+// region.
 lb_status lb_run_hold(const lb_session *s, lb_budget *b, const lb_region *r,
                       uint32_t result, const lb_tensor *t, lb_output *out);
 

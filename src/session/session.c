@@ -247,12 +247,12 @@ static lb_status tell_steps(const lb_plan *plan, const lb_watcher *watcher) {
 
 // The plans that a run would use; *out is that of the first slice.
 static lb_status plan_slices(lb_session *s, lb_context *c, const lb_tensor *in,
-                             const bool *wanted, lb_plan **out) {
+                             const lb_output *outputs, lb_plan **out) {
   const lb_region *r = s->graph->main;
   lb_slices cut;
-  LB_TRY(lb_slice_cut(s, c, in, wanted, &cut));
+  LB_TRY(lb_slice_cut(s, c, in, outputs, &cut));
   int64_t n = lb_slices_count(&cut);
-  if (n == 1) return lb_run_plan(s, c, r, in, wanted, out);
+  if (n == 1) return lb_run_plan(s, c, r, in, outputs, out);
   lb_tensor *part = lb_arena_new(&c->keys, lb_tensor, r->n_params);
   if (!part) return lb_oom();
   // Longer slices come first: those between are like one of these.
@@ -261,7 +261,7 @@ static lb_status plan_slices(lb_session *s, lb_context *c, const lb_tensor *in,
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
     lb_plan_release(*out);
     lb_slice_inputs(s, in, &cut, ends[i], part);
-    LB_TRY(lb_run_plan(s, c, r, part, wanted, out));
+    LB_TRY(lb_run_plan(s, c, r, part, outputs, out));
   }
   return LB_OK;
 }
@@ -275,11 +275,11 @@ static lb_status plan_so(lb_session *s, const lb_tensor *inputs,
   LB_TRY(lb_check_inputs(s->graph, inputs));
   LB_TRY(check_contents(s, inputs));
   LB_TRY(lb_session_take_context(s, &c));
-  bool *wanted = lb_arena_alloc(&c->keys, r->n_results, 1);
-  lb_status st = wanted ? LB_OK : lb_oom();
-  for (uint32_t i = 0; wanted && i < r->n_results; i++)
-    wanted[i] = !outputs || outputs[i].wanted;
-  if (!lb_failed(st)) st = plan_slices(s, c, inputs, wanted, &plan);
+  lb_output *all = lb_arena_new(&c->keys, lb_output, r->n_results);
+  lb_status st = all ? LB_OK : lb_oom();
+  for (uint32_t i = 0; all && i < r->n_results; i++) all[i].wanted = true;
+  if (!lb_failed(st))
+    st = plan_slices(s, c, inputs, outputs ? outputs : all, &plan);
   if (!lb_failed(st)) *out = count_steps(plan);
   if (!lb_failed(st)) st = tell_steps(plan, watcher);
   lb_plan_release(plan);

@@ -42,11 +42,14 @@ typedef struct lb_session_options {
 } lb_session_options;
 
 // A result and where it goes. With data == NULL the run allocates (and owned is
-// set: lb_output_free returns it); else `cap` bytes at data are the caller's.
+// set: lb_output_free returns it); else `cap` bytes at data are the caller's,
+// and the result is written there with these strides.
 typedef struct lb_output {
   bool wanted;
   bool owned;
-  lb_tensor tensor;  // set by the run: dtype, dims, dense strides, data
+  int rank;                // of `strides`
+  const int64_t *strides;  // in elements; borrowed. NULL: dense
+  lb_tensor tensor;        // set by the run: dtype, dims, strides, data
   void *data;
   size_t cap;
 } lb_output;
@@ -64,7 +67,8 @@ void lb_session_free(lb_session *s);  // no run may be inside; NULL is fine
 // that it touches.
 void lb_session_rehearse(lb_session *s, int64_t loading_ns);
 
-// `inputs`: one dense tensor per input of the graph; `outputs`: one per output.
+// `inputs`: one tensor per input of the graph, of any strides; `outputs`: one
+// per output.
 // On failure outputs keep what the caller put there, nothing is owned.
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs);

@@ -49,13 +49,13 @@ static double item_values(lb_session *s, const lb_tensor *in, int64_t items) {
 }
 
 static lb_status learn_one(lb_session *s, lb_context *c, const lb_tensor *in,
-                           const bool *wanted, int64_t items) {
+                           const lb_output *outputs, int64_t items) {
   lb_slices single = {.items = items, .rest = items};
   lb_plan *plan;
   lb_tensor *one = lb_arena_new(&c->keys, lb_tensor, s->graph->main->n_params);
   if (!one) return lb_oom();
   lb_slice_inputs(s, in, &single, 0, one);
-  lb_status st = lb_run_plan(s, c, s->graph->main, one, wanted, &plan);
+  lb_status st = lb_run_plan(s, c, s->graph->main, one, outputs, &plan);
   lb_plan_release(plan);
   return st;
 }
@@ -68,13 +68,13 @@ static int64_t slices_of(int64_t items, double fit) {
 }
 
 lb_status lb_slice_cut(lb_session *s, lb_context *c, const lb_tensor *in,
-                       const bool *wanted, lb_slices *out) {
+                       const lb_output *outputs, lb_slices *out) {
   int64_t items = count_items(s, in);
   *out = (lb_slices){.items = items, .rest = 1};
   if (items < 2 || batch_bytes(s, in) == 0) return LB_OK;
   if (!atomic_load_explicit(&s->item_bytes, memory_order_relaxed)) {
     if (batch_bytes(s, in) < s->options.near_bytes / SMALL) return LB_OK;
-    LB_TRY(learn_one(s, c, in, wanted, items));
+    LB_TRY(learn_one(s, c, in, outputs, items));
   }
   int64_t threads = lb_pool_threads(s->options.pool);
   double near = (double)s->options.near_bytes / item_values(s, in, items);
@@ -107,14 +107,15 @@ static int64_t first_item(const lb_slices *cut, int64_t i) {
          (cut->rest ? begin_of(left, cut->rest, i - own) : 0);
 }
 
-// Items [from, to) of a dense tensor with `items` of them along axis 0.
+// Items [from, to) of a tensor with `items` of them along axis 0.
 static lb_tensor part(const lb_tensor *t, int64_t items, int64_t from,
                       int64_t to) {
   lb_tensor p = *t;
   int64_t rows = t->dims[0] / items;
-  size_t item = lb_tensor_bytes(t) / (size_t)items;
+  int64_t size = (int64_t)lb_dtype_size(t->dtype);
   p.dims[0] = rows * (to - from);
-  if (p.data) p.data = (char *)p.data + item * (size_t)from;
+  if (p.data && lb_tensor_count(t))
+    p.data = (char *)p.data + rows * from * t->strides[0] * size;
   return p;
 }
 
@@ -148,14 +149,17 @@ static lb_status run_slice(job *j, lb_context *c, int64_t i, int worker) {
   const lb_region *r = j->s->graph->main;
   lb_tensor *in = j->ins + (size_t)worker * r->n_params;
   lb_output *out = j->outs + (size_t)worker * r->n_results;
+  size_t before;
   lb_slice_inputs(j->s, j->in, &j->cut, i, in);
   for (uint32_t k = 0; k < r->n_results; k++) {
-    out[k] = (lb_output){.wanted = j->out[k].wanted};
+    out[k] = (lb_output){.wanted = j->out[k].wanted,
+                         .rank = j->out[k].rank,
+                         .strides = j->out[k].strides};
     if (!out[k].wanted) continue;
     lb_tensor t = part(&j->out[k].tensor, j->cut.items, first_item(&j->cut, i),
                        first_item(&j->cut, i + 1));
     out[k].data = t.data;
-    out[k].cap = lb_tensor_bytes(&t);
+    LB_TRY(lb_tensor_reach(&t, &out[k].cap, &before));
   }
   return lb_run_region(j->s, c, r, in, out);
 }
@@ -219,7 +223,7 @@ static lb_status hold_results(const job *j, const lb_plan *plan, int64_t items,
   return LB_OK;
 }
 
-static lb_status run_slices(job *j, lb_output *out, const bool *wanted) {
+static lb_status run_slices(job *j, lb_output *out) {
   const lb_region *r = j->s->graph->main;
   size_t threads = (size_t)lb_pool_threads(j->s->options.pool);
   lb_plan *plan;
@@ -231,7 +235,7 @@ static lb_status run_slices(job *j, lb_output *out, const bool *wanted) {
                          (size_t)(j->cut.lanes * j->cut.each));
   if (!j->contexts || !j->ins || !j->outs || !j->ends) return lb_oom();
   lb_slice_inputs(j->s, j->in, &j->cut, 0, j->ins);
-  lb_status st = lb_run_plan(j->s, j->c, r, j->ins, wanted, &plan);
+  lb_status st = lb_run_plan(j->s, j->c, r, j->ins, out, &plan);
   if (!lb_failed(st))
     st = hold_results(j, plan, first_item(&j->cut, 1), out, &all);
   lb_plan_release(plan);
@@ -252,13 +256,9 @@ lb_status lb_slice_run(lb_session *s, lb_context *c, const lb_tensor *in,
   job j = {.s = s, .c = c, .in = in, .out = out};
   if (c->bound) j.bound = *c->bound;
   if (count_items(s, in) < 2) return lb_run_region(s, c, r, in, out);
-  bool *wanted = lb_arena_new(&c->parts, bool, r->n_results);
-  lb_status st = wanted ? LB_OK : lb_oom();
-  for (uint32_t i = 0; wanted && i < r->n_results; i++)
-    wanted[i] = out[i].wanted;
-  if (!lb_failed(st)) st = lb_slice_cut(s, c, in, wanted, &j.cut);
+  lb_status st = lb_slice_cut(s, c, in, out, &j.cut);
   if (!lb_failed(st))
-    st = lb_slices_count(&j.cut) > 1 ? run_slices(&j, out, wanted)
+    st = lb_slices_count(&j.cut) > 1 ? run_slices(&j, out)
                                      : lb_run_region(s, c, r, in, out);
   lb_arena_reset(&c->keys);
   lb_arena_reset(&c->parts);

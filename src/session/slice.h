@@ -30,7 +30,7 @@ void lb_slice_learn(lb_session *s, const lb_tensor *in, const lb_plan *plan);
 // How a run on these inputs is cut. May plan one item if nothing is learned
 // yet.
 lb_status lb_slice_cut(lb_session *s, lb_context *c, const lb_tensor *in,
-                       const bool *wanted, lb_slices *out);
+                       const lb_output *outputs, lb_slices *out);
 
 // The inputs of slice i: one for each of the graph.
 void lb_slice_inputs(const lb_session *s, const lb_tensor *in,

@@ -142,7 +142,8 @@ static void expect_partition(const bed *b, const lb_tensor *in,
 static void every_item_is_in_one_slice(void **state) {
   (void)state;
   static const int threads[] = {1, 2, 3, 5, 7};
-  static const bool wanted[3] = {true, true, true};
+  static const lb_output wanted[3] = {
+      {.wanted = true}, {.wanted = true}, {.wanted = true}};
   static float x[64 * ITEM], z[ITEM];
   bool some_rest = false;
   for (size_t k = 0; k < sizeof threads / sizeof *threads; k++)
@@ -164,6 +165,49 @@ static void every_item_is_in_one_slice(void **state) {
       drop(&b);
     }
   assert_true(some_rest);  // of three threads and more
+}
+
+// Items that lie apart, and results that are to; rows of both have gaps.
+static void slices_of_windows_are_windows(void **state) {
+  (void)state;
+  enum { ITEMS = 7, FAR = 40, ROW = 6 };
+  static float x[64 * ITEM], z[ITEM], apart[ITEMS * FAR], y[ITEMS * FAR],
+      r[ITEMS * 3 * ROW];
+  const int64_t y_strides[] = {FAR, ROW, 1}, r_strides[] = {ROW, 1};
+  lb_tensor in[2];
+  lb_output want[3];
+  bed whole = make(1, 0, 0);
+  run(&whole, ITEMS, want);
+  inputs(ITEMS, x, z, in);
+  for (int i = 0; i < ITEMS * ITEM; i++)
+    apart[i / ITEM * FAR + i % ITEM / 4 * ROW + i % 4] = x[i];
+  in[0].data = apart;
+  memcpy(in[0].strides, y_strides, sizeof y_strides);
+  for (int threads = 1; threads < 4; threads++) {
+    bed cut = make(threads, 1, 0);
+    lb_output got[3] = {{.wanted = true,
+                         .data = y,
+                         .cap = sizeof y,
+                         .rank = 3,
+                         .strides = y_strides},
+                        {.wanted = true},
+                        {.wanted = true,
+                         .data = r,
+                         .cap = sizeof r,
+                         .rank = 2,
+                         .strides = r_strides}};
+    must(lb_session_run(cut.s, in, got));
+    const float *wy = want[0].data, *wr = want[2].data;
+    for (int i = 0; i < ITEMS * ITEM; i++) {
+      assert_true(y[i / ITEM * FAR + i % ITEM / 4 * ROW + i % 4] == wy[i]);
+      assert_true(r[i / 4 * ROW + i % 4] == wr[i]);
+    }
+    assert_memory_equal(got[1].data, want[1].data, ITEMS * 4 * sizeof *x);
+    lb_output_free(cut.s, &got[1]);
+    drop(&cut);
+  }
+  free_all(&whole, want);
+  drop(&whole);
 }
 
 static lb_session_stats stats_of(const bed *b) {
@@ -272,6 +316,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(slices_give_what_the_whole_gives),
       cmocka_unit_test(every_item_is_in_one_slice),
+      cmocka_unit_test(slices_of_windows_are_windows),
       cmocka_unit_test(batches_of_all_sizes_share_plans_and_memory),
       cmocka_unit_test(what_is_planned_ahead_is_what_runs),
       cmocka_unit_test(results_go_into_memory_that_is_given),

@@ -6,10 +6,11 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 import limber
-from conftest import add_model, identity_model, negate_model, sub_model
+from conftest import (add_model, identity_model, make_model, negate_model,
+                      sub_model)
 
 DTYPES = {
     TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64,
@@ -178,3 +179,61 @@ def test_feeds_that_grow_while_they_are_read_are_refused():
     feeds["a"] = Growing()
     with pytest.raises(RuntimeError, match="grew"):
         limber.load(sub_model()).run(None, feeds)
+
+
+def contiguous_rows(x):
+    """A window of a larger array: rows are contiguous, and lie apart."""
+    larger = np.zeros([n + 3 for n in x.shape], x.dtype)
+    window = larger[tuple(slice(2, 2 + n) for n in x.shape)]
+    window[...] = x
+    return window
+
+
+def copies(model, x):
+    return [step["op"] for step in model.profile(None, {"x": x})].count("Copy")
+
+
+def test_windows_of_larger_arrays_are_read_where_they_are():
+    model = limber.load(negate_model(dims=["n", "m", "k"]))
+    x = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    assert copies(model, x) == 0
+    assert copies(model, contiguous_rows(x)) == 0
+    assert copies(model, x[::-1, ::2]) == 0
+    assert copies(model, x.T) == 1  # by the plan, which may use all threads
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_strides_give_the_bits_of_a_dense_array(seed):
+    rng = np.random.default_rng(seed)
+    dtype = [TensorProto.FLOAT, TensorProto.INT32, TensorProto.DOUBLE][seed % 3]
+    model = limber.load(negate_model(dtype, ["n", "m", "k"]))
+    x = rng.integers(-99, 99, rng.integers(1, 9, 3)).astype(DTYPES[dtype])
+    x = contiguous_rows(x).transpose(rng.permutation(3))
+    x = x[tuple(slice(None, None, rng.choice([-2, -1, 1, 2])) for _ in "nmk")]
+    if seed % 5 == 0:
+        x = np.broadcast_to(x[:1], (4, *x.shape[1:]))
+    assert np.array_equal(model(x), -np.ascontiguousarray(x))
+
+
+def test_strides_that_are_no_whole_elements_are_copied():
+    pairs = np.zeros(5, dtype=[("pad", "u1"), ("x", "f4")])
+    pairs["x"] = np.arange(5)
+    x = pairs["x"]
+    assert x.strides == (5,)
+    assert np.array_equal(limber.load(negate_model())(x), -np.arange(5))
+    aligned = np.lib.stride_tricks.as_strided(
+        np.arange(6, dtype=np.int64).view("f8"), (2, 2), (20, 8))
+    y = limber.load(negate_model(TensorProto.DOUBLE, ["n", "m"]))(aligned)
+    assert np.array_equal(y, -aligned)
+
+
+def test_contents_that_decide_shapes_may_have_strides():
+    reshape = make_model([helper.make_node("Reshape", ["x", "to"], ["y"])],
+                         {"x": (TensorProto.FLOAT, ["n"]),
+                          "to": (TensorProto.INT64, [2])},
+                         {"y": (TensorProto.FLOAT, ["a", "b"])})
+    model = limber.load(reshape.SerializeToString())
+    x = np.arange(6, dtype=np.float32)
+    sizes = np.array([2, 7, 3, 7, 3, 7, 2], np.int64)
+    for to in (sizes[:4:2], sizes[4::2], sizes[2::-2], sizes[:4:2]):
+        assert model(x, to).shape == tuple(to)

@@ -1,0 +1,379 @@
+// api/strides_test.c -- inputs and outputs that are windows of larger buffers
+// give the bits that dense ones give, and nothing beside them is touched.
+#include <limber/limber.h>
+
+#include "onnx/model_test.h"
+
+#define ROOM 8192  // elements of a buffer
+#define GAP 777.0f
+
+// present continues past by k; scores is q times all keys; the others show
+// what kernels, host kernels and views do.
+static pb cache_model(void) {
+  pb g = {0}, cat = pb_node("Concat", "join", "past,k", "present");
+  pb turn = pb_node("Transpose", "turn", "present", "keys");
+  pb cut = pb_node("Slice", "cut", "q,zero,two,axis", "few");
+  pb_attr_int(&cat, "axis", 2);
+  pb_attr_ints(&turn, "perm", 4, (int64_t[]){0, 1, 3, 2});
+  pb_msg(&g, 1, cat);
+  pb_msg(&g, 1, turn);
+  pb_msg(&g, 1, cut);
+  pb_msg(&g, 1, pb_node("MatMul", "product", "q,keys", "raw"));
+  pb_msg(&g, 1, pb_node("Softmax", "soft", "raw", "scores"));
+  pb_msg(&g, 1, pb_node("Tanh", "tanh", "q", "squashed"));
+  pb_msg(&g, 1, pb_node("Reshape", "flat", "squashed,rows", "flat"));
+  pb_msg(&g, 1, pb_node("CumSum", "sum", "k,last", "sums"));
+  pb_str(&g, 2, "cache");
+  pb_msg(&g, 5, pb_int64s("rows", 3, (int64_t[]){0, 0, -1}));
+  pb_msg(&g, 5, pb_int64s("last", 1, (int64_t[]){3}));
+  pb_msg(&g, 5, pb_int64s("zero", 1, (int64_t[]){0}));
+  pb_msg(&g, 5, pb_int64s("two", 1, (int64_t[]){2}));
+  pb_msg(&g, 5, pb_int64s("axis", 1, (int64_t[]){3}));
+  pb_msg(&g, 11, pb_value("past", T_FLOAT, "b,h,p,d"));
+  pb_msg(&g, 11, pb_value("k", T_FLOAT, "b,h,n,d"));
+  pb_msg(&g, 11, pb_value("q", T_FLOAT, "b,h,m,d"));
+  pb_msg(&g, 12, pb_value("present", T_FLOAT, "b,h,t,d"));
+  pb_msg(&g, 12, pb_value("scores", T_FLOAT, "b,h,m,t"));
+  pb_msg(&g, 12, pb_value("flat", T_FLOAT, "b,h,r"));
+  pb_msg(&g, 12, pb_value("sums", T_FLOAT, "b,h,n,d"));
+  pb_msg(&g, 12, pb_value("few", T_FLOAT, "b,h,m,two_"));
+  return pb_model(g, 17);
+}
+
+enum { PAST, K, Q, INPUTS };
+enum { PRESENT, SCORES, FLAT, SUMS, FEW, OUTPUTS };
+
+typedef struct fixture {
+  pb model;
+  limber_session *session;
+} fixture;
+
+static int set_up(void **state) {
+  fixture *f = calloc(1, sizeof *f);
+  *state = f;
+  f->model = cache_model();
+  limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
+  o.deterministic = 1;  // other kernels serve other strides
+  return (int)limber_session_open_memory(NULL, f->model.b.data, f->model.b.len,
+                                         &o, &f->session);
+}
+
+static int tear_down(void **state) {
+  fixture *f = *state;
+  limber_session_close(f->session);
+  lb_strbuf_fini(&f->model.b);
+  free(f);
+  return 0;
+}
+
+// -- windows -----------------------------------------------------------------
+
+static unsigned seed = 1;
+
+static int64_t draw(int64_t n) {
+  seed = seed * 1103515245u + 12345u;
+  return (int64_t)((seed >> 16) % (unsigned)n);
+}
+
+typedef struct window {
+  float buffer[ROOM];
+  int64_t strides[4];
+  limber_tensor tensor;
+} window;
+
+// Axes in some order, with gaps; those of an input may go backwards or repeat.
+static void draw_strides(window *w, bool input) {
+  limber_tensor *t = &w->tensor;
+  int axis[4] = {0, 1, 2, 3};
+  int64_t stride = 1 + draw(3) / 2, first = ROOM / 2;
+  bool plain = draw(3) == 0;  // rows of a larger buffer
+  for (int i = 0; i < t->rank; i++) {
+    int k = t->rank - 1 - i, other = plain ? k : (int)draw(k + 1);
+    int a = axis[other];
+    axis[other] = axis[k];
+    w->strides[a] = plain && i == 0 ? 1 : stride;
+    stride = w->strides[a] * t->dims[a] + draw(3);
+    if (input && !plain && draw(5) == 0) w->strides[a] = 0;
+    if (input && draw(5) == 0) w->strides[a] = -w->strides[a];
+  }
+  t->data = w->buffer + first;
+  t->bytes = (ROOM - (size_t)first) * sizeof(float);
+  t->strides = w->strides;
+}
+
+static int64_t count_of(const limber_tensor *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->rank; i++) n *= t->dims[i];
+  return n;
+}
+
+// Element i of the dense order.
+static float *element(const limber_tensor *t, int64_t i) {
+  int64_t at = 0, dense = 1;
+  for (int k = t->rank - 1; k >= 0; k--) {
+    at += i % t->dims[k] * (t->strides ? t->strides[k] : dense);
+    i /= t->dims[k];
+    dense *= t->dims[k];
+  }
+  return (float *)t->data + at;
+}
+
+static void fill(window *w, const char *name, int64_t b, int64_t h, int64_t n) {
+  w->tensor = (limber_tensor){
+      .name = name, .dtype = LIMBER_F32, .rank = 4, .dims = {b, h, n, 4}};
+  for (int i = 0; i < ROOM; i++) w->buffer[i] = (float)draw(1000) / 500 - 1;
+  draw_strides(w, true);
+}
+
+static limber_tensor dense_of(const limber_tensor *t) {
+  limber_tensor d = *t;
+  int64_t n = count_of(t);
+  float *data = malloc((size_t)(n + 1) * sizeof *data);
+  for (int64_t i = 0; i < n; i++) data[i] = *element(t, i);
+  d.data = data;
+  d.bytes = (size_t)n * sizeof *data;
+  d.strides = NULL;
+  return d;
+}
+
+static window in[INPUTS], out[OUTPUTS];
+
+static const char *const names[OUTPUTS] = {"present", "scores", "flat", "sums",
+                                           "few"};
+
+// What is no element of it still is GAP.
+static void check_output(const window *w, const limber_tensor *dense) {
+  const limber_tensor *t = &w->tensor;
+  int64_t n = count_of(dense), gaps = 0;
+  assert_int_equal(t->rank, dense->rank);
+  for (int64_t i = 0; i < n; i++)
+    assert_memory_equal(element(t, i), element(dense, i), sizeof(float));
+  for (int i = 0; i < ROOM; i++) gaps += w->buffer[i] == GAP;
+  assert_int_equal(gaps, ROOM - n);
+}
+
+static void run_random(fixture *f) {
+  int64_t b = 1 + draw(3), h = 1 + draw(3);
+  limber_tensor ins[INPUTS], dense[INPUTS], want[OUTPUTS], got[OUTPUTS];
+  fill(&in[PAST], "past", b, h, draw(6));
+  fill(&in[K], "k", b, h, 1 + draw(3));
+  fill(&in[Q], "q", b, h, 1 + draw(3));
+  for (int i = 0; i < INPUTS; i++) {
+    ins[i] = in[i].tensor;
+    dense[i] = dense_of(&ins[i]);
+  }
+  for (int i = 0; i < OUTPUTS; i++) want[i] = (limber_tensor){.name = names[i]};
+  assert_int_equal(
+      limber_session_run(f->session, dense, INPUTS, want, OUTPUTS, NULL),
+      LIMBER_OK);
+  for (int i = 0; i < OUTPUTS; i++) {
+    for (int k = 0; k < ROOM; k++) out[i].buffer[k] = GAP;
+    out[i].tensor = want[i];
+    out[i].tensor.owner = NULL;
+    draw_strides(&out[i], false);
+    got[i] = out[i].tensor;
+  }
+  limber_status st =
+      limber_session_run(f->session, ins, INPUTS, got, OUTPUTS, NULL);
+  if (st) fail_msg("%s", limber_last_error());
+  for (int i = 0; i < OUTPUTS; i++) {
+    check_output(&out[i], &want[i]);
+    limber_tensor_free(&want[i]);
+  }
+  for (int i = 0; i < INPUTS; i++) free(dense[i].data);
+}
+
+static void windows_give_the_bits_of_dense_tensors(void **state) {
+  for (int i = 0; i < 400; i++) run_random(*state);
+}
+
+// -- a cache of keys ---------------------------------------------------------
+
+enum { B = 2, H = 3, CAPACITY = 8, D = 4 };
+
+static void count_copies(void *user, const limber_step *step) {
+  if (strcmp(step->op, "Copy") == 0) ++*(int *)user;
+}
+
+// past and present are windows of one buffer: what is there stays, and the new
+// keys are written behind it.
+static void a_cache_grows_in_place(void **state) {
+  fixture *f = *state;
+  static float cache[B][H][CAPACITY][D], k[B][H][1][D], q[B][H][1][D];
+  const int64_t strides[] = {H * CAPACITY * D, CAPACITY * D, D, 1};
+  float *keys = &k[0][0][0][0], *all = &cache[0][0][0][0];
+  for (int i = 0; i < B * H * CAPACITY * D; i++) all[i] = GAP;
+  for (int p = 0; p < CAPACITY; p++) {
+    for (int i = 0; i < B * H * D; i++) keys[i] = (float)(100 * p + i);
+    limber_tensor now[] = {
+        {.dtype = LIMBER_F32,
+         .rank = 4,
+         .dims = {B, H, p, D},
+         .data = cache,
+         .bytes = sizeof cache,
+         .strides = strides},
+        {.dtype = LIMBER_F32, .rank = 4, .dims = {B, H, 1, D}, .data = k},
+        {.dtype = LIMBER_F32, .rank = 4, .dims = {B, H, 1, D}, .data = q}};
+    limber_tensor present = {.name = "present",
+                             .rank = 4,
+                             .data = cache,
+                             .bytes = sizeof cache,
+                             .strides = strides};
+    assert_int_equal(limber_session_run(f->session, now, 3, &present, 1, NULL),
+                     LIMBER_OK);
+    assert_int_equal(present.dims[2], p + 1);
+    size_t reach = (B - 1) * H * CAPACITY * D + (H - 1) * CAPACITY * D +
+                   (size_t)(p + 1) * D;
+    assert_int_equal(present.bytes, reach * sizeof(float));
+    for (int i = 0; i < B * H * CAPACITY * D; i++) {
+      int at = i / D % CAPACITY, key = i / D / CAPACITY * D + i % D;
+      float want = at <= p ? (float)(100 * at + key) : GAP;
+      assert_true(all[i] == want);
+    }
+  }
+}
+
+// What a kernel makes is written into the window, and an input whose rows are
+// contiguous is read where it is.
+static void kernels_read_and_write_windows(void **state) {
+  fixture *f = *state;
+  static float q[2][H][8][2 * D], flat[2][H][100];
+  static float past[2][H][4][D], k[2][H][1][D];
+  const int64_t in_strides[] = {H * 16 * D, 16 * D, 2 * D, 1};
+  const int64_t out_strides[] = {H * 100, 100, 1};
+  limber_tensor ins[] = {
+      {.dtype = LIMBER_F32, .rank = 4, .dims = {2, H, 4, D}, .data = past},
+      {.dtype = LIMBER_F32, .rank = 4, .dims = {2, H, 1, D}, .data = k},
+      {.dtype = LIMBER_F32,
+       .rank = 4,
+       .dims = {2, H, 8, D},
+       .data = q,
+       .strides = in_strides}};
+  limber_tensor y = {.name = "flat",
+                     .rank = 3,
+                     .data = flat,
+                     .bytes = sizeof flat,
+                     .strides = out_strides};
+  int copies = 0;
+  assert_int_equal(
+      limber_session_profile(f->session, ins, 3, &y, 1, count_copies, &copies),
+      LIMBER_OK);
+  assert_int_equal(copies, 0);
+}
+
+// -- what is refused ---------------------------------------------------------
+
+static void refused(limber_status got, const char *message) {
+  assert_int_equal(got, LIMBER_INVALID);
+  assert_string_equal(limber_last_error(), message);
+}
+
+static limber_status run_strides(fixture *f, const int64_t *strides,
+                                 size_t bytes, bool output) {
+  static float data[64], result[64];
+  limber_tensor ins[] = {
+      {.dtype = LIMBER_F32, .rank = 4, .dims = {1, 1, 3, 4}, .data = data},
+      {.dtype = LIMBER_F32, .rank = 4, .dims = {1, 1, 2, 4}, .data = data},
+      {.dtype = LIMBER_F32, .rank = 4, .dims = {1, 1, 2, 4}, .data = data}};
+  limber_tensor y = {
+      .name = "sums", .rank = 4, .data = result, .bytes = sizeof result};
+  limber_tensor *t = output ? &y : &ins[K];
+  t->strides = strides;
+  t->bytes = bytes;
+  return limber_session_run(f->session, ins, 3, &y, 1, NULL);
+}
+
+static void bad_strides_of_outputs_are_refused(void **state) {
+  fixture *f = *state;
+  const char *over = "output 'sums' of float32[1,1,2,4]: strides ";
+  const struct {
+    int64_t strides[4];
+    const char *why;
+  } cases[] = {
+      {{8, 8, 3, 1}, "[8,8,3,1] give several elements one place"},
+      {{8, 8, 4, 0}, "[8,8,4,0] give several elements one place"},
+      {{8, 8, -4, 1}, "[8,8,-4,1] are negative, which no output may have"},
+  };
+  char text[200];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    snprintf(text, sizeof text, "%s%s", over, cases[i].why);
+    refused(run_strides(f, cases[i].strides, 256, true), text);
+  }
+  refused(run_strides(f, (int64_t[]){0, 0, INT64_MAX / 2, 1}, 256, true),
+          "output 'sums': dims [1,1,2,4] with strides [0,0,4611686018427387903,"
+          "1]: too far apart to address");
+  refused(
+      run_strides(f, (int64_t[]){0, 0, 40, 10}, 256, true),
+      "output 'sums' of float32[1,1,2,4] with strides [0,0,40,10] needs 284 "
+      "bytes, the buffer has 256");
+  assert_int_equal(run_strides(f, (int64_t[]){0, 0, 32, 4}, 256, true),
+                   LIMBER_OK);
+  limber_tensor y = {.name = "sums", .rank = 4, .strides = (int64_t[4]){0}};
+  refused(limber_session_run(f->session, NULL, 0, &y, 1, NULL),
+          "missing input 'past' (float32[b,h,p,d])");
+}
+
+static void strides_need_memory_and_their_rank(void **state) {
+  fixture *f = *state;
+  static float data[64];
+  const int64_t strides[] = {16, 4, 1};
+  limber_tensor t = {
+      .dtype = LIMBER_F32, .rank = 4, .dims = {1, 1, 2, 4}, .data = data};
+  limber_tensor ins[] = {t, t, t};
+  limber_tensor y = {.name = "sums", .rank = 3, .strides = strides};
+  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
+          "output 'sums': strides without data: memory that Limber allocates "
+          "is dense");
+  y.data = data;
+  y.bytes = sizeof data;
+  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
+          "output 'sums' of float32[1,1,2,4]: strides [16,4,1] are of another "
+          "rank");
+  y.rank = 13;
+  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
+          "output 'sums': rank 13 is not in 0 to 12");
+}
+
+static void bad_strides_of_inputs_are_refused(void **state) {
+  fixture *f = *state;
+  refused(run_strides(f, (int64_t[]){0, 0, INT64_MIN, 1}, 256, false),
+          "input 'k': dims [1,1,2,4] with strides [0,0,-9223372036854775808,1]:"
+          " too far apart to address");
+  refused(run_strides(f, (int64_t[]){9, 9, 61, 1}, 256, false),
+          "input 'k': float32[1,1,2,4] with strides [0,0,61,1] takes 260 bytes,"
+          " data has 256");
+  assert_int_equal(run_strides(f, (int64_t[]){9, 9, 60, 1}, 256, false),
+                   LIMBER_OK);
+}
+
+static void what_is_reserved_is_zero(void **state) {
+  fixture *f = *state;
+  static float data[64];
+  limber_tensor t = {
+      .dtype = LIMBER_F32, .rank = 4, .dims = {1, 1, 2, 4}, .data = data};
+  limber_tensor ins[] = {t, t, t}, y = {.name = "sums"};
+  ins[1].reserved[3] = 1;
+  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
+          "input 'k': limber_tensor: reserved[3] is not 0: begin with "
+          "limber_tensor t = {0}");
+  ins[1].reserved[3] = 0;
+  y.reserved[0] = 1;
+  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
+          "output 'sums': limber_tensor: reserved[0] is not 0: begin with "
+          "limber_tensor t = {0}");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(windows_give_the_bits_of_dense_tensors),
+      TEST(a_cache_grows_in_place),
+      TEST(kernels_read_and_write_windows),
+      TEST(bad_strides_of_outputs_are_refused),
+      TEST(strides_need_memory_and_their_rank),
+      TEST(bad_strides_of_inputs_are_refused),
+      TEST(what_is_reserved_is_zero),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

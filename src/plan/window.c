@@ -1,0 +1,85 @@
+// plan/window.c -- results that are written to windows of the caller's.
+//
+// A window is the caller's memory with strides: part of a larger buffer. What a
+// launch makes is written there if its kernel can, as with the room of a Concat
+// (join.c); what a host kernel makes is dense, and is copied at the end.
+#include <assert.h>
+
+#include "plan/planner.h"
+#include "plan/view.h"
+
+// As the model has it, which may be another name than the value's.
+static const char *name_of(const lb_planner *p, uint32_t result) {
+  const lb_graph *g = p->prog->graph;
+  return p->region == g->main && g->output_names
+             ? g->output_names[result]
+             : p->region->results[result]->name;
+}
+
+static lb_status refuse(const lb_planner *p, uint32_t result,
+                        const lb_tensor *t, const char *why) {
+  const lb_want *w = &p->want[result];
+  char dims[160], strides[300];
+  return lb_error(LB_INVALID, "output '%s' of %s%s: strides %s %s",
+                  name_of(p, result), lb_dtype_name(t->dtype),
+                  lb_dims_print(t->rank, t->dims, dims, sizeof dims),
+                  lb_dims_print(w->rank, w->strides, strides, sizeof strides),
+                  why);
+}
+
+lb_status lb_planner_window(lb_planner *p, uint32_t result, const lb_tensor *t,
+                            lb_tensor *out, bool *found) {
+  const lb_want *w = &p->want[result];
+  size_t bytes, before;
+  *found = false;
+  if (!w->strides) return LB_OK;
+  if (w->rank != t->rank) return refuse(p, result, t, "are of another rank");
+  lb_tensor window = *t;
+  for (int i = 0; i < t->rank; i++) {
+    if (t->dims[i] > 1 && w->strides[i] < 0)
+      return refuse(p, result, t, "are negative, which no output may have");
+    window.strides[i] = w->strides[i];
+  }
+  lb_status st = lb_tensor_reach(&window, &bytes, &before);
+  if (lb_failed(st))
+    return lb_status_note(st, "output '%s'", name_of(p, result));
+  if (!lb_tensor_is_window(&window))
+    return refuse(p, result, t, "give several elements one place");
+  *out = window;
+  *found = true;
+  return LB_OK;
+}
+
+// The window that v, which is like t when it is dense, may be written to, and v
+// in it. Between the two are views that keep the order of elements.
+static lb_status find(lb_planner *p, const lb_value *v, const lb_tensor *t,
+                      lb_tensor *whole, lb_tensor *view, bool *found) {
+  uint32_t i = p->lands[v->id];
+  *found = false;
+  if (!i || p->claimed[i - 1] || !p->want[i - 1].strides) return LB_OK;
+  const lb_value *result = p->region->results[i - 1];
+  *whole = *view = *t;
+  if (result != v && !(p->exact && lb_planner_expect(p, result, whole)))
+    return LB_OK;
+  LB_TRY(lb_planner_window(p, i - 1, whole, whole, found));
+  *found = *found && lb_view_reshape(whole, view);
+  return LB_OK;
+}
+
+lb_status lb_planner_find_window(lb_planner *p, const lb_value *v,
+                                 const lb_tensor *t, lb_tensor *out,
+                                 bool *found) {
+  lb_tensor whole;
+  return find(p, v, t, &whole, out, found);
+}
+
+lb_status lb_planner_take_window(lb_planner *p, const lb_value *v,
+                                 const lb_tensor *t, uint32_t *result) {
+  lb_tensor whole, view;
+  bool found;
+  LB_TRY(find(p, v, t, &whole, &view, &found));
+  assert(found);
+  *result = p->lands[v->id] - 1;
+  p->claimed[*result] = true;
+  return lb_planner_bind(p, *result, &whole);
+}
