@@ -128,10 +128,21 @@ static lb_status build(limber_runtime *r, const lb_desc *d,
 // -- remembering -------------------------------------------------------------
 
 static void cache_retain(void *value) { lb_primitive_retain(value); }
-static void cache_release(void *value) { lb_primitive_release(value); }
+// One that a program still holds gives back its memory between steps, which
+// nothing counts any more.
+static void cache_release(void *value) {
+  limber_primitive *p = value;
+  lb_session_trim(p->session);
+  lb_primitive_release(p);
+}
+// Plans and memory between steps.
+static size_t added_bytes(const limber_primitive *p) {
+  return lb_session_plan_bytes(p->session) +
+         lb_session_scratch_bytes(p->session);
+}
 static uint64_t cache_bytes(const void *value) {
   const limber_primitive *p = value;
-  return p->bytes + lb_session_plan_bytes(p->session);
+  return p->bytes + added_bytes(p);
 }
 
 #define FIELD(name) \
@@ -166,12 +177,12 @@ void lb_primitives_fini(limber_runtime *r) {
   lb_cpu_code_release(atomic_load(&r->code));
 }
 
-// With runtime dims each shape adds a plan.
-static void count_plans(limber_primitive *p) {
-  size_t bytes = lb_session_plan_bytes(p->session);
-  if (bytes == atomic_load_explicit(&p->plan_bytes, memory_order_relaxed))
-    return;
-  atomic_store_explicit(&p->plan_bytes, bytes, memory_order_relaxed);
+// With runtime dims each shape adds a plan; and each execution that needs more
+// memory between steps than those before keeps it.
+static void count_added(limber_primitive *p) {
+  size_t bytes = added_bytes(p);
+  if (bytes == atomic_load_explicit(&p->counted, memory_order_relaxed)) return;
+  atomic_store_explicit(&p->counted, bytes, memory_order_relaxed);
   lb_cache_recount(&p->runtime->primitives, p->key, p->key_size, p);
 }
 
@@ -356,7 +367,7 @@ limber_status limber_primitive_execute(limber_primitive *primitive,
   if (primitive->user_scratch) how.lends = true;
   if (!lb_failed(st))
     st = execute(primitive, inputs, n_inputs, outputs, n_outputs, &how);
-  if (primitive->runtime_dims) count_plans(primitive);
+  count_added(primitive);
   return lb_report(st, &primitive->runtime->log);
 }
 

@@ -21,10 +21,10 @@ struct limber_primitive {
   char *text;           // owned: the descriptor, for people
   uint8_t *key;         // owned; see primitive/desc.h
   size_t key_size;
-  bool user_scratch;         // it has no memory of its own between steps
-  bool runtime_dims;         // plans are made when dims are known
-  size_t bytes;              // all it takes but for plans
-  atomic_size_t plan_bytes;  // that the cache knows of
+  bool user_scratch;      // it has no memory of its own between steps
+  bool runtime_dims;      // plans are made when dims are known
+  size_t bytes;           // all it takes but for what executions add
+  atomic_size_t counted;  // of what these added: the cache knows of it
 };
 
 limber_primitive *lb_primitive_retain(limber_primitive *p);

@@ -59,6 +59,7 @@ typedef struct lb_context {
   uint64_t seed;     // for random operators; grows with each step
   uint64_t run;      // number of the last run, of those of the session
   uint32_t roomy;    // runs in a row that filled less than half of it
+  size_t counted;    // of budget->kept, by the session
   lb_desk desk;      // where it plans
   lb_arena scratch;  // emptied after each step
   lb_arena keys;     // signatures and facts; emptied after each run

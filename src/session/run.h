@@ -21,6 +21,7 @@ struct lb_session {
   lb_session_options options;
   _Atomic(lb_context *) idle[LB_IDLE_CONTEXTS];  // NULL: none here
   atomic_ullong runs;
+  atomic_size_t scratch_bytes;  // that contexts keep, as of their last run
   _Atomic(struct lb_recorder *) recorder;  // owned; NULL: nothing is noted
   unsigned number;    // that the service knows it by; 0: there is none
   const bool *batch;  // see graph/batch.h; in the graph's arena

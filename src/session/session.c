@@ -96,12 +96,26 @@ static lb_status take_for_run(lb_session *s, lb_context **out) {
   return LB_OK;
 }
 
+// Unsigned sums wrap around, and back.
+static void count_scratch(lb_session *s, lb_context *c, size_t bytes) {
+  if (bytes != c->counted)
+    atomic_fetch_add_explicit(&s->scratch_bytes, bytes - c->counted,
+                              memory_order_relaxed);
+  c->counted = bytes;
+}
+
+static void free_context(lb_session *s, lb_context *c) {
+  if (c) count_scratch(s, c, 0);
+  lb_context_free(c);
+}
+
 static void keep_context(lb_session *s, lb_context *c) {
+  count_scratch(s, c, c->budget->kept);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
     lb_context *none = NULL;
     if (atomic_compare_exchange_strong(&s->idle[i], &none, c)) return;
   }
-  lb_context_free(c);
+  free_context(s, c);
 }
 
 // Frees idle contexts that no run has used for long: there were more runs at
@@ -113,7 +127,7 @@ static void free_unused(lb_session *s, uint64_t run) {
     if (c && c->run + LB_IDLE_RUNS < run) {
       lb_tell_since(s->options.events, MEMORY_TRIMMED, UNUSED, 0,
                     lb_context_trim(c), "%s", "");
-      lb_context_free(c);
+      free_context(s, c);
     } else if (c) {
       keep_context(s, c);
     }
@@ -142,7 +156,7 @@ size_t lb_session_trim(lb_session *s) {
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
     lb_context *c = atomic_exchange(&s->idle[i], NULL);
     if (c) bytes += lb_context_trim(c);
-    lb_context_free(c);
+    free_context(s, c);
   }
   lb_tell_since(s->options.events, MEMORY_TRIMMED, ASKED, 0, bytes, "%s", "");
   return bytes;
@@ -349,6 +363,10 @@ void lb_output_free(const lb_session *s, lb_output *o) {
   if (!o->owned) return;
   lb_alloc_put(s->options.alloc, o->data);
   *o = (lb_output){.wanted = o->wanted};
+}
+
+size_t lb_session_scratch_bytes(const lb_session *s) {
+  return atomic_load_explicit(&s->scratch_bytes, memory_order_relaxed);
 }
 
 size_t lb_session_plan_bytes(const lb_session *s) {

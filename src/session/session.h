@@ -129,6 +129,9 @@ typedef struct lb_session_stats {
 void lb_session_stats_get(lb_session *s, lb_session_stats *out);
 // Its plan_bytes alone, without a lock.
 size_t lb_session_plan_bytes(const lb_session *s);
+// Memory for values that contexts keep, those in use too as they were before;
+// without a lock.
+size_t lb_session_scratch_bytes(const lb_session *s);
 
 // Gives back the memory of contexts in which nobody runs; how much it was.
 size_t lb_session_trim(lb_session *s);
