@@ -234,7 +234,7 @@ static const field fields[] = {
     FIELD(sizes, I64, 8),      FIELD(kernel, I64, 8),
     FIELD(strides, I64, 8),    FIELD(dilations, I64, 8),
     FIELD(pads, I64, 8),       FIELD(output_pads, I64, 8),
-    FIELD(groups, I64, 8),
+    FIELD(groups, I64, 8),     FIELD(causal, I32, 4),
 };
 
 static bool set_field(limber_primitive_desc *d, const field *f, size_t i,

@@ -167,7 +167,7 @@ static void put_image(text *t, const char *dtype, int64_t channels,
                       const axis *a, int space, bool runtime, bool last) {
   put(t, "%s:", dtype);
   put_dim(t, true, chance(t, 70) ? 1 : pick(t, 1, 3), runtime && chance(t, 50));
-  put_dim(t, false, channels, false);
+  put_dim(t, false, channels, runtime && chance(t, 30));
   for (int i = 0; i < space; i++)
     put_dim(t, false, a[i].size, runtime && chance(t, 50));
   if (last) put(t, ":last");
@@ -182,17 +182,23 @@ static void draw_convolution(text *t) {
   int64_t each = depthwise ? 1 : pick(t, 1, 24),
           out = depthwise ? 1 : pick(t, 1, 40);
   bool constant = chance(t, 85), last = chance(t, 40);
+  bool runtime = !constant && chance(t, 60);
   const char *dtype = chance(t, 95) ? "f32" : "f64";
   if (transposed) put(t, " alg=transposed");
   put(t, " in=");
   put_image(t, dtype, each * groups, a, space, chance(t, 30), last);
   put(t, ",%s:", dtype);
-  put_dim(t, true, transposed ? each * groups : out * groups, false);
-  put_dim(t, false, transposed ? out : each, false);
-  for (int i = 0; i < space; i++) put_dim(t, false, a[i].kernel, false);
+  int64_t first = transposed ? each * groups : out * groups;
+  put_dim(t, true, first, runtime && chance(t, 50));
+  put_dim(t, false, transposed ? out : each, runtime && chance(t, 50));
+  for (int i = 0; i < space; i++)
+    put_dim(t, false, a[i].kernel, runtime && chance(t, 50));
   if (constant) put(t, ":const");
-  if (chance(t, 50))
-    put(t, ",%s:%" PRId64 "%s", dtype, out * groups, constant ? ":const" : "");
+  if (chance(t, 50)) {
+    put(t, ",%s:", dtype);
+    put_dim(t, true, out * groups, runtime && chance(t, 50));
+    if (constant) put(t, ":const");
+  }
   put_window(t, a, space);
   if (groups > 1) put(t, " groups=%" PRId64, groups);
   int64_t dims[4] = {out * groups, 1, 1, 1};
@@ -377,6 +383,38 @@ static void draw_recurrent(text *t) {
   if (alg == LIMBER_ALG_GRU && chance(t, 50)) put(t, " reset_after=1");
 }
 
+// Keys and values have the heads of the query, or one for several of them.
+static void draw_attention(text *t) {
+  int64_t batch = pick(t, 1, 3), kv = pick(t, 1, 3), times = 1;
+  int64_t rows = dim(t, 40), keys = dim(t, 70), size = dim(t, 70);
+  int64_t own = chance(t, 80) ? size : dim(t, 70);
+  const char *dtype = chance(t, 90) ? "f32" : "f64";
+  bool runtime = chance(t, 40), heads = runtime && chance(t, 30);
+  if (chance(t, 20)) times = pick(t, 2, 3);
+  keys += keys == 0;
+  size += size == 0;
+  put(t, " in=");
+  const int64_t dims[3][4] = {{batch, kv * times, rows, size},
+                              {batch, kv, keys, size},
+                              {batch, kv, keys, own}};
+  for (int i = 0; i < 3; i++) {
+    put(t, "%s%s:", i ? "," : "", dtype);
+    put_dim(t, true, dims[i][0], runtime);
+    put_dim(t, false, dims[i][1], heads);
+    put_dim(t, false, dims[i][2], runtime);
+    put_dim(t, false, dims[i][3], false);
+  }
+  if (chance(t, 40)) {
+    put(t, ",%s:", dtype);
+    put_dim(t, true, chance(t, 50) ? 1 : batch, false);
+    put_dim(t, false, chance(t, 50) ? 1 : kv * times, false);
+    put_dim(t, false, chance(t, 50) ? 1 : rows, false);
+    put_dim(t, false, keys, runtime);
+  }
+  if (chance(t, 30)) put(t, " alpha=0.25");
+  if (chance(t, 30)) put(t, " causal=1");
+}
+
 static void (*const drawers[LIMBER_PRIMITIVE_KINDS])(text *) = {
     [LIMBER_MATMUL] = draw_matmul,
     [LIMBER_CONVOLUTION] = draw_convolution,
@@ -390,6 +428,7 @@ static void (*const drawers[LIMBER_PRIMITIVE_KINDS])(text *) = {
     [LIMBER_CONCAT] = draw_concat,
     [LIMBER_RESAMPLING] = draw_resampling,
     [LIMBER_RECURRENT] = draw_recurrent,
+    [LIMBER_ATTENTION] = draw_attention,
 };
 
 void case_draw(uint64_t seed, uint64_t number, int kind, char *out,

@@ -136,6 +136,7 @@ static double terms_of(const primitive_case *c) {
       for (int i = 0; i < x->rank; i++) n *= (double)(x->dims[i] + 1);
       return n < 1024 ? n : 1024;
     case LIMBER_RECURRENT: return 64 * (double)x->dims[0];
+    case LIMBER_ATTENTION: return (double)c->elements[1].dims[2];
     default: return 1;
   }
 }

@@ -38,6 +38,7 @@ typedef enum limber_primitive_kind {
   LIMBER_CONCAT,         // up to LIMBER_MAX_OPERANDS
   LIMBER_RESAMPLING,     // src
   LIMBER_RECURRENT,  // src, weights, recurrence, bias, lengths, hidden, cell
+  LIMBER_ATTENTION,  // query, key, value, mask
   LIMBER_PRIMITIVE_KINDS,
 } limber_primitive_kind;
 
@@ -169,9 +170,10 @@ typedef struct limber_primitive_desc {
   int32_t direction;              // recurrent: 0 forward, 1 reverse, 2 both
   int32_t reset_after;            // gru: 1: the product comes before the reset
   float epsilon;                  // of norms; 0: 1e-5
-  float alpha, beta;              // of eltwise
+  float alpha, beta;  // of eltwise; attention: alpha is the scale of
+                      // scores, 0: 1 / sqrt(size of a head)
   float factors[LIMBER_MAX_SPACE];  // resampling: of each axis of space ...
-  int32_t zero;
+  int32_t causal;  // attention: 1: query i sees keys 0 to i alone
   int64_t sizes[LIMBER_MAX_SPACE];        // ... or what they become
   int64_t kernel[LIMBER_MAX_SPACE];       // pooling: dims of the window
   int64_t strides[LIMBER_MAX_SPACE];      // 0: 1

@@ -273,6 +273,64 @@ static void movements_do_what_they_say(void **state) {
   COMPUTES(&d, F(1, 2, 3, 4), 1, 3, 2, 4);
 }
 
+// Two keys: scores are 0 and ln 3, so that values have a quarter and three.
+static void attention_does_what_it_says(void **state) {
+  (void)state;
+  limber_primitive_desc d = desc_of(LIMBER_ATTENTION, 0);
+  d.in[0] = d.in[1] = d.in[2] = operand(4, L(1), L(1), L(2), L(1));
+  const float ln3 = 1.0986123f;
+  COMPUTES(&d, F(1, 1, 0, ln3, 4, 8), 7, 7);
+  d.alpha = 2;  // a ninth of the weight
+  COMPUTES(&d, F(1, 1, 0, ln3, 10, 20), 19, 19);
+  d.causal = 1;
+  COMPUTES(&d, F(1, 1, 0, ln3, 10, 20), 10, 19);
+  d.causal = 0;
+  d.in[3] = operand(2, L(2), L(2));
+  d.alpha = 0;
+  COMPUTES(&d, F(1, 1, 0, 0, 4, 8, 0, ln3, -99, 0), 7, 8);
+  // Two heads of the query share keys.
+  d = desc_of(LIMBER_ATTENTION, 0);
+  d.in[0] = operand(4, L(1), L(2), L(1), L(1));
+  d.in[1] = d.in[2] = operand(4, L(1), L(1), L(2), L(1));
+  COMPUTES(&d, F(1, -1, 0, ln3, 4, 8), 7, 5);
+  d.in[1].rank = 3;
+  limber_primitive *p;
+  refused(limber_primitive_create(NULL, &d, NULL, &p), LIMBER_INVALID,
+          "in[1] (key): rank: 3 is not 4: batch, heads, length and size");
+}
+
+// The same primitive for any channels, weights and windows.
+static void convolutions_take_runtime_dims_everywhere(void **state) {
+  (void)state;
+  limber_primitive_desc d = desc_of(LIMBER_CONVOLUTION, 0);
+  d.in[0] = operand(3, ANY, ANY, ANY);
+  d.in[1] = operand(3, ANY, ANY, ANY);
+  d.in[2] = operand(1, ANY);
+  limber_primitive *p = create(&d, NULL);
+  float x[] = {1, 2, 3, 4, 5, 6}, w[] = {1, 10, 100, 1000}, bias[] = {0, 7};
+  limber_tensor in[] = {tensor(x, 3, L(1), L(2), L(3)),
+                        tensor(w, 3, L(1), L(2), L(2)), tensor(bias, 1, L(1))};
+  limber_tensor out = {0};
+  ok(limber_primitive_execute(p, in, 3, &out, 1, NULL));
+  assert_int_equal(out.dims[1], 1);
+  assert_int_equal(out.dims[2], 2);
+  assert_true(((float *)out.data)[0] == 5421);
+  assert_true(((float *)out.data)[1] == 6532);
+  in[0] = tensor(x, 3, L(1), L(1), L(6));
+  in[1] = tensor(w, 3, L(2), L(1), L(1));
+  in[2] = tensor(bias, 1, L(2));
+  limber_tensor_free(&out);
+  ok(limber_primitive_execute(p, in, 3, &out, 1, NULL));
+  assert_int_equal(out.dims[1], 2);
+  assert_true(((float *)out.data)[5] == 6);
+  assert_true(((float *)out.data)[6] == 17);
+  limber_tensor_free(&out);
+  in[1] = tensor(w, 3, L(2), L(2), L(1));
+  refused(limber_primitive_execute(p, in, 3, &out, 1, NULL), LIMBER_INVALID,
+          "has 1 channels");
+  limber_primitive_destroy(p);
+}
+
 static void recurrences_do_what_they_say(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_RECURRENT, LIMBER_ALG_RNN_RELU);
@@ -312,6 +370,8 @@ int main(void) {
       TEST(windows_do_what_they_say),
       TEST(movements_do_what_they_say),
       TEST(recurrences_do_what_they_say),
+      TEST(attention_does_what_it_says),
+      TEST(convolutions_take_runtime_dims_everywhere),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

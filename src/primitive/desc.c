@@ -228,6 +228,18 @@ static lb_status check_image(const limber_primitive_desc *d) {
   return LB_OK;
 }
 
+static lb_status check_heads(const limber_primitive_desc *d) {
+  if (d->kind != LIMBER_ATTENTION) return LB_OK;
+  for (int i = 0; i < 3; i++)
+    if (d->in[i].rank != 4)
+      return lb_error(
+          LB_INVALID,
+          "in[%d] (%s): rank: %d is not 4: batch, heads, length and "
+          "size of a head",
+          i, lb_kind_infos[d->kind].in[i].name, d->in[i].rank);
+  return LB_OK;
+}
+
 static lb_status check_alg(const char *name, int alg, int kind, int dflt) {
   if (!alg && dflt) return LB_OK;
   if (alg > 0 && alg < LIMBER_ALGS && lb_alg_infos[alg].kind == kind)
@@ -242,7 +254,7 @@ static lb_status check_alg(const char *name, int alg, int kind, int dflt) {
 
 static bool has_algs(int kind) {
   return kind != LIMBER_MATMUL && kind != LIMBER_REORDER &&
-         kind != LIMBER_CONCAT;
+         kind != LIMBER_CONCAT && kind != LIMBER_ATTENTION;
 }
 
 static lb_status check_kind(const limber_primitive_desc *d) {
@@ -322,6 +334,7 @@ lb_status lb_desc_check(const lb_desc *d) {
   for (int i = 0; i < LB_FIELD_COUNT; i++)
     LB_TRY(check_field(&lb_field_infos[i], 1u << i, desc));
   LB_TRY(check_image(desc));
+  LB_TRY(check_heads(desc));
   LB_TRY(check_params(desc));
   LB_TRY(check_axes(desc));
   for (uint32_t i = 0; i < d->attr->n_post; i++)

@@ -16,7 +16,6 @@
 enum {
   LB_AXES_NONE = 0,
   LB_AXES_ALL = (1 << LB_MAX_RANK) - 1,
-  LB_AXES_IMAGE = LB_AXES_ALL & ~2,  // all but the channels
 };
 
 // Fields of a descriptor, as bits.

@@ -426,6 +426,15 @@ static lb_status build_recurrent(build *b, lb_value **out) {
   return finish(b, n, out);
 }
 
+static lb_status build_attention(build *b, lb_value **out) {
+  lb_node *n;
+  LB_TRY(begin(b, LB_OP_Attention, "attention", b->in, n_operands(b), 1, &n));
+  if (b->d->alpha != 0)
+    LB_TRY(lb_node_set_float(b->g, n, "scale", b->d->alpha));
+  LB_TRY(lb_node_set_int(b->g, n, "is_causal", b->d->causal));
+  return finish(b, n, out);
+}
+
 static lb_status build_operator(build *b, lb_value **out) {
   switch ((limber_primitive_kind)b->d->kind) {
     case LIMBER_MATMUL: return build_matmul(b, out);
@@ -440,6 +449,7 @@ static lb_status build_operator(build *b, lb_value **out) {
     case LIMBER_CONCAT: return build_concat(b, out);
     case LIMBER_RESAMPLING: return build_resampling(b, out);
     case LIMBER_RECURRENT: return build_recurrent(b, out);
+    case LIMBER_ATTENTION: return build_attention(b, out);
     case LIMBER_PRIMITIVE_KINDS: break;
   }
   return lb_error(LB_INTERNAL, "kind %d was not checked", b->d->kind);
