@@ -75,7 +75,8 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
       .slots = d->attr->reference ? NULL : r->kernels.slots,
       .service = d->attr->reference ? NULL : r->kernels.service,
       .critical = r->kernels.critical,
-      .passes_off = d->attr->reference ? LB_PASS_ALL : 0,
+      .passes_off = d->attr->reference ? LB_PASS_ALL : r->passes_off,
+      .log = &r->log,
       .deterministic = d->attr->deterministic || r->deterministic,
       .reusable = p->prefer.reusable,
   };

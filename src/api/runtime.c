@@ -174,6 +174,7 @@ static lb_status runtime_new(const limber_runtime_options *o,
   if (o->cache_capacity) lb_shelf_set_capacity(shelf, o->cache_capacity);
   r->deterministic = read_deterministic(r);
   r->prefer = lb_prefer_read(&r->log);
+  r->passes_off = lb_passes_read(&r->log);
   lb_log_line(&r->log, LB_LOG_INFO, "runtime with %d threads", threads);
   *out = r;
   return LB_OK;

@@ -4,6 +4,7 @@
 
 #include "api/found.h"
 #include "api/jit.h"
+#include "api/passes.h"
 #include "api/prefer.h"
 #include "base/alloc.h"
 #include "base/events.h"
@@ -26,8 +27,9 @@ struct limber_runtime {
   lb_events *events;  // owned; NULL: nobody listens
   void (*user_event)(void *user, const limber_event *event);
   void *event_user;
-  bool deterministic;  // what sessions are that do not say
-  lb_prefer prefer;    // likewise
+  bool deterministic;   // what sessions are that do not say
+  lb_prefer prefer;     // likewise
+  uint64_t passes_off;  // bits of lb_pass_options.off
 };
 
 lb_status lb_primitives_init(limber_runtime *r, lb_shelf *shelf);

@@ -80,6 +80,14 @@ struct lb_region {
   uint32_t cap_params, cap_nodes, cap_results;
 };
 
+// A node of the model that is gone, and the pass that left no reader of its
+// results. A node that a pass gave another operator is not gone.
+typedef struct lb_removed {
+  const char *name;
+  lb_op op;  // as the model has it
+  const char *pass;
+} lb_removed;
+
 struct lb_graph {
   lb_arena arena;
   lb_symtab *syms;  // owned
@@ -87,6 +95,8 @@ struct lb_graph {
   uint32_t n_values, cap_values, n_nodes, n_regions;
   lb_region *main;  // params: the model's inputs; results: its outputs
   const char **output_names;  // one per result; may differ from the value's
+  lb_removed *removed;        // by lb_graph_optimize, in the order of passes
+  uint32_t n_removed;
 };
 
 lb_status lb_graph_new(lb_graph **out);

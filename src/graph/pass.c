@@ -1,13 +1,12 @@
 // graph/pass.c -- runs the passes until nothing changes.
 //
 // Order matters little, since all of them repeat: folding uncovers branches,
-// branches uncover shapes, shapes uncover constants. Shapes are inferred anew
-// after a round in which folding or inlining changed something. Passes that
-// take patterns apart are late: they join when the others have found all. What
-// multiplies nodes comes between, when no more branches turn out to be sure.
+// branches uncover shapes, shapes uncover constants. passes.def says why each
+// pass runs where it does.
 #include "graph/pass.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "graph/infer.h"
 #include "graph/rewrite.h"
@@ -15,44 +14,39 @@
 #define MAX_ROUNDS 64
 #define LARGE ((size_t)64 << 10)  // bytes of a constant worth giving back
 
-typedef struct pass {
-  uint32_t bit;
-  bool sharpens;  // shapes may be known better after it
-  bool late;
-  lb_pass_fn *run;
-} pass;
-
-static const pass passes[] = {
-    {LB_PASS_WIDEN, false, false, lb_pass_widen},
-    {LB_PASS_QUANTIZE, false, false, lb_pass_bytes},  // weights are bytes still
-    {LB_PASS_MERGE, false, false, lb_pass_merge},
-    {LB_PASS_DEAD, false, false, lb_pass_dead},  // what would be folded twice
-    {LB_PASS_FOLD, true, false, lb_pass_fold},
-    {LB_PASS_INLINE, true, false, lb_pass_inline},
-    {LB_PASS_NOOP, false, false, lb_pass_noop},
-    {LB_PASS_LOOP, true, false, lb_pass_loop},
-    {LB_PASS_DEAD, false, false, lb_pass_dead},
-    {LB_PASS_BATCH_NORM, false, false, lb_pass_batch_norm},
-    {LB_PASS_QUANTIZE, false, false, lb_pass_bytes},
-    {LB_PASS_QUANTIZE, false, false, lb_pass_quantize},
-    {LB_PASS_EINSUM, false, false, lb_pass_einsum},
-    {LB_PASS_ROTARY, false, false, lb_pass_rotary},
-    {LB_PASS_SINK, false, false, lb_pass_cut},
-    {LB_PASS_MATCH, false, false, lb_pass_match},
-    {LB_PASS_ATTENTION, false, false, lb_pass_attention},
-    {LB_PASS_HISTORY, false, false, lb_pass_history},
-    {LB_PASS_TABLE, false, true, lb_pass_table},
-    {LB_PASS_BATCH_NORM, false, true, lb_pass_scale},
-    {LB_PASS_BATCH_NORM, false, true, lb_pass_affine},
-    {LB_PASS_GROUP, false, true, lb_pass_group},
-    {LB_PASS_UPCONV, false, true, lb_pass_upconv},
-    {LB_PASS_RESIZE, false, true, lb_pass_resize},
-    {LB_PASS_WINDOW, false, true, lb_pass_window},
-    {LB_PASS_CONV, false, true, lb_pass_conv},
-    {LB_PASS_RECURRENT, true, true, lb_pass_recurrent},
-    {LB_PASS_LAYOUT, false, true, lb_pass_layout},
-    {LB_PASS_SINK, false, true, lb_pass_sink},
+enum { KEEPS = false, SHAPES = true };  // a column of passes.def
+static const lb_pass passes[] = {
+#define LB_PASS(id, name, function, phase, shapes, why) \
+  {name, LB_PASS_BIT(LB_PASS_##id), LB_PHASE_##phase, shapes, function},
+#define LB_PASS_AGAIN LB_PASS
+#include "graph/passes.def"
 };
+
+_Static_assert(sizeof passes / sizeof *passes < 64, "rows are bits of 64");
+
+static const char *const names[LB_PASS_COUNT] = {
+#define LB_PASS(id, name, ...) [LB_PASS_##id] = name,
+#include "graph/passes.def"
+};
+
+const char *lb_pass_name(lb_pass_id id) { return names[id]; }
+
+lb_pass_id lb_pass_find(const char *name, size_t length) {
+  for (int i = 0; i < LB_PASS_COUNT; i++)
+    if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
+      return (lb_pass_id)i;
+  return LB_PASS_COUNT;
+}
+
+// -- rounds ------------------------------------------------------------------
+
+typedef struct driver {
+  lb_rewrite *rw;
+  const lb_pass *passes;
+  size_t n;
+  lb_removal *removal;  // owned
+  uint64_t changed;  // by bit of row: passes that changed something this round
+} driver;
 
 static lb_status verify_in_debug(const lb_graph *g) {
 #ifdef NDEBUG
@@ -61,19 +55,6 @@ static lb_status verify_in_debug(const lb_graph *g) {
 #else
   return lb_graph_verify(g);
 #endif
-}
-
-static lb_status run_round(lb_rewrite *rw, bool late, bool *sharpened) {
-  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-    const pass *p = &passes[i];
-    if ((rw->options->off & p->bit) || (p->late && !late)) continue;
-    uint64_t before = rw->changes;
-    LB_TRY(lb_rewrite_begin(rw));
-    LB_TRY(p->run(rw));
-    LB_TRY(verify_in_debug(rw->graph));
-    if (p->sharpens && rw->changes != before) *sharpened = true;
-  }
-  return LB_OK;
 }
 
 // A body that never runs may not make sense once shapes are known better, so
@@ -86,40 +67,85 @@ static lb_status infer_again(lb_graph *g) {
   return LB_OK;
 }
 
-// Passes that undo each other's work never rest: the graph is right, but
-// loading took the time of all rounds.
-static lb_status give_up(void) {
-#ifdef NDEBUG
-  return LB_OK;
+static lb_status run_pass(driver *d, size_t i) {
+  lb_rewrite *rw = d->rw;
+  uint64_t before = rw->changes;
+  LB_TRY(lb_rewrite_begin(rw));
+  LB_TRY(d->passes[i].run(rw));
+  LB_TRY(verify_in_debug(rw->graph));
+  if (rw->changes == before) return LB_OK;
+  d->changed |= UINT64_C(1) << i;
+  return lb_removal_note(d->removal, rw->graph, d->passes[i].name);
+}
+
+// The passes of these phases, as bits, in order.
+static lb_status run_round(driver *d, uint32_t phases) {
+  bool shapes = false;
+  d->changed = 0;
+  for (size_t i = 0; i < d->n; i++) {
+    const lb_pass *p = &d->passes[i];
+    if ((d->rw->options->off & p->bit) || !(phases >> p->phase & 1)) continue;
+    LB_TRY(run_pass(d, i));
+    shapes |= p->shapes && d->changed >> i & 1;
+  }
+  return shapes ? infer_again(d->rw->graph) : LB_OK;
+}
+
+// Passes that undo each other's work never end: the graph is right, but loading
+// took the time of all rounds. That is a bug, which debug builds refuse.
+static lb_status give_up(const driver *d, uint64_t rows) {
+  lb_strbuf text = {0};
+  for (size_t i = 0; i < d->n; i++)
+    if (rows >> i & 1)
+      lb_strbuf_printf(&text, "%s%s", text.len ? ", " : "", d->passes[i].name);
+  lb_status st = lb_strbuf_status(&text);
+#ifndef NDEBUG
+  if (!lb_failed(st))
+    st = lb_error(LB_INTERNAL,
+                  "the graph still changes after %d rounds of passes; those "
+                  "that undo each other are among: %s",
+                  MAX_ROUNDS, lb_strbuf_str(&text));
 #else
-  return lb_error(LB_INTERNAL, "passes still change the graph after %d rounds",
-                  MAX_ROUNDS);
+  if (!lb_failed(st))
+    lb_log_line(d->rw->options->log, LB_LOG_WARN,
+                "the graph still changes after %d rounds of passes; those "
+                "that undo each other are among: %s (LIMBER_PASSES=-NAME "
+                "switches one off)",
+                MAX_ROUNDS, lb_strbuf_str(&text));
 #endif
+  lb_strbuf_fini(&text);
+  return st;
 }
 
-static lb_status run_rounds(lb_rewrite *rw, bool late) {
+static lb_status run_rounds(driver *d, uint32_t phases) {
+  uint64_t last = 0;
   for (int round = 0; round < MAX_ROUNDS; round++) {
-    uint64_t before = rw->changes;
-    bool sharpened = false;
-    LB_TRY(run_round(rw, late, &sharpened));
-    if (rw->changes == before) return LB_OK;
-    if (sharpened) LB_TRY(infer_again(rw->graph));
+    last = d->changed;
+    LB_TRY(run_round(d, phases));
+    if (!d->changed) return LB_OK;
   }
-  return give_up();
+  return give_up(d, last | d->changed);
 }
 
-// Each If that branch moves nodes into may uncover what the others need.
-static lb_status run_early(lb_rewrite *rw) {
-  for (;;) {
-    LB_TRY(run_rounds(rw, false));
-    uint64_t before = rw->changes;
-    if (rw->options->off & LB_PASS_BRANCH) return LB_OK;
-    LB_TRY(lb_rewrite_begin(rw));
-    LB_TRY(lb_pass_branch(rw));
-    LB_TRY(verify_in_debug(rw->graph));
-    if (rw->changes == before) return LB_OK;
-    LB_TRY(infer_again(rw->graph));
-  }
+static lb_status run_all(driver *d) {
+  enum {
+    EARLY = 1 << LB_PHASE_EARLY,
+    BETWEEN = 1 << LB_PHASE_BETWEEN,
+    LATE = 1 << LB_PHASE_LATE,
+  };
+  do {
+    LB_TRY(run_rounds(d, EARLY));
+    LB_TRY(run_round(d, BETWEEN));
+  } while (d->changed);
+  return run_rounds(d, EARLY | LATE);
+}
+
+lb_status lb_passes_run(lb_rewrite *rw, const lb_pass *rows, size_t n) {
+  driver d = {.rw = rw, .passes = rows, .n = n};
+  LB_TRY(lb_removal_new(rw->graph, &d.removal));
+  lb_status st = run_all(&d);
+  lb_removal_free(d.removal);
+  return st;
 }
 
 // -- dense ids ---------------------------------------------------------------
@@ -197,8 +223,7 @@ lb_status lb_graph_optimize(lb_graph *g, const lb_pass_options *o) {
   lb_rewrite rw;
   lb_rewrite_init(&rw, g, o ? o : &defaults);
   rw.room = LB_FOLD_ROOM + 8 * stored_bytes(g);  // chains of eight
-  lb_status st = run_early(&rw);
-  if (!lb_failed(st)) st = run_rounds(&rw, true);
+  lb_status st = lb_passes_run(&rw, passes, sizeof passes / sizeof *passes);
   lb_rewrite_fini(&rw);
   if (lb_failed(st)) return st;
   LB_TRY(compact(g));

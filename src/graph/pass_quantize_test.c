@@ -144,7 +144,8 @@ static void sums_of_bytes_stay_exact(void **state) {
       "f = Cast(c) {to=1}\n"
       "y = Mul(f, 0.125)\n"
       "out y\n",
-      &(lb_pass_options){.off = LB_PASS_LAYOUT | LB_PASS_CONV},
+      &(lb_pass_options){.off = LB_PASS_BIT(LB_PASS_LAYOUT) |
+                                LB_PASS_BIT(LB_PASS_CONV)},
       "in x: uint8[b,1,n]\n"
       "f.Cast: float32[b,1,n] = Cast(x) {to=1}\n"
       "f: float32[b,4,n-1] = Conv(f.Cast, k:float32[4,1,2]) {exact=1}\n"
@@ -157,7 +158,8 @@ static void sums_of_bytes_stay_exact(void **state) {
       "const k uint8[1,1,2] 1 2\n"
       "y = QLinearConv(x, o, z, k, o, z, o, z)\n"
       "out y\n",
-      &(lb_pass_options){.off = LB_PASS_LAYOUT | LB_PASS_CONV},
+      &(lb_pass_options){.off = LB_PASS_BIT(LB_PASS_LAYOUT) |
+                                LB_PASS_BIT(LB_PASS_CONV)},
       "in x: uint8[b,1,n]\n"
       "y.Cast: float32[b,1,n] = Cast(x) {to=1}\n"
       "y.Conv: float32[b,1,n-1] = Conv(y.Cast, k:float32[1,1,2]) "
@@ -182,7 +184,7 @@ static void levels_move_for_who_reads_floats(void **state) {
   char graph[512];
   snprintf(graph, sizeof graph, "%sy = DequantizeLinear(f, 0.5)\nout y\n",
            source);
-  becomes(graph, &(lb_pass_options){.off = LB_PASS_LAYOUT},
+  becomes(graph, &(lb_pass_options){.off = LB_PASS_BIT(LB_PASS_LAYOUT)},
           "in x: float32[a,b,2,2]\n"
           "r: float32[a,b,2,2] = Round(x)\n"
           "l: float32[a,b,2,2] = Clip(r, 0, 255)\n"
@@ -191,7 +193,7 @@ static void levels_move_for_who_reads_floats(void **state) {
           "y: float32[a,b] = Mul(y.Flatten, 0.5)\n"
           "out y\n");
   snprintf(graph, sizeof graph, "%sout f\n", source);
-  becomes(graph, &(lb_pass_options){.off = LB_PASS_LAYOUT},
+  becomes(graph, &(lb_pass_options){.off = LB_PASS_BIT(LB_PASS_LAYOUT)},
           "in x: float32[a,b,2,2]\n"
           "r: float32[a,b,2,2] = Round(x)\n"
           "l: float32[a,b,2,2] = Clip(r, 0, 255)\n"

@@ -1,6 +1,7 @@
 // graph/pass_test.c -- cleaning, batch norms.
 #include <math.h>
 
+#include "graph/rewrite.h"
 #include "graph/text_test.h"
 
 static const lb_pass_options plain = {.off = 0};
@@ -206,6 +207,85 @@ static void passes_can_be_switched_off(void **state) {
       "d: float32[4] = Exp(x)\n"
       "y: float32[4] = Relu(i)\n"
       "out y\n");
+}
+
+static void passes_have_names(void **state) {
+  (void)state;
+  for (int i = 0; i < LB_PASS_COUNT; i++) {
+    const char *name = lb_pass_name((lb_pass_id)i);
+    assert_int_equal(lb_pass_find(name, strlen(name)), i);
+  }
+  assert_int_equal(lb_pass_find("sinks", 5), LB_PASS_COUNT);
+  assert_int_equal(lb_pass_find("sinks", 4), LB_PASS_SINK);
+  assert_int_equal(lb_pass_find("", 0), LB_PASS_COUNT);
+}
+
+static lb_status turn_op(lb_rewrite *rw, lb_op from, lb_op to) {
+  lb_node *n = rw->graph->main->nodes[0];
+  return n->op == from ? lb_rewrite_become(rw, n, to, n->in, 1) : LB_OK;
+}
+static lb_status to_sin(lb_rewrite *rw) {
+  return turn_op(rw, LB_OP_Cos, LB_OP_Sin);
+}
+static lb_status to_cos(lb_rewrite *rw) {
+  return turn_op(rw, LB_OP_Sin, LB_OP_Cos);
+}
+
+static void keep_line(void *user, int level, const char *line) {
+  assert_int_equal(level, LB_LOG_WARN);
+  snprintf(user, 256, "%s", line);
+}
+
+static void passes_that_undo_each_other_are_named(void **state) {
+  (void)state;
+  static const lb_pass rows[] = {
+      {"calm", 1, LB_PHASE_EARLY, false, lb_pass_noop},
+      {"to_sin", 2, LB_PHASE_EARLY, false, to_sin},
+      {"to_cos", 4, LB_PHASE_LATE, false, to_cos},
+  };
+  char line[256] = "";
+  lb_log log = {keep_line, line, LB_LOG_WARN};
+  lb_graph *g = graph_of("in x float32[4]\ny = Sin(x)\nout y\n");
+  lb_rewrite rw;
+  lb_rewrite_init(&rw, g, &(lb_pass_options){.log = &log});
+  lb_status st = lb_passes_run(&rw, rows, 3);
+#ifndef NDEBUG
+  assert_int_equal(lb_status_code(st), LB_INTERNAL);
+  snprintf(line, sizeof line, "%s", lb_status_message(st));
+  lb_status_drop(st);
+#else
+  must(st);
+#endif
+  assert_non_null(strstr(line, "among: to_sin, to_cos"));
+  lb_rewrite_fini(&rw);
+  lb_graph_free(g);
+}
+
+static void removed_nodes_name_the_pass(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[4]\n"
+      "i = Identity(x)\n"
+      "d = Exp(x)\n"
+      "s = Sigmoid(i)\n"
+      "y = Mul(i, s)\n"
+      "z = Neg(d)\n"
+      "out y\n");
+  must(lb_graph_optimize(g, NULL));
+  static const struct {
+    lb_op op;
+    const char *pass;
+  } expected[] = {{LB_OP_Exp, "dead"},
+                  {LB_OP_Neg, "dead"},
+                  {LB_OP_Identity, "noop"},
+                  {LB_OP_Sigmoid, "match"}};
+  assert_int_equal(g->n_removed, 4);
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(g->removed[i].op, expected[i].op);
+    assert_string_equal(g->removed[i].pass, expected[i].pass);
+    assert_non_null(g->removed[i].name);
+  }
+  lb_graph_free(g);
 }
 
 static void ids_are_dense_afterwards(void **state) {
@@ -549,6 +629,9 @@ int main(void) {
       cmocka_unit_test(a_concat_goes_on_where_another_ended),
       cmocka_unit_test(random_nodes_are_not_merged),
       cmocka_unit_test(passes_can_be_switched_off),
+      cmocka_unit_test(passes_have_names),
+      cmocka_unit_test(passes_that_undo_each_other_are_named),
+      cmocka_unit_test(removed_nodes_name_the_pass),
       cmocka_unit_test(ids_are_dense_afterwards),
       cmocka_unit_test(batch_norm_goes_into_weights_and_bias),
       cmocka_unit_test(batch_norm_goes_into_grouped_transposed_weights),

@@ -20,7 +20,8 @@ static void windows_that_overlap_are_a_convolution(void **state) {
   char room[1 + 4 * sizeof(float)];
   misalign(g->main->nodes[0]->in[1], room);
   must(lb_graph_optimize(
-      g, &(lb_pass_options){.off = LB_PASS_CONV | LB_PASS_WINDOW}));
+      g, &(lb_pass_options){.off = LB_PASS_BIT(LB_PASS_CONV) |
+                                   LB_PASS_BIT(LB_PASS_WINDOW)}));
   dump_is(g,
           "in x: float32[b,t,1]\n"
           "y.Conv: float32[b,t+1,2] = Conv(x, k:float32[2,1,2]) "

@@ -46,7 +46,8 @@ static void what_moves_takes_what_it_gets(void **state) {
       "t = Transpose(e) {perm=[1,0]}\n"
       "y = Sqrt(t)\n"
       "out y\n",
-      &(lb_pass_options){.off = LB_PASS_SINK},
+      &(lb_pass_options){.off = LB_PASS_BIT(LB_PASS_SINK) |
+                                LB_PASS_BIT(LB_PASS_CUT)},
       "in x: float16[b,4]\n"
       "e.Cast: float32[b,4] = Cast(x) {to=1}\n"
       "e.Exp: float32[b,4] = Exp(e.Cast)\n"

@@ -34,13 +34,8 @@ typedef struct lb_rewrite {
 typedef lb_status lb_visit_fn(lb_rewrite *rw, lb_node *n);
 typedef lb_status lb_pass_fn(lb_rewrite *rw);
 
-lb_pass_fn lb_pass_fold, lb_pass_inline, lb_pass_noop, lb_pass_merge,
-    lb_pass_dead, lb_pass_batch_norm, lb_pass_match, lb_pass_attention,
-    lb_pass_table, lb_pass_conv, lb_pass_layout, lb_pass_recurrent,
-    lb_pass_sink, lb_pass_window, lb_pass_affine, lb_pass_group, lb_pass_widen,
-    lb_pass_quantize, lb_pass_einsum, lb_pass_history, lb_pass_upconv,
-    lb_pass_resize, lb_pass_rotary, lb_pass_branch, lb_pass_cut, lb_pass_scale,
-    lb_pass_loop, lb_pass_bytes;
+#define LB_PASS(id, name, function, ...) lb_pass_fn function;
+#include "graph/passes.def"
 
 void lb_rewrite_init(lb_rewrite *rw, lb_graph *g, const lb_pass_options *o);
 void lb_rewrite_fini(lb_rewrite *rw);
@@ -83,6 +78,32 @@ lb_status lb_rewrite_after(lb_rewrite *rw, lb_node *n, uint32_t i, lb_op op,
 // Visits all nodes in order, bodies after their node; replacements are applied
 // to a node's inputs before it is visited. `visit` may be NULL.
 lb_status lb_rewrite_walk(lb_rewrite *rw, lb_visit_fn *visit);
+
+// -- the driver: pass.c ------------------------------------------------------
+
+typedef enum lb_pass_phase {  // see passes.def
+  LB_PHASE_EARLY,
+  LB_PHASE_BETWEEN,
+  LB_PHASE_LATE,
+} lb_pass_phase;
+
+typedef struct lb_pass {
+  const char *name;
+  uint64_t bit;  // of lb_pass_options.off
+  lb_pass_phase phase;
+  bool shapes;  // dims may be known better after it
+  lb_pass_fn *run;
+} lb_pass;
+
+// Notes in g->removed which nodes of today's are gone after a pass; each is
+// noted once.
+typedef struct lb_removal lb_removal;
+lb_status lb_removal_new(lb_graph *g, lb_removal **out);
+lb_status lb_removal_note(lb_removal *r, lb_graph *g, const char *pass);
+void lb_removal_free(lb_removal *r);  // NULL is fine
+
+// Runs the rounds of lb_graph_optimize with these passes.
+lb_status lb_passes_run(lb_rewrite *rw, const lb_pass *passes, size_t n);
 
 // -- matching ----------------------------------------------------------------
 

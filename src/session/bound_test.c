@@ -37,7 +37,7 @@ static fixture *open_graph(lb_graph *g) {
   f->graph = g;
   f->alloc = (lb_alloc){count_alloc, count_free, f};
   ok(lb_session_new(
-      g, &(lb_session_options){.passes_off = UINT32_MAX, .alloc = &f->alloc},
+      g, &(lb_session_options){.passes_off = UINT64_MAX, .alloc = &f->alloc},
       &f->session));
   return f;
 }

@@ -139,7 +139,7 @@ static int set_up(void **state) {
   lb_value *shape = param(r, "shape", LB_I64, DIMS(-1));
   lb_value *z = NODE1(r, Neg, "neg", x);
   RESULTS(r, NODE1(r, Reshape, "reshape", z, shape), z);
-  ok(lb_session_new(f->graph, &(lb_session_options){.passes_off = UINT32_MAX},
+  ok(lb_session_new(f->graph, &(lb_session_options){.passes_off = UINT64_MAX},
                     &f->session));
   f->log = (lb_log){.fn = keep_line, .user = f, .level = LB_LOG_WARN};
   return 0;

@@ -25,7 +25,8 @@
 static lb_status prepare(lb_session *s) {
   lb_pass_options passes = {.eval = lb_eval_node,
                             .images = s->options.slots != NULL,
-                            .off = s->options.passes_off};
+                            .off = s->options.passes_off,
+                            .log = s->options.log};
   LB_TRY(lb_infer_graph(s->graph));
   LB_TRY(lb_graph_optimize(s->graph, &passes));
   LB_TRY(lb_infer_graph(s->graph));

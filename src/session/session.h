@@ -25,7 +25,8 @@ typedef struct lb_session_options {
   size_t plan_bytes;      // budget of the plan cache; 0: the default, 24 MB
   size_t memory_limit;    // bytes one run may take for values; 0: none
   int64_t loop_limit;     // turns of a Loop, inner ones too; 0: 10 million
-  uint32_t passes_off;    // bit mask of lb_pass; for tests
+  uint64_t passes_off;    // bits of lb_pass_options.off
+  const lb_log *log;      // for warnings while loading; borrowed, may be NULL
   // Where kernels of partitions are published; borrowed, outlives the session.
   // NULL: every node runs by its host kernel, and no weights are packed.
   lb_slots *slots;

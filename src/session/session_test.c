@@ -12,7 +12,7 @@ static lb_graph *new_graph(void) {
 static lb_session *new_session(lb_graph *g) {
   lb_session *s;
   // Passes off: what the tests build by hand is what they run.
-  ok(lb_session_new(g, &(lb_session_options){.passes_off = UINT32_MAX}, &s));
+  ok(lb_session_new(g, &(lb_session_options){.passes_off = UINT64_MAX}, &s));
   return s;
 }
 
@@ -191,7 +191,7 @@ static void what_follows_a_branch_is_the_same_inside_it(void **state) {
   (void)state;
   for (int plain = 0; plain < 2; plain++) {
     lb_graph *g = squeezing_graph();
-    lb_session_options o = {.passes_off = plain ? UINT32_MAX : 0};
+    lb_session_options o = {.passes_off = plain ? UINT64_MAX : 0};
     lb_session *s;
     ok(lb_session_new(g, &o, &s));
     assert_int_equal(g->main->nodes[g->main->n_nodes - 1]->op,
@@ -268,7 +268,7 @@ static void a_loop_without_end_hits_its_limit(void **state) {
   lb_graph *g = looping_graph(true);
   lb_session *s;
   ok(lb_session_new(
-      g, &(lb_session_options){.loop_limit = 7, .passes_off = UINT32_MAX}, &s));
+      g, &(lb_session_options){.loop_limit = 7, .passes_off = UINT64_MAX}, &s));
   int64_t m = 1;
   float x[] = {1};
   lb_tensor in[] = {tensor(LB_I64, &m, 0, NULL), tensor(LB_F32, x, DIMS(1)),
