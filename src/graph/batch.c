@@ -136,24 +136,21 @@ static trace broadcast(const finder *f, const lb_node *n, const lb_value *out) {
   return apart(f, out, axis);
 }
 
-static trace elementwise(const finder *f, const lb_node *n,
-                         const lb_value *out) {
+static trace batch_norm(const finder *f, const lb_node *n,
+                        const lb_value *out) {
   trace x = of(f, n, 0);
-  switch (n->op) {
-    case LB_OP_Dropout: return mixed;
-    case LB_OP_BatchNormalization:
-      if (x.lot != APART || x.axis == 1 || !rest_same(f, n, 1) ||
-          lb_attr_int(n, "training_mode", 0))
-        return mixed;
-      return apart(f, out, x.axis);
-    case LB_OP_QuantizeLinear:
-    case LB_OP_DequantizeLinear:
-      if (x.lot != APART || !rest_same(f, n, 1) ||
-          (rank_of(n, 1) > 0 && axis_attr(n, 1, rank_of(n, 0)) == x.axis))
-        return mixed;
-      return apart(f, out, x.axis);
-    default: return broadcast(f, n, out);
-  }
+  if (x.lot != APART || x.axis == 1 || !rest_same(f, n, 1) ||
+      lb_attr_int(n, "training_mode", 0))
+    return mixed;
+  return apart(f, out, x.axis);
+}
+
+static trace quantize(const finder *f, const lb_node *n, const lb_value *out) {
+  trace x = of(f, n, 0);
+  if (x.lot != APART || !rest_same(f, n, 1) ||
+      (rank_of(n, 1) > 0 && axis_attr(n, 1, rank_of(n, 0)) == x.axis))
+    return mixed;
+  return apart(f, out, x.axis);
 }
 
 static trace matmul(const finder *f, const lb_node *n, const lb_value *out) {
@@ -172,6 +169,11 @@ static trace matmul(const finder *f, const lb_node *n, const lb_value *out) {
   if (axis < r - 2 && at >= 0 && !lb_dim_is(other->info.dims[at], 1))
     return mixed;
   return apart(f, out, axis);
+}
+
+static trace int8_matmul(const finder *f, const lb_node *n,
+                         const lb_value *out) {
+  return lb_op_multiplies_bytes(n) ? matmul(f, n, out) : mixed;
 }
 
 static trace gemm(const finder *f, const lb_node *n, const lb_value *out) {
@@ -194,6 +196,26 @@ static trace images(const finder *f, const lb_node *n, const lb_value *out,
   return apart(f, out, 0);
 }
 
+static trace first_axis(const finder *f, const lb_node *n,
+                        const lb_value *out) {
+  return images(f, n, out, 0x1);
+}
+
+// Its second result counts from the first item on.
+static trace max_pool(const finder *f, const lb_node *n, const lb_value *out) {
+  return out->out_index == 0 ? images(f, n, out, 0x1) : mixed;
+}
+
+static trace grid_sample(const finder *f, const lb_node *n,
+                         const lb_value *out) {
+  return images(f, n, out, 0x3);
+}
+
+static trace deform_conv(const finder *f, const lb_node *n,
+                         const lb_value *out) {
+  return images(f, n, out, 0x15);
+}
+
 static trace resize(const finder *f, const lb_node *n, const lb_value *out) {
   trace x = of(f, n, 0);
   if (x.lot != APART || of(f, n, 1).lot != SAME || of(f, n, 2).lot != SAME ||
@@ -209,6 +231,28 @@ static trace along(const finder *f, const lb_node *n, const lb_value *out,
   trace x = of(f, n, 0);
   if (x.lot != APART || x.axis == axis || !rest_same(f, n, 1)) return mixed;
   return apart(f, out, x.axis);
+}
+
+static trace along_axis(const finder *f, const lb_node *n,
+                        const lb_value *out) {
+  return along(f, n, out, axis_attr(n, -1, rank_of(n, 0)));
+}
+
+static trace split(const finder *f, const lb_node *n, const lb_value *out) {
+  return along(f, n, out, axis_attr(n, 0, rank_of(n, 0)));
+}
+
+static trace cumulative(const finder *f, const lb_node *n,
+                        const lb_value *out) {
+  int64_t axis;
+  if (!element(n->in[1], 0, &axis)) return mixed;
+  return along(f, n, out, (int)(axis < 0 ? axis + rank_of(n, 0) : axis));
+}
+
+// The last two axes are one matrix, within which elements are moved.
+static trace matrices(const finder *f, const lb_node *n, const lb_value *out) {
+  bool before = of(f, n, 0).axis < rank_of(n, 0) - 2;
+  return before ? along(f, n, out, -1) : mixed;
 }
 
 static trace softmax(const finder *f, const lb_node *n, const lb_value *out) {
@@ -245,7 +289,16 @@ static trace reduce(const finder *f, const lb_node *n, const lb_value *out) {
   return reduced(f, n, out, axes);
 }
 
-static trace turned(const finder *f, const lb_node *n, const lb_value *out) {
+static trace arg_reduce(const finder *f, const lb_node *n,
+                        const lb_value *out) {
+  return reduced(f, n, out, 1u << axis_attr(n, 0, rank_of(n, 0)));
+}
+
+static trace identity(const finder *f, const lb_node *n, const lb_value *out) {
+  return apart(f, out, of(f, n, 0).axis);
+}
+
+static trace transpose(const finder *f, const lb_node *n, const lb_value *out) {
   int rank = rank_of(n, 0), from = of(f, n, 0).axis;
   for (int i = 0; i < rank; i++)
     if (lb_attr_int_at(n, "perm", i, rank - 1 - i) == from)
@@ -255,7 +308,7 @@ static trace turned(const finder *f, const lb_node *n, const lb_value *out) {
 
 // The elements stay in order. Where the dims before the items are the same,
 // items begin where they did.
-static trace viewed(const finder *f, const lb_node *n, const lb_value *out) {
+static trace reshape(const finder *f, const lb_node *n, const lb_value *out) {
   const lb_vinfo *x = &n->in[0]->info, *y = &out->info;
   trace t = of(f, n, 0);
   int k = 0;
@@ -304,6 +357,11 @@ static trace spread(const finder *f, const lb_node *n, const lb_value *out) {
       !lb_dim_equal(out->info.dims[axis], n->in[0]->info.dims[x.axis]))
     return mixed;
   return apart(f, out, axis);
+}
+
+// ConstantOfShape: of how many items there are, not of what they hold.
+static trace fill(const finder *f, const lb_node *n, const lb_value *out) {
+  return of(f, n, 0).lot == SIZED ? repeated(f, out, NULL) : mixed;
 }
 
 static trace gather(const finder *f, const lb_node *n, const lb_value *out) {
@@ -361,91 +419,22 @@ static trace attention(const finder *f, const lb_node *n, const lb_value *out) {
   return apart(f, out, 0);
 }
 
-// What a node that reads items makes of them.
-static trace visit_items(const finder *f, const lb_node *n,
-                         const lb_value *out) {
-  trace x = of(f, n, 0);
-  int64_t axis;
-  uint32_t axes;
-  switch (n->op) {
-    case LB_OP_MatMul: return matmul(f, n, out);
-    case LB_OP_MatMulInteger:
-      return lb_op_multiplies_bytes(n) ? matmul(f, n, out) : mixed;
-    case LB_OP_Gemm: return gemm(f, n, out);
-    case LB_OP_Attention: return attention(f, n, out);
-    case LB_OP_LSTM:
-    case LB_OP_GRU:
-    case LB_OP_RNN: return recurrent(f, n, out);
-    case LB_OP_Within: return within(f, n, out);
-    case LB_OP_MaxPool:  // its second result counts from the first item on
-      return out->out_index == 0 ? images(f, n, out, 1) : mixed;
-    case LB_OP_Conv:
-    case LB_OP_ConvInteger:
-    case LB_OP_ConvTranspose:
-    case LB_OP_AveragePool:
-    case LB_OP_LpPool:
-    case LB_OP_GlobalAveragePool:
-    case LB_OP_GlobalMaxPool:
-    case LB_OP_GlobalLpPool:
-    case LB_OP_LRN:
-    case LB_OP_InstanceNormalization:
-    case LB_OP_GroupNormalization:
-    case LB_OP_DepthToSpace:
-    case LB_OP_SpaceToDepth:
-    case LB_OP_STFT: return images(f, n, out, 0x1);
-    case LB_OP_GridSample: return images(f, n, out, 0x3);
-    case LB_OP_DeformConv: return images(f, n, out, 0x15);
-    case LB_OP_Resize: return resize(f, n, out);
-    case LB_OP_Softmax:
-    case LB_OP_LogSoftmax:
-    case LB_OP_Hardmax: return softmax(f, n, out);
-    case LB_OP_LpNormalization:
-    case LB_OP_TopK: return along(f, n, out, axis_attr(n, -1, rank_of(n, 0)));
-    case LB_OP_CumSum:
-    case LB_OP_CumProd:
-      if (!element(n->in[1], 0, &axis)) return mixed;
-      return along(f, n, out, (int)(axis < 0 ? axis + rank_of(n, 0) : axis));
-    case LB_OP_LayerNormalization:
-    case LB_OP_RMSNormalization: return norm(f, n, out);
-    case LB_OP_ReduceL1:
-    case LB_OP_ReduceL2:
-    case LB_OP_ReduceLogSum:
-    case LB_OP_ReduceLogSumExp:
-    case LB_OP_ReduceMax:
-    case LB_OP_ReduceMean:
-    case LB_OP_ReduceMin:
-    case LB_OP_ReduceProd:
-    case LB_OP_ReduceSum:
-    case LB_OP_ReduceSumSquare: return reduce(f, n, out);
-    case LB_OP_ArgMax:
-    case LB_OP_ArgMin:
-      axes = 1u << axis_attr(n, 0, rank_of(n, 0));
-      return reduced(f, n, out, axes);
-    case LB_OP_Identity: return apart(f, out, x.axis);
-    case LB_OP_Transpose: return turned(f, n, out);
-    case LB_OP_Reshape:
-    case LB_OP_Flatten:
-    case LB_OP_Squeeze:
-    case LB_OP_Unsqueeze: return viewed(f, n, out);
-    case LB_OP_Slice: return slice(f, n, out);
-    case LB_OP_Split: return along(f, n, out, axis_attr(n, 0, rank_of(n, 0)));
-    case LB_OP_Expand:
-    case LB_OP_Tile: return spread(f, n, out);
-    case LB_OP_Unfold:
-    case LB_OP_Trilu:
-      return x.axis < rank_of(n, 0) - 2 ? along(f, n, out, -1) : mixed;
-    case LB_OP_Concat: return concat(f, n, out);
-    case LB_OP_Pad: return pad(f, n, out);
-    case LB_OP_Gather: return gather(f, n, out);
-    case LB_OP_GatherElements:
-    case LB_OP_ScatterElements: return elements(f, n, out);
-    case LB_OP_OneHot: return one_hot(f, n, out);
-    default:
-      return lb_op_infos[n->op].cls == LB_CLASS_ELEMENTWISE
-                 ? elementwise(f, n, out)
-                 : mixed;
-  }
+// Nothing is known of the operator, or it mixes items.
+static trace mixes(const finder *f, const lb_node *n, const lb_value *out) {
+  (void)f, (void)n, (void)out;
+  return mixed;
 }
+
+typedef trace batch_rule(const finder *f, const lb_node *n,
+                         const lb_value *out);
+
+// What a node that reads items makes of them.
+static batch_rule *const rules[LB_OP_COUNT] = {
+#define LB_OP(id, min_in, max_in, max_out, cls, deciding, traits, shape, \
+              batch, sink)                                               \
+  [LB_OP_##id] = batch,
+#include "graph/ops.def"
+};
 
 // Contents that are known as expressions: sizes, and what is made of them.
 static bool visit_known(const finder *f, const lb_value *out, trace *t) {
@@ -475,20 +464,16 @@ static trace visit(const finder *f, const lb_node *n, const lb_value *out) {
     sized |= of(f, n, i).lot == SIZED;
   }
   if (!sized && most != MIXED) meet(f, out);
-  if ((n->op == LB_OP_Shape || n->op == LB_OP_Size) && visit_known(f, out, &t))
+  if (lb_op_has(n->op, LB_TRAIT_DIMS_ONLY) && visit_known(f, out, &t))
     return t;  // whatever its input is made of
-  if (most == MIXED || lb_op_infos[n->op].flags & LB_OPF_RANDOM) return mixed;
+  if (most == MIXED || lb_op_has(n->op, LB_TRAIT_RANDOM)) return mixed;
   if (visit_known(f, out, &t)) return t;
   if (most == SAME) return same;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] && rank_of(n, i) < 0) return mixed;
-  if (most == APART) return visit_items(f, n, out);
-  switch (n->op) {  // how many items there are is all that it reads
-    case LB_OP_ConstantOfShape: return repeated(f, out, NULL);
-    case LB_OP_Expand:
-    case LB_OP_Tile: return spread(f, n, out);
-    default: return mixed;
-  }
+  // Where items themselves are not read, how many there are is.
+  if (most == SIZED && !lb_op_has(n->op, LB_TRAIT_SPREADS)) return mixed;
+  return rules[n->op](f, n, out);
 }
 
 // Follows all values; true if every result has its items along axis 0.

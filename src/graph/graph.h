@@ -157,9 +157,7 @@ static inline bool lb_value_same_dims(const lb_value *a, const lb_value *b) {
 
 // Is its image [batch, space..., channels]? See ops.def.
 static inline bool lb_op_channels_last(const lb_node *n) {
-  return (n->op == LB_OP_Conv || n->op == LB_OP_ConvTranspose ||
-          n->op == LB_OP_ConvInteger || n->op == LB_OP_MaxPool ||
-          n->op == LB_OP_AveragePool) &&
+  return lb_op_has(n->op, LB_TRAIT_CHANNELS_LAST) &&
          lb_attr_int(n, "channels_last", 0) != 0;
 }
 

@@ -13,8 +13,8 @@
 //     Add, ...), so that chains of shape arithmetic stay symbolic.
 // At planning (syms == NULL) all input dims are constants, all deciding
 // contents are `data`, and every output dim comes out constant, except for
-// LB_OPF_DYNAMIC operators: their outputs have a dtype but rank -1. So has any
-// output whose deciding contents are not there yet.
+// Operators with the trait DYNAMIC: their outputs have a dtype but rank -1. So
+// has any output whose deciding contents are not there yet.
 #ifndef LB_GRAPH_INFER_H
 #define LB_GRAPH_INFER_H
 

@@ -3,14 +3,20 @@
 
 #include <string.h>
 
-#define LB_OP(id, min_in, max_in, max_out, cls, deciding, flags, shape) \
+#define LB_OP(id, min_in, max_in, max_out, cls, deciding, traits, shape, ...) \
   lb_shape_fn shape;
 #include "graph/ops.def"
 
+enum {  // as ops.def names them
+#define LB_TRAIT(name, what) name = LB_TRAIT_##name,
+#include "graph/traits.def"
+};
+
 const lb_op_info lb_op_infos[LB_OP_COUNT] = {
-#define ROW(id, domain, min_in, max_in, max_out, cls, deciding, flags, shape) \
-  [LB_OP_##id] = {#id,      domain, min_in, max_in, max_out, LB_CLASS_##cls,  \
-                  deciding, flags,  shape},
+#define ROW(id, domain, min_in, max_in, max_out, cls, deciding, traits, shape, \
+            ...)                                                               \
+  [LB_OP_##id] = {#id,      domain, min_in, max_in, max_out, LB_CLASS_##cls,   \
+                  deciding, traits, shape},
 #define LB_OP(id, ...) ROW(id, "", __VA_ARGS__)
 #define LB_OWN(id, ...) ROW(id, "ai.limber", __VA_ARGS__)
 #include "graph/ops.def"

@@ -27,9 +27,14 @@ typedef enum lb_op_class {
 } lb_op_class;
 
 enum {
-  LB_OPF_DYNAMIC = 1,  // the kernel decides the output's dims
-  LB_OPF_RANDOM = 2,   // two runs may differ: never folded, never merged
+#define LB_TRAIT(name, what) LB_TRAIT_BIT_##name,
+#include "graph/traits.def"
 };
+
+typedef enum lb_trait {  // see traits.def
+#define LB_TRAIT(name, what) LB_TRAIT_##name = 1 << LB_TRAIT_BIT_##name,
+#include "graph/traits.def"
+} lb_trait;
 
 struct lb_infer;
 typedef lb_status lb_shape_fn(struct lb_infer *c);
@@ -41,11 +46,22 @@ typedef struct lb_op_info {
   int max_out;         // -1: any number
   lb_op_class cls;
   uint32_t deciding;  // bit i: contents of input i decide output shapes
-  uint32_t flags;     // LB_OPF_*
+  uint32_t traits;    // bits: lb_trait
   lb_shape_fn *shape;
 } lb_op_info;
 
 extern const lb_op_info lb_op_infos[LB_OP_COUNT];
+
+// Has it any of these traits?
+static inline bool lb_op_has(lb_op op, uint32_t traits) {
+  return (lb_op_infos[op].traits & traits) != 0;
+}
+
+// Does its rule say the dims of its outputs, and do its inputs decide what they
+// hold?
+static inline bool lb_op_is_pure(lb_op op) {
+  return !lb_op_has(op, LB_TRAIT_DYNAMIC | LB_TRAIT_RANDOM);
+}
 
 // LB_OP_COUNT if unknown. Domain "ai.onnx" is "".
 lb_op lb_op_find(const char *domain, const char *name);

@@ -27,14 +27,9 @@ static bool keeps_order(const lb_node *n) {
   return true;
 }
 
-static bool is_reshape(const lb_node *n) {
-  return n && (n->op == LB_OP_Reshape || n->op == LB_OP_Flatten ||
-               n->op == LB_OP_Squeeze || n->op == LB_OP_Unsqueeze);
-}
-
 // The value like v that a chain of reshapes ending with n began with, or NULL.
 static lb_value *undone_reshape(const lb_node *n, const lb_value *v) {
-  for (; is_reshape(n); n = n->in[0]->producer)
+  for (; n && lb_op_has(n->op, LB_TRAIT_IN_ORDER); n = n->in[0]->producer)
     if (lb_value_same_dims(n->in[0], v)) return n->in[0];
   return NULL;
 }
@@ -64,30 +59,52 @@ static bool takes_all(const lb_node *n) {
          (!lb_node_input(n, 4) || all_are(lb_value_const(n->in[4]), 1));
 }
 
-// Is the first output the first input, whatever the data?
-static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
-  switch (n->op) {
-    case LB_OP_Identity: return true;
-    case LB_OP_Cast:
-    case LB_OP_CastLike: return same_dtype(n);
-    case LB_OP_Dropout: return idle_dropout(rw, n);
-    case LB_OP_Transpose: return keeps_order(n);
-    case LB_OP_Expand: return lb_value_same_dims(n->in[0], n->out[0]);
-    case LB_OP_Slice:
-      return takes_all(n) ||
-             (lb_value_same_dims(n->in[0], n->out[0]) && goes_forwards(n));
-    case LB_OP_Concat:
-    case LB_OP_Sum:
-    case LB_OP_Max:
-    case LB_OP_Min: return n->n_in == 1;
-    default: return false;
-  }
+static bool is_reduction(lb_op op) {
+  return lb_op_infos[op].cls == LB_CLASS_REDUCTION &&
+         lb_op_has(op, LB_TRAIT_SINGLE);
 }
 
-static bool is_reduction(lb_op op) {
-  return op == LB_OP_ReduceMean || op == LB_OP_ReduceSum ||
-         op == LB_OP_ReduceMax || op == LB_OP_ReduceMin ||
-         op == LB_OP_ReduceProd;
+typedef bool noop_fn(const lb_rewrite *rw, const lb_node *n);
+
+static bool noop_Identity(const lb_rewrite *rw, const lb_node *n) {
+  (void)rw, (void)n;
+  return true;
+}
+
+static bool noop_Cast(const lb_rewrite *rw, const lb_node *n) {
+  (void)rw;
+  return same_dtype(n);
+}
+
+static bool noop_Transpose(const lb_rewrite *rw, const lb_node *n) {
+  (void)rw;
+  return keeps_order(n);
+}
+
+static bool noop_Expand(const lb_rewrite *rw, const lb_node *n) {
+  (void)rw;
+  return lb_value_same_dims(n->in[0], n->out[0]);
+}
+
+static bool noop_Slice(const lb_rewrite *rw, const lb_node *n) {
+  (void)rw;
+  return takes_all(n) ||
+         (lb_value_same_dims(n->in[0], n->out[0]) && goes_forwards(n));
+}
+
+// An operator that is not here is one only as its traits say.
+static noop_fn *const noops[LB_OP_COUNT] = {
+    [LB_OP_Identity] = noop_Identity,   [LB_OP_Cast] = noop_Cast,
+    [LB_OP_CastLike] = noop_Cast,       [LB_OP_Dropout] = idle_dropout,
+    [LB_OP_Transpose] = noop_Transpose, [LB_OP_Expand] = noop_Expand,
+    [LB_OP_Slice] = noop_Slice,
+};
+
+// Is the first output the first input, whatever the data?
+static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
+  if (n->n_in == 1 && lb_op_has(n->op, LB_TRAIT_SINGLE))
+    return !is_reduction(n->op);
+  return noops[n->op] && noops[n->op](rw, n);
 }
 
 // Of one element each, so that nothing but the dims may change.

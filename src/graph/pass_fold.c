@@ -145,7 +145,7 @@ static lb_status judge(lb_rewrite *rw, const folding *f, bool *fine) {
   lb_status_drop(st);
   if (!sound) return LB_OK;
   size_t total = 0;
-  bool dynamic = lb_op_infos[n->op].flags & LB_OPF_DYNAMIC;
+  bool dynamic = lb_op_has(n->op, LB_TRAIT_DYNAMIC);
   for (uint32_t i = 0; i < n->n_out && !dynamic; i++)
     if (n->out[i]) total = add_sat(total, bytes_of(&out[i]));
   *fine = has_room(rw, total) &&

@@ -88,24 +88,10 @@ static lb_status turned_input(lb_rewrite *rw, lb_value *v, const lb_turn *t,
   return LB_OK;
 }
 
-// Scales that go along an axis, or come in blocks, are no elements to pair.
-static bool has_own_axis(const lb_node *n) {
-  return (n->op == LB_OP_QuantizeLinear || n->op == LB_OP_DequantizeLinear) &&
-         !is_single(n->in[1], 1);
-}
-
-// Who reads what a loose Cast rounds reads its input: what is behind it would
-// come back.
-static bool is_loose(const lb_node *n) {
-  return n->op == LB_OP_Cast && lb_attr_int(n, "loose", 0) != 0;
-}
-
 static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   lb_value *in[MAX_IN];
   lb_turn t = {.rank = 0}, each;
-  if (n->n_in > MAX_IN || lb_rewrite_random(n) || has_own_axis(n) ||
-      is_loose(n))
-    return LB_OK;
+  if (n->n_in > MAX_IN || lb_rewrite_random(n)) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] && sinks(n->in[i], &each)) t = each;
   if (t.rank == 0 || n->out[0]->info.rank != t.rank) return LB_OK;
@@ -119,6 +105,17 @@ static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   LB_TRY(lb_node_copy_attrs(rw->graph, moved, n));
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
   return lb_turn_become(rw, n, x, &t);
+}
+
+// Scales that go along an axis, or come in blocks, are no elements to pair.
+static lb_status visit_quantize(lb_rewrite *rw, lb_node *n) {
+  return is_single(n->in[1], 1) ? visit_elementwise(rw, n) : LB_OK;
+}
+
+// Who reads what a loose Cast rounds reads its input: what is behind it would
+// come back.
+static lb_status visit_cast(lb_rewrite *rw, lb_node *n) {
+  return lb_attr_int(n, "loose", 0) ? LB_OK : visit_elementwise(rw, n);
 }
 
 // -- fewer axes --------------------------------------------------------------
@@ -176,6 +173,10 @@ static lb_status visit_axes(lb_rewrite *rw, lb_node *n, bool keep) {
   return sink_axes(rw, n, n->op, &t, mask, keep);
 }
 
+static lb_status visit_squeeze(lb_rewrite *rw, lb_node *n) {
+  return visit_axes(rw, n, false);
+}
+
 // One element of all there are: in whatever order.
 static bool takes_all(const lb_node *n) {
   return !lb_node_input(n, 1) && !lb_attr_int(n, "keepdims", 1) &&
@@ -191,8 +192,9 @@ static lb_status visit_reduction(lb_rewrite *rw, lb_node *n) {
   return lb_node_set_int(rw->graph, n, "keepdims", 0);
 }
 
-static lb_status visit_pool(lb_rewrite *rw, lb_node *n, lb_op op) {
+static lb_status visit_global_pool(lb_rewrite *rw, lb_node *n) {
   lb_turn t;
+  lb_op op = n->op == LB_OP_GlobalMaxPool ? LB_OP_ReduceMax : LB_OP_ReduceMean;
   if (!sinks(n->in[0], &t) || t.rank < 3) return LB_OK;
   return sink_axes(rw, n, op, &t, ((1u << t.rank) - 1) & ~3u, true);
 }
@@ -471,7 +473,7 @@ static bool straighten(const regroup *r, lb_turn *t, lb_turn *first) {
 }
 
 // With `cuts`, one alone that cuts an axis.
-static lb_status visit_reshape(lb_rewrite *rw, lb_node *n, bool cuts) {
+static lb_status sink_reshape(lb_rewrite *rw, lb_node *n, bool cuts) {
   lb_turn t, first;
   regroup r;
   shaping s;
@@ -505,49 +507,39 @@ static lb_status visit_turn(lb_rewrite *rw, lb_node *n) {
   return lb_turn_become(rw, n, inner.source, &both);
 }
 
+static lb_status visit_reshape(lb_rewrite *rw, lb_node *n) {
+  LB_TRY(lb_turn_norm(rw, n));
+  return n->op == LB_OP_Reshape ? sink_reshape(rw, n, false) : LB_OK;
+}
+
+static lb_status visit_norm(lb_rewrite *rw, lb_node *n) {
+  return lb_turn_norm(rw, n);
+}
+
+static lb_status visit_stays(lb_rewrite *rw, lb_node *n) {
+  (void)rw, (void)n;
+  return LB_OK;
+}
+
+static lb_visit_fn *const rules[LB_OP_COUNT] = {
+#define LB_OP(id, min_in, max_in, max_out, cls, deciding, traits, shape, \
+              batch, sink)                                               \
+  [LB_OP_##id] = visit_##sink,
+#include "graph/ops.def"
+};
+
+// What has several outputs, of which one is asked for, is no node to replace.
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   if (n->n_in == 0 || !n->in[0] || n->n_out == 0) return LB_OK;
-  if (n->op == LB_OP_Split) return visit_split(rw, n);
-  if (n->n_out != 1 || !n->out[0]) return LB_OK;
-  switch (n->op) {
-    case LB_OP_Transpose: return visit_turn(rw, n);
-    case LB_OP_Squeeze: return visit_axes(rw, n, false);
-    case LB_OP_Concat: return visit_concat(rw, n);
-    case LB_OP_Slice: return visit_slice(rw, n);
-    case LB_OP_Pad: return visit_pad(rw, n);
-    case LB_OP_Resize: return visit_resize(rw, n);
-    case LB_OP_Softmax:
-    case LB_OP_LogSoftmax: return visit_softmax(rw, n);
-    case LB_OP_InstanceNormalization: return lb_turn_norm(rw, n);
-    case LB_OP_Reshape:
-      LB_TRY(lb_turn_norm(rw, n));
-      return n->op == LB_OP_Reshape ? visit_reshape(rw, n, false) : LB_OK;
-    case LB_OP_MaxPool:
-    case LB_OP_AveragePool: return visit_window(rw, n);
-    case LB_OP_ReduceL1:
-    case LB_OP_ReduceL2:
-    case LB_OP_ReduceLogSum:
-    case LB_OP_ReduceLogSumExp:
-    case LB_OP_ReduceMax:
-    case LB_OP_ReduceMean:
-    case LB_OP_ReduceMin:
-    case LB_OP_ReduceProd:
-    case LB_OP_ReduceSum:
-    case LB_OP_ReduceSumSquare: return visit_reduction(rw, n);
-    case LB_OP_GlobalMaxPool: return visit_pool(rw, n, LB_OP_ReduceMax);
-    case LB_OP_GlobalAveragePool: return visit_pool(rw, n, LB_OP_ReduceMean);
-    default: break;
-  }
-  if (lb_op_infos[n->op].cls == LB_CLASS_ELEMENTWISE)
-    return visit_elementwise(rw, n);
-  return LB_OK;
+  if (n->op != LB_OP_Split && (n->n_out != 1 || !n->out[0])) return LB_OK;
+  return rules[n->op](rw, n);
 }
 
 lb_status lb_pass_sink(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }
 
 static lb_status visit_cut(lb_rewrite *rw, lb_node *n) {
   bool reshapes = n->op == LB_OP_Reshape && n->out[0];
-  return reshapes ? visit_reshape(rw, n, true) : LB_OK;
+  return reshapes ? sink_reshape(rw, n, true) : LB_OK;
 }
 
 lb_status lb_pass_cut(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit_cut); }

@@ -32,25 +32,8 @@ static bool any_exact(const lb_node *n) {
   return false;
 }
 
-// Operators that say which dtype they make, or compute in integers.
-static bool has_own_dtype(lb_op op) {
-  switch (op) {
-    case LB_OP_Cast:
-    case LB_OP_CastLike:
-    case LB_OP_BitCast:
-    case LB_OP_QuantizeLinear:
-    case LB_OP_DequantizeLinear:
-    case LB_OP_DynamicQuantizeLinear:
-    case LB_OP_MatMulInteger:
-    case LB_OP_QLinearMatMul:
-    case LB_OP_ConvInteger:
-    case LB_OP_QLinearConv: return true;
-    default: return false;
-  }
-}
-
 static bool may_widen(const lb_node *n) {
-  if (has_own_dtype(n->op)) return false;
+  if (lb_op_has(n->op, LB_TRAIT_OWN_DTYPE)) return false;
   switch (lb_op_infos[n->op].cls) {
     case LB_CLASS_ELEMENTWISE:
     case LB_CLASS_CONTRACTION:

@@ -186,11 +186,9 @@ static bool has_elements(const lb_node *pool) {
 // Whether n makes its result of elements of its first input as they are: it
 // does the same with floats.
 bool lb_levels_move(const lb_node *n) {
-  if (n->op == LB_OP_Reshape || n->op == LB_OP_Flatten ||
-      n->op == LB_OP_Transpose)
-    return true;
-  return n->op == LB_OP_MaxPool && (n->n_out == 1 || !n->out[1]) &&
-         has_elements(n);
+  if (!lb_op_has(n->op, LB_TRAIT_LIKE_CAST)) return false;
+  return n->op != LB_OP_MaxPool ||
+         ((n->n_out == 1 || !n->out[1]) && has_elements(n));
 }
 
 // Whether n cuts off where numbers of dtype t end.

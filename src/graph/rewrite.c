@@ -55,7 +55,7 @@ void lb_rewrite_use(lb_rewrite *rw, const lb_value *v, int delta) {
 
 // Dropout draws numbers when it trains; one that does not is a no-op.
 bool lb_rewrite_random(const lb_node *n) {
-  return (lb_op_infos[n->op].flags & LB_OPF_RANDOM) ||
+  return lb_op_has(n->op, LB_TRAIT_RANDOM) ||
          (n->op == LB_OP_Dropout && n->n_in > 2 && n->in[2]);
 }
 

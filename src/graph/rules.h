@@ -8,7 +8,7 @@
 
 #include "graph/infer.h"
 
-#define LB_OP(id, min_in, max_in, max_out, cls, deciding, flags, shape) \
+#define LB_OP(id, min_in, max_in, max_out, cls, deciding, traits, shape, ...) \
   lb_shape_fn shape;
 #include "graph/ops.def"
 

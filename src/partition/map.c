@@ -352,6 +352,7 @@ typedef struct map_op {
   lb_emit_fn *fn;  // NULL: the operation of all inputs
   uint8_t sop;
   uint8_t kinds;  // of inputs: LB_KIND_...
+  bool costly;    // several operations, a power or a logarithm among them
 } map_op;
 
 #define F LB_KIND_F
@@ -359,8 +360,9 @@ typedef struct map_op {
 #define U LB_KIND_U
 #define B LB_KIND_B
 static const map_op ops[LB_OP_COUNT] = {
-#define PLAIN(Op, SOP, kinds) [LB_OP_##Op] = {NULL, LB_S_##SOP, kinds}
-#define MADE(Op, kinds) [LB_OP_##Op] = {emit_##Op, 0, kinds}
+#define PLAIN(Op, SOP, kinds) [LB_OP_##Op] = {NULL, LB_S_##SOP, kinds, false}
+#define MADE(Op, kinds) [LB_OP_##Op] = {emit_##Op, 0, kinds, false}
+#define COSTLY(Op, kinds) [LB_OP_##Op] = {emit_##Op, 0, kinds, true}
     // clang-format off
     PLAIN(Abs, ABS, F | S | U), PLAIN(Acos, ACOS, F), PLAIN(Acosh, ACOSH, F),
     PLAIN(Asin, ASIN, F), PLAIN(Asinh, ASINH, F), PLAIN(Atan, ATAN, F),
@@ -376,16 +378,16 @@ static const map_op ops[LB_OP_COUNT] = {
     PLAIN(And, AND, B), PLAIN(Or, OR, B), PLAIN(Xor, XOR, B),
     PLAIN(Not, NOT, B),
     MADE(BitShift, S | U), MADE(Cast, F | S | U | B),
-    MADE(CastLike, F | S | U | B), MADE(Celu, F), MADE(Clip, F | S | U),
-    MADE(Elu, F), MADE(Equal, F | S | U | B), MADE(Gelu, F),
+    MADE(CastLike, F | S | U | B), COSTLY(Celu, F), MADE(Clip, F | S | U),
+    COSTLY(Elu, F), MADE(Equal, F | S | U | B), COSTLY(Gelu, F),
     MADE(Greater, F | S | U), MADE(GreaterOrEqual, F | S | U),
     MADE(HardSigmoid, F), MADE(HardSwish, F), MADE(IsInf, F), MADE(IsNaN, F),
     MADE(LeakyRelu, F), MADE(Less, F | S | U), MADE(LessOrEqual, F | S | U),
-    MADE(Max, F | S | U), MADE(Mean, F), MADE(Min, F | S | U), MADE(Mish, F),
-    MADE(Mod, F | S | U), MADE(PRelu, F | S), MADE(Pow, F),
-    MADE(Reciprocal, F), MADE(Relu, F | S), MADE(Resize, F), MADE(Selu, F), MADE(Shrink, F),
-    MADE(Sign, F | S | U), MADE(Softplus, F),
-    MADE(Softsign, F), MADE(Sum, F), MADE(SwiGLU, F), MADE(Swish, F),
+    MADE(Max, F | S | U), MADE(Mean, F), MADE(Min, F | S | U), COSTLY(Mish, F),
+    COSTLY(Mod, F | S | U), MADE(PRelu, F | S), COSTLY(Pow, F),
+    MADE(Reciprocal, F), MADE(Relu, F | S), MADE(Resize, F), COSTLY(Selu, F), MADE(Shrink, F),
+    MADE(Sign, F | S | U), COSTLY(Softplus, F),
+    MADE(Softsign, F), MADE(Sum, F), COSTLY(SwiGLU, F), COSTLY(Swish, F),
     MADE(ThresholdedRelu, F), MADE(Where, F | S | U | B),
     // clang-format on
 };
@@ -422,17 +424,6 @@ uint8_t lb_emit_map_node(lb_emitter *e, const lb_node *n, const uint8_t *src) {
 }
 
 bool lb_emit_is_cheap(const lb_node *n) {
-  switch (n->op) {
-    case LB_OP_Celu:
-    case LB_OP_Elu:
-    case LB_OP_Gelu:
-    case LB_OP_Mish:
-    case LB_OP_Mod:
-    case LB_OP_Pow:
-    case LB_OP_Selu:
-    case LB_OP_Softplus:
-    case LB_OP_SwiGLU:
-    case LB_OP_Swish: return false;
-    default: return ops[n->op].sop < LB_S_EXP || ops[n->op].sop > LB_S_POW;
-  }
+  const map_op *op = &ops[n->op];
+  return !op->costly && (op->sop < LB_S_EXP || op->sop > LB_S_POW);
 }

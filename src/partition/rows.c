@@ -66,49 +66,48 @@ static uint8_t log_sum_exp(lb_emitter *e, uint8_t x) {
   return op2(e, LB_S_ADD, top, op1(e, LB_S_LOG, op1(e, LB_S_RSUM, powers)));
 }
 
-static uint8_t emit_reduction(lb_emitter *e, const lb_node *n,
-                              const uint8_t *src) {
-  uint8_t x = src[0];
-  switch (n->op) {
-    case LB_OP_ReduceL1: return op1(e, LB_S_RSUM, op1(e, LB_S_ABS, x));
-    case LB_OP_ReduceL2:
-      return op1(e, LB_S_SQRT, op1(e, LB_S_RSUM, square(e, x)));
-    case LB_OP_ReduceLogSum: return op1(e, LB_S_LOG, op1(e, LB_S_RSUM, x));
-    case LB_OP_ReduceLogSumExp: return log_sum_exp(e, x);
-    case LB_OP_GlobalMaxPool:
-    case LB_OP_ReduceMax: return op1(e, LB_S_RMAX, x);
-    case LB_OP_GlobalAveragePool:
-    case LB_OP_ReduceMean: return mean_of(e, x);
-    case LB_OP_ReduceMin: return op1(e, LB_S_RMIN, x);
-    case LB_OP_ReduceProd: return op1(e, LB_S_RPROD, x);
-    case LB_OP_ReduceSumSquare: return op1(e, LB_S_RSUM, square(e, x));
-    default: return op1(e, LB_S_RSUM, x);
-  }
-}
+#define FN(Op) \
+  static uint8_t emit_##Op(lb_emitter *e, const lb_node *n, const uint8_t *src)
 
-bool lb_emit_is_window(const lb_node *n, lb_acc *out) {
-  switch (n->op) {
-    case LB_OP_GlobalAveragePool:
-    case LB_OP_ReduceMean:
-    case LB_OP_ReduceSum: *out = LB_ACC_SUM; break;
-    case LB_OP_GlobalMaxPool:
-    case LB_OP_ReduceMax: *out = LB_ACC_MAX; break;
-    case LB_OP_ReduceMin: *out = LB_ACC_MIN; break;
-    case LB_OP_ReduceL2:
-    case LB_OP_ReduceSumSquare: *out = LB_ACC_SQUARES; break;
-    default: return false;
-  }
-  return lb_dtype_is_float(n->out[0]->info.dtype);
+FN(ReduceL1) {
+  (void)n;
+  return op1(e, LB_S_RSUM, op1(e, LB_S_ABS, src[0]));
 }
-
-uint8_t lb_emit_window_node(lb_emitter *e, const lb_node *n, int64_t count) {
-  lb_acc kind = LB_ACC_SUM;
-  lb_emit_is_window(n, &kind);
-  lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
-  uint8_t acc = lb_spec_acc(&e->b, kind, t);
-  if (n->op == LB_OP_ReduceL2) return op1(e, LB_S_SQRT, acc);
-  if (n->op != LB_OP_ReduceMean && n->op != LB_OP_GlobalAveragePool) return acc;
-  return op2(e, LB_S_DIV, acc, lb_emit_own(e, t, (double)count));
+FN(ReduceL2) {
+  (void)n;
+  return op1(e, LB_S_SQRT, op1(e, LB_S_RSUM, square(e, src[0])));
+}
+FN(ReduceLogSum) {
+  (void)n;
+  return op1(e, LB_S_LOG, op1(e, LB_S_RSUM, src[0]));
+}
+FN(ReduceLogSumExp) {
+  (void)n;
+  return log_sum_exp(e, src[0]);
+}
+FN(ReduceMax) {
+  (void)n;
+  return op1(e, LB_S_RMAX, src[0]);
+}
+FN(ReduceMean) {
+  (void)n;
+  return mean_of(e, src[0]);
+}
+FN(ReduceMin) {
+  (void)n;
+  return op1(e, LB_S_RMIN, src[0]);
+}
+FN(ReduceProd) {
+  (void)n;
+  return op1(e, LB_S_RPROD, src[0]);
+}
+FN(ReduceSum) {
+  (void)n;
+  return op1(e, LB_S_RSUM, src[0]);
+}
+FN(ReduceSumSquare) {
+  (void)n;
+  return op1(e, LB_S_RSUM, square(e, src[0]));
 }
 
 // -- axes --------------------------------------------------------------------
@@ -160,14 +159,14 @@ typedef struct rows_op {
 } rows_op;
 
 static const rows_op ops[LB_OP_COUNT] = {
-#define REDUCE(Op, kinds) [LB_OP_##Op] = {emit_reduction, kinds, LISTED, true}
+#define REDUCE(Op, kinds) [LB_OP_##Op] = {emit_##Op, kinds, LISTED, true}
     [LB_OP_Softmax] = {emit_softmax, LB_KIND_F, AXIS, false},
     [LB_OP_LogSoftmax] = {emit_softmax, LB_KIND_F, AXIS, false},
     [LB_OP_LayerNormalization] = {emit_norm, LB_KIND_F, TRAILING, false},
     [LB_OP_RMSNormalization] = {emit_norm, LB_KIND_F, TRAILING, false},
     [LB_OP_InstanceNormalization] = {emit_norm, LB_KIND_F, SPATIAL, false},
-    [LB_OP_GlobalAveragePool] = {emit_reduction, LB_KIND_F, SPATIAL, true},
-    [LB_OP_GlobalMaxPool] = {emit_reduction, LB_KIND_F, SPATIAL, true},
+    [LB_OP_GlobalAveragePool] = {emit_ReduceMean, LB_KIND_F, SPATIAL, true},
+    [LB_OP_GlobalMaxPool] = {emit_ReduceMax, LB_KIND_F, SPATIAL, true},
     REDUCE(ReduceL1, LB_KIND_N),
     REDUCE(ReduceL2, LB_KIND_F),
     REDUCE(ReduceLogSum, LB_KIND_F),
@@ -179,6 +178,37 @@ static const rows_op ops[LB_OP_COUNT] = {
     REDUCE(ReduceSum, LB_KIND_N),
     REDUCE(ReduceSumSquare, LB_KIND_N),
 };
+
+// Reductions that may be a window over positions, and what that adds up.
+static const struct {
+  bool is;
+  lb_acc acc;
+} windows[LB_OP_COUNT] = {
+    [LB_OP_GlobalAveragePool] = {true, LB_ACC_SUM},
+    [LB_OP_GlobalMaxPool] = {true, LB_ACC_MAX},
+    [LB_OP_ReduceL2] = {true, LB_ACC_SQUARES},
+    [LB_OP_ReduceMax] = {true, LB_ACC_MAX},
+    [LB_OP_ReduceMean] = {true, LB_ACC_SUM},
+    [LB_OP_ReduceMin] = {true, LB_ACC_MIN},
+    [LB_OP_ReduceSum] = {true, LB_ACC_SUM},
+    [LB_OP_ReduceSumSquare] = {true, LB_ACC_SQUARES},
+};
+
+bool lb_emit_is_window(const lb_node *n, lb_acc *out) {
+  if (!windows[n->op].is) return false;
+  *out = windows[n->op].acc;
+  return lb_dtype_is_float(n->out[0]->info.dtype);
+}
+
+uint8_t lb_emit_window_node(lb_emitter *e, const lb_node *n, int64_t count) {
+  lb_acc kind = LB_ACC_SUM;
+  lb_emit_is_window(n, &kind);
+  lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
+  uint8_t acc = lb_spec_acc(&e->b, kind, t);
+  if (n->op == LB_OP_ReduceL2) return op1(e, LB_S_SQRT, acc);
+  if (n->op != LB_OP_ReduceMean && n->op != LB_OP_GlobalAveragePool) return acc;
+  return op2(e, LB_S_DIV, acc, lb_emit_own(e, t, (double)count));
+}
 
 bool lb_emit_reduces(const lb_node *n) { return ops[n->op].reduces; }
 

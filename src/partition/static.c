@@ -356,7 +356,7 @@ static bool is_plain_node(const lb_node *n) {
   for (uint32_t i = 0; i < n->n_in && i < 32; i++)
     if (op->deciding >> i & 1 && n->in[i] && !lb_value_const(n->in[i]))
       return false;
-  return op->flags == 0 && op->cls != LB_CLASS_VIEW;
+  return lb_op_is_pure(n->op) && op->cls != LB_CLASS_VIEW;
 }
 
 // Nodes have the dims of the result, or those of a reduction's input.

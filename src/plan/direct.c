@@ -117,9 +117,7 @@ static bool moves_all(const lb_planner *p, const lb_node *n,
 }
 
 static bool is_moving(lb_op op) {
-  return op == LB_OP_Concat || op == LB_OP_Split || op == LB_OP_Identity ||
-         op == LB_OP_Reshape || op == LB_OP_Flatten || op == LB_OP_Squeeze ||
-         op == LB_OP_Unsqueeze || op == LB_OP_Transpose;
+  return lb_op_has(op, LB_TRAIT_IN_ORDER | LB_TRAIT_PERMUTES);
 }
 
 bool lb_planner_expect_moved(lb_planner *p, const lb_node *n,

@@ -24,9 +24,7 @@ static int axis_of(const lb_node *n, int rank) {
 // Whether readers see no difference if the value lies in strides. Others may
 // have to copy it.
 static bool takes_strides(const lb_planner *p, const lb_node *n) {
-  return p->prog->parts->of_node[n->id] || n->op == LB_OP_Concat ||
-         n->op == LB_OP_Split || n->op == LB_OP_Slice ||
-         n->op == LB_OP_Transpose || n->op == LB_OP_Shape;
+  return p->prog->parts->of_node[n->id] || lb_op_has(n->op, LB_TRAIT_STRIDED);
 }
 
 // Elements of input i along the axis, if they are the same at every shape;

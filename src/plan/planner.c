@@ -29,9 +29,7 @@ static bool keeps_order(const lb_node *n) {
 }
 
 static bool is_dense_view(const lb_node *n) {
-  return n->op == LB_OP_Identity || n->op == LB_OP_Reshape ||
-         n->op == LB_OP_Flatten || n->op == LB_OP_Squeeze ||
-         n->op == LB_OP_Unsqueeze ||
+  return lb_op_has(n->op, LB_TRAIT_IN_ORDER) ||
          (n->op == LB_OP_Transpose && keeps_order(n));
 }
 
@@ -197,11 +195,10 @@ static lb_status tensor_of(const lb_planner *p, const lb_node *n,
 // Everything it reads is known and everything it makes is small.
 static bool is_computable(const lb_node *n, const lb_pvalue *const *in,
                           const lb_tensor *out) {
-  const lb_op_info *op = &lb_op_infos[n->op];
-  if (op->flags) return false;
+  if (!lb_op_is_pure(n->op)) return false;
   for (uint32_t i = 0; i < n->n_out; i++)
     if (lb_tensor_count(&out[i]) > LB_MAX_KNOWN) return false;
-  if (n->op == LB_OP_Shape || n->op == LB_OP_Size) return true;
+  if (lb_op_has(n->op, LB_TRAIT_DIMS_ONLY)) return true;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (in[i] && !is_known(in[i])) return false;
   return true;
@@ -232,8 +229,7 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
                           const lb_pvalue *const *in, const lb_vinfo *in_info,
                           lb_tensor *out, bool *done) {
   *done = false;
-  if (lb_op_infos[n->op].cls != LB_CLASS_VIEW && n->op != LB_OP_Gather)
-    return LB_OK;
+  if (!lb_view_is(n->op)) return LB_OK;
   int64_t *offset = lb_arena_new(&p->scratch, int64_t, n->n_out);
   if (!offset) return lb_oom();
   for (uint32_t i = 0; i < n->n_out; i++)
@@ -357,7 +353,7 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
     return plan_made(p, n, in, in_info, out);
   }
   LB_TRY(infer(p, n, in, in_info, out_info));
-  if (lb_op_infos[n->op].flags & LB_OPF_DYNAMIC) {
+  if (lb_op_has(n->op, LB_TRAIT_DYNAMIC)) {
     lb_step *step;
     LB_TRY(lb_planner_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, &step));
     for (uint32_t i = 0; i < n->n_in; i++)

@@ -38,13 +38,13 @@ static void mark(walk *w, const lb_value *v, lb_deciding how) {
 }
 
 // Operators whose outputs can be computed from small contents while planning.
-static bool is_arithmetic(const lb_op_info *info) {
-  switch (info->cls) {
+static bool is_arithmetic(lb_op op) {
+  switch (lb_op_infos[op].cls) {
     case LB_CLASS_CONTRACTION:
     case LB_CLASS_WINDOW:
     case LB_CLASS_RECURRENT:
     case LB_CLASS_CONTROL: return false;
-    default: return info->flags == 0;
+    default: return lb_op_is_pure(op);
   }
 }
 
@@ -59,8 +59,7 @@ static void mark_through(walk *w, const lb_value *v) {
   if (n->op == LB_OP_If) {
     for (uint32_t r = 0; r < n->n_regions; r++)
       mark(w, n->regions[r]->results[v->out_index], how);
-  } else if (is_arithmetic(&lb_op_infos[n->op]) && n->op != LB_OP_Shape &&
-             n->op != LB_OP_Size && n->op != LB_OP_EyeLike) {
+  } else if (is_arithmetic(n->op) && !lb_op_has(n->op, LB_TRAIT_DIMS_ONLY)) {
     for (uint32_t i = 0; i < n->n_in; i++)
       mark(w, n->in[i], LB_DECIDES_THROUGH);
   }

@@ -44,10 +44,23 @@ bool lb_view_reshape(const lb_tensor *from, lb_tensor *out) {
   return true;
 }
 
-static bool transpose(const lb_node *node, const lb_tensor *from,
-                      lb_tensor *out) {
+// What lb_view_try is given.
+typedef struct view {
+  const lb_node *node;
+  const lb_vinfo *in;
+  uint32_t index;
+  const lb_tensor *from;
+  lb_tensor *out;
+  int64_t *offset;
+} view;
+
+typedef bool view_fn(const view *v);
+
+static bool transpose(const view *v) {
+  const lb_tensor *from = v->from;
+  lb_tensor *out = v->out;
   uint32_t n;
-  const int64_t *perm = lb_attr_ints(node, "perm", &n);
+  const int64_t *perm = lb_attr_ints(v->node, "perm", &n);
   for (int i = 0; i < out->rank; i++) {
     int64_t axis = perm ? perm[i] : out->rank - 1 - i;
     if (axis < 0) axis += from->rank;
@@ -56,7 +69,9 @@ static bool transpose(const lb_node *node, const lb_tensor *from,
   return true;
 }
 
-static bool expand(const lb_tensor *from, lb_tensor *out) {
+static bool expand(const view *v) {
+  const lb_tensor *from = v->from;
+  lb_tensor *out = v->out;
   int shift = out->rank - from->rank;
   for (int i = 0; i < out->rank; i++) {
     bool same = i >= shift && from->dims[i - shift] == out->dims[i];
@@ -66,13 +81,15 @@ static bool expand(const lb_tensor *from, lb_tensor *out) {
 }
 
 // Rows that follow each other without a gap: a window of them is one row.
-static bool unfold(const lb_node *node, const lb_tensor *from, lb_tensor *out) {
+static bool unfold(const view *v) {
+  const lb_tensor *from = v->from;
+  lb_tensor *out = v->out;
   int rows = from->rank - 2, cols = from->rank - 1;
-  if (lb_attr_int(node, "size", 1) > 1 &&
+  if (lb_attr_int(v->node, "size", 1) > 1 &&
       from->strides[rows] != from->dims[cols] * from->strides[cols])
     return false;
   for (int i = 0; i < out->rank; i++) out->strides[i] = from->strides[i];
-  out->strides[rows] *= lb_attr_int(node, "step", 1);
+  out->strides[rows] *= lb_attr_int(v->node, "step", 1);
   return true;
 }
 
@@ -99,13 +116,13 @@ static int64_t slice_start(int64_t start, int64_t dim, int64_t step) {
   return start > top ? top : start;
 }
 
-static bool slice(const lb_vinfo *in, uint32_t n_in, const lb_tensor *from,
-                  lb_tensor *out, int64_t *offset) {
-  const lb_tensor *starts = in[1].data;
-  const lb_tensor *axes = n_in > 3 ? in[3].data : NULL;
-  const lb_tensor *steps = n_in > 4 ? in[4].data : NULL;
+static bool slice(const view *v) {
+  const lb_tensor *from = v->from;
+  lb_tensor *out = v->out;
+  const lb_tensor *starts = v->in[1].data;
+  const lb_tensor *axes = v->node->n_in > 3 ? v->in[3].data : NULL;
+  const lb_tensor *steps = v->node->n_in > 4 ? v->in[4].data : NULL;
   for (int i = 0; i < out->rank; i++) out->strides[i] = from->strides[i];
-  *offset = 0;
   if (lb_tensor_count(out) == 0) return true;
   for (int64_t k = 0; k < lb_tensor_count(starts); k++) {
     int64_t axis = axes ? element(axes, k) : k;
@@ -113,7 +130,7 @@ static bool slice(const lb_vinfo *in, uint32_t n_in, const lb_tensor *from,
     int64_t step = steps ? element(steps, k) : 1;
     int64_t dim = from->dims[axis];
     int64_t first = slice_start(element(starts, k), dim, step);
-    *offset += first * from->strides[axis];
+    *v->offset += first * from->strides[axis];
     // A single element needs no stride, and its step may be anything.
     out->strides[axis] = out->dims[axis] > 1 ? from->strides[axis] * step : 0;
   }
@@ -121,31 +138,33 @@ static bool slice(const lb_vinfo *in, uint32_t n_in, const lb_tensor *from,
 }
 
 // The i-th output starts where the ones before it end.
-static bool split(const lb_node *node, const lb_vinfo *in,
-                  const lb_tensor *from, uint32_t index, lb_tensor *out,
-                  int64_t *offset) {
+static bool split(const view *v) {
+  const lb_node *node = v->node;
+  const lb_tensor *from = v->from;
+  lb_tensor *out = v->out;
   int64_t axis = lb_attr_int(node, "axis", 0), start = 0;
   if (axis < 0) axis += from->rank;
-  const lb_tensor *sizes = node->n_in > 1 ? in[1].data : NULL;
+  const lb_tensor *sizes = node->n_in > 1 ? v->in[1].data : NULL;
   if (sizes) {
-    for (uint32_t i = 0; i < index; i++) start += element(sizes, i);
+    for (uint32_t i = 0; i < v->index; i++) start += element(sizes, i);
   } else {
     int64_t n = lb_attr_int(node, "num_outputs", node->n_out);
     int64_t dim = from->dims[axis];
     int64_t chunk = dim / n + (dim % n != 0);
-    start = chunk * (int64_t)index < dim ? chunk * (int64_t)index : dim;
+    start = chunk * (int64_t)v->index;
+    if (start > dim) start = dim;
   }
   for (int i = 0; i < out->rank; i++) out->strides[i] = from->strides[i];
-  *offset = start * from->strides[axis];
+  *v->offset = start * from->strides[axis];
   return true;
 }
 
 // One element along an axis. One that is not there is left to the kernel.
-static bool pick(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
-                 lb_tensor *out, int64_t *offset) {
-  const lb_tensor *index = in[1].data;
+static bool pick(const view *v) {
+  const lb_tensor *from = v->from, *index = v->in[1].data;
+  lb_tensor *out = v->out;
   if (!index || index->rank > 1 || lb_tensor_count(index) != 1) return false;
-  int64_t axis = lb_attr_int(node, "axis", 0), at = element(index, 0);
+  int64_t axis = lb_attr_int(v->node, "axis", 0), at = element(index, 0);
   if (axis < 0) axis += from->rank;
   if (at < 0) at += from->dims[axis];
   if (at < 0 || at >= from->dims[axis]) return false;
@@ -154,25 +173,26 @@ static bool pick(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
       out->strides[o++] = from->strides[i];
     else if (index->rank == 1)
       out->strides[o++] = 0;
-  *offset = at * from->strides[axis];
+  *v->offset = at * from->strides[axis];
   return true;
+}
+
+// Operators that may be views, but for those of LB_TRAIT_IN_ORDER, which are
+// reshapes. One that is not here runs as a kernel.
+static view_fn *const views[LB_OP_COUNT] = {
+    [LB_OP_Transpose] = transpose, [LB_OP_Expand] = expand,
+    [LB_OP_Unfold] = unfold,       [LB_OP_Slice] = slice,
+    [LB_OP_Split] = split,         [LB_OP_Gather] = pick,
+};
+
+bool lb_view_is(lb_op op) {
+  return views[op] || lb_op_has(op, LB_TRAIT_IN_ORDER);
 }
 
 bool lb_view_try(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
                  uint32_t index, lb_tensor *out, int64_t *offset) {
+  view v = {node, in, index, from, out, offset};
   *offset = 0;
-  switch (node->op) {
-    case LB_OP_Identity:
-    case LB_OP_Reshape:
-    case LB_OP_Flatten:
-    case LB_OP_Squeeze:
-    case LB_OP_Unsqueeze: return lb_view_reshape(from, out);
-    case LB_OP_Transpose: return transpose(node, from, out);
-    case LB_OP_Expand: return expand(from, out);
-    case LB_OP_Unfold: return unfold(node, from, out);
-    case LB_OP_Slice: return slice(in, node->n_in, from, out, offset);
-    case LB_OP_Split: return split(node, in, from, index, out, offset);
-    case LB_OP_Gather: return pick(node, in, from, out, offset);
-    default: return false;
-  }
+  if (lb_op_has(node->op, LB_TRAIT_IN_ORDER)) return lb_view_reshape(from, out);
+  return views[node->op] && views[node->op](&v);
 }

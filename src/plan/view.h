@@ -5,7 +5,10 @@
 
 #include "graph/graph.h"
 
-// Output `index` of a VIEW-class node or of a Gather as a view of its input 0.
+// May its outputs be views?
+bool lb_view_is(lb_op op);
+
+// Output `index` of a node that may be one as a view of its input 0.
 // `in` holds what is known of the node's inputs (contents of deciding ones; of
 // an index, if known), `from` the strides of input 0; `out` has dtype and dims,
 // and gets strides. *offset: elements from input 0's first. False: not

@@ -27,7 +27,7 @@ static lb_status grow(lb_host_call *c, int i, int rank, const int64_t *dims) {
 
 static lb_status infer_outputs(const lb_node *n, const lb_tensor *in,
                                lb_arena *arena, lb_tensor *out) {
-  bool dynamic = lb_op_infos[n->op].flags & LB_OPF_DYNAMIC;
+  bool dynamic = lb_op_has(n->op, LB_TRAIT_DYNAMIC);
   lb_vinfo *infos = lb_arena_new(arena, lb_vinfo, (size_t)n->n_in + n->n_out);
   if (!infos) return lb_oom();
   for (uint32_t i = 0; i < n->n_in; i++) {

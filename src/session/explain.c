@@ -44,7 +44,7 @@ static void mark_data(const lb_session *s, const lb_tensor *inputs, marks *m) {
     bool data = false;
     for (uint32_t k = 0; k < n->n_in; k++)
       data |= n->in[k] && m->data[n->in[k]->id];
-    if (n->op == LB_OP_Shape || n->op == LB_OP_Size) data = false;
+    if (lb_op_has(n->op, LB_TRAIT_DIMS_ONLY)) data = false;
     for (uint32_t k = 0; k < n->n_out; k++)
       if (n->out[k]) m->data[n->out[k]->id] = data;
   }

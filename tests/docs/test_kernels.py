@@ -2,16 +2,11 @@
 agree with the host and with ONNX Runtime."""
 
 import os
-import re
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "kernels.md"
+from conftest import call
 
 # Prints the kernels that a model of one LpNormalization wants and has.
 COUNT = """
@@ -31,41 +26,6 @@ model.run(None, {"x": np.ones((3, 40), np.float32)})
 model.settle(600)
 print(model.stats().kernels_wanted, model.stats().kernels)
 """
-
-
-def call(*command, **keywords):
-    done = subprocess.run(command, capture_output=True, text=True, **keywords)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return done.stdout
-
-
-def patches():
-    """The page's diffs, in order."""
-    return re.findall(r"^```diff\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory):
-    """A copy of the sources with the patches applied, built."""
-    tree = tmp_path_factory.mktemp("tree")
-    names = call("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT)
-    for name in names.splitlines():
-        if (ROOT / name).is_file():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tree / name)
-    assert patches()
-    for patch in patches():
-        call("patch", "-p1", "--fuzz=0", "--no-backup-if-mismatch", cwd=tree,
-             input=patch)
-    call("cmake", "-S", tree, "-B", tree / "out", "-G", "Ninja",
-         "-DCMAKE_BUILD_TYPE=Debug", "-DLIMBER_TESTS=OFF", "-DSKBUILD=ON",
-         "-DLIMBER_COMPILE_KERNELS_FOR_ARCH=NONE",
-         f"-DPython_EXECUTABLE={sys.executable}")
-    call("ninja", "-C", tree / "out", "_limber", "limber-jit")
-    package = tree / "package" / "limber"
-    shutil.copytree(tree / "python" / "limber", package)
-    shutil.copy(tree / "out" / "python" / "_limber.abi3.so", package)
-    return tree
 
 
 def environment(tree, isa):

@@ -13,7 +13,7 @@ static lb_host_fn *const host_fns[LB_OP_COUNT] = {
 
 // With no elements to make there is no work, however large the other dims are.
 static bool has_work(const lb_host_call *c) {
-  if (lb_op_infos[c->node->op].flags & LB_OPF_DYNAMIC) return true;
+  if (lb_op_has(c->node->op, LB_TRAIT_DYNAMIC)) return true;
   for (uint32_t i = 0; i < c->node->n_out; i++)
     if (c->out[i].dtype != LB_NONE && lb_tensor_count(&c->out[i]) > 0)
       return true;

@@ -29,8 +29,8 @@ struct lb_host_call {
   lb_pool *pool;        // may be NULL
   lb_arena *scratch;    // emptied after the call
   uint64_t seed;        // for random operators without a seed of their own
-  // For LB_OPF_DYNAMIC operators: gives output i memory of these dims, dense
-  // (dtype was set by the rule). Called once per wanted output.
+  // For operators with the trait DYNAMIC: gives output i memory of these dims,
+  // dense (dtype was set by the rule). Called once per wanted output.
   lb_status (*grow)(lb_host_call *c, int i, int rank, const int64_t *dims);
   void *user;
 };
