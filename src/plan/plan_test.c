@@ -54,6 +54,21 @@ static void shape_arithmetic_and_views_are_no_steps(void **state) {
   end(&f);
 }
 
+// Add(x, EyeLike(x)): what few dims decide is known before the run.
+static void what_reads_dims_only_is_a_step_where_it_is_large(void **state) {
+  (void)state;
+  for (int large = 0; large < 2; large++) {
+    fixture f = begin();
+    lb_region *r = f.g->main;
+    lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4));
+    RESULTS(r, NODE1(r, Add, "add", x, NODE1(r, EyeLike, "eye", x)));
+    lb_tensor in = tensor(LB_F32, NULL, DIMS(large ? 17 : 16, 4));
+    build(&f, &in, (lb_want[]){{.wanted = true}});
+    assert_int_equal(f.plan->n_steps, large ? 2 : 1);
+    end(&f);
+  }
+}
+
 // x[n,4] -> Abs -> [n,4,1] -> Transpose to [n,1,4]: no element moves.
 static void axes_of_one_element_move_nothing(void **state) {
   (void)state;
@@ -195,6 +210,7 @@ static void what_the_other_branch_waited_for_is_not_planned(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shape_arithmetic_and_views_are_no_steps),
+      cmocka_unit_test(what_reads_dims_only_is_a_step_where_it_is_large),
       cmocka_unit_test(axes_of_one_element_move_nothing),
       cmocka_unit_test(what_nobody_asked_for_is_not_planned),
       cmocka_unit_test(dead_values_give_their_memory_back),
