@@ -48,8 +48,8 @@ def test_wrong_usage_is_exit_code_2(words):
     ("matmul in=f32:3x3,f32:3x3 axis=1", "axis: matmul does not read it"),
     ("matmul in=f32:3x3,f32:3x3 post=wonder", "is no post-operation"),
     ("matmul in=f32:3x3,f32:4x3", "'matmul'"),
-    ("convolution in=f32:1x?3x8x8,f32:4x3x3x3",
-     "in[0] (src): dims[1] must not be a runtime dim"),
+    ("recurrent alg=gru in=f32:?5x1x3,f32:1x6x?3,f32:1x6x2",
+     "in[1] (weights): dims[2] must not be a runtime dim"),
 ])
 def test_a_bad_case_fails_with_its_reason(case, message):
     text = primitive(case, code=BAD)
