@@ -1,111 +1,99 @@
 // tools/cache.c -- `limber cache`: the kernels that are kept on disk.
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "cli.h"
 #include "json.h"
-
-static const char help[] =
-    "usage: limber cache ACTION [OPTION...]\n"
-    "\n"
-    "Kernels that were compiled are kept on disk, for other processes and the\n"
-    "next start. This shows and tends them.\n"
-    "\n"
-    "  path          prints where they are\n"
-    "  info          how many there are, how large, and how often they were "
-    "used\n"
-    "  ls            each kernel, the last used first\n"
-    "  verify        reads all of them and compares checksums; exit code 1 if\n"
-    "                something is broken\n"
-    "  prune         drops the least recently used, and shrinks the file\n"
-    "  clear         drops all\n"
-    "  export FILE   writes them into one file, to be carried elsewhere\n"
-    "  import FILE   adds those of such a file\n"
-    "  diff OTHER    which kernels are here alone, there alone, or differ; "
-    "OTHER\n"
-    "                is a folder or a file. Exit code 1 if any do\n"
-    "\n"
-    "  --store PATH    the folder, or an exported file to look at; default:\n"
-    "                  LIMBER_CACHE_DIR, else ~/.cache/limber\n"
-    "  --bytes N       prune: down to so many bytes, or K, M, G of them\n"
-    "  --unused DAYS   prune: those not used for so many days\n"
-    "  --repair        verify: makes the file anew from what is sound\n"
-    "  --json          prints JSON\n";
+#include "args.h"
 
 typedef struct job {
   const char *action, *file;  // borrowed; file: of export, import and diff
   const char *store;          // NULL: as the environment says
   long long unused;           // days; -1: not given
   uint64_t bytes;             // UINT64_MAX: not given
-  bool repair, json, help;
+  bool repair, json;
   limber_store *open;
 } job;
 
 // -- options ------------------------------------------------------------------
 
-static bool read_bytes(const char *text, uint64_t *out, problem *p) {
-  char *end;
-  unsigned long long n = strtoull(text, &end, 10);
-  int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
-  if (shift) end++;
-  if (end == text || *end || *text == '-' || n > UINT64_MAX >> shift)
-    return fail(p, EXIT_USAGE, "--bytes %s: say a number of bytes, or K, M, G",
-                text);
-  *out = n << shift;
-  return true;
-}
+static const option_row rows[] = {
+    {.name = "store",
+     .argument = "PATH",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(job, store),
+     .help = "the folder, or an exported file to look at; default:\n"
+             "LIMBER_CACHE_DIR, else ~/.cache/limber"},
+    {.name = "bytes",
+     .argument = "N",
+     .kind = OPTION_BYTES,
+     .offset = offsetof(job, bytes),
+     .help = "prune: down to so many bytes, or K, M, G of them"},
+    {.name = "unused",
+     .argument = "DAYS",
+     .kind = OPTION_NUMBER,
+     .offset = offsetof(job, unused),
+     .help = "prune: those not used for so many days",
+     .low = 0,
+     .high = 100000},
+    {.name = "repair",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(job, repair),
+     .help = "verify: makes the file anew from what is sound"},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(job, json),
+     .help = "prints JSON"},
+};
+
+static const command_info command = {
+    .name = "cache",
+    .usage = "ACTION [OPTION...]",
+    .about =
+        "Kernels that were compiled are kept on disk, for other processes and "
+        "the\n"
+        "next start. This shows and tends them.\n"
+        "\n"
+        "  path          prints where they are\n"
+        "  info          how many there are, how large, and how often they "
+        "were\n"
+        "                used\n"
+        "  ls            each kernel, the last used first\n"
+        "  verify        reads all of them and compares checksums; exit code 1 "
+        "if\n"
+        "                something is broken\n"
+        "  prune         drops the least recently used, and shrinks the file\n"
+        "  clear         drops all\n"
+        "  export FILE   writes them into one file, to be carried elsewhere\n"
+        "  import FILE   adds those of such a file\n"
+        "  diff OTHER    which kernels are here alone, there alone, or "
+        "differ;\n"
+        "                OTHER is a folder or a file. Exit code 1 if any do\n",
+    .more = "",
+    .options = rows,
+    .n_options = sizeof rows / sizeof *rows,
+};
 
 static bool takes_file(const char *action) {
   return !strcmp(action, "export") || !strcmp(action, "import") ||
          !strcmp(action, "diff");
 }
 
-static bool read_words(int argc, char **argv, job *j, problem *p) {
-  if (optind == argc)
+static bool read_words(const words *w, job *j, problem *p) {
+  int n = 0;
+  if (!w->n)
     return fail(p, EXIT_USAGE, "what shall be done? see limber cache --help");
-  j->action = argv[optind++];
+  j->action = w->items[n++];
   if (takes_file(j->action)) {
-    if (optind == argc)
+    if (n == w->n)
       return fail(p, EXIT_USAGE, "limber cache %s: which file?", j->action);
-    j->file = argv[optind++];
+    j->file = w->items[n++];
   }
-  if (optind == argc) return true;
+  if (n == w->n) return true;
   return fail(p, EXIT_USAGE, "limber cache %s: '%s' is too much", j->action,
-              argv[optind]);
-}
-
-static bool read_options(int argc, char **argv, job *j, problem *p) {
-  static const struct option known[] = {
-      {"store", required_argument, NULL, 's'},
-      {"bytes", required_argument, NULL, 'b'},
-      {"unused", required_argument, NULL, 'u'},
-      {"repair", no_argument, NULL, 'r'},
-      {"json", no_argument, NULL, 'j'},
-      {"help", no_argument, NULL, 'h'},
-      {0},
-  };
-  bool good = true;
-  j->unused = -1;
-  j->bytes = UINT64_MAX;
-  for (int letter;
-       good && (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
-    switch (letter) {
-      case 's': j->store = optarg; break;
-      case 'b': good = read_bytes(optarg, &j->bytes, p); break;
-      case 'u':
-        good = read_number("unused", optarg, 0, 100000, &j->unused, p);
-        break;
-      case 'r': j->repair = true; break;
-      case 'j': j->json = true; break;
-      case 'h': j->help = true; break;
-      default: good = fail(p, EXIT_USAGE, "see limber cache --help");
-    }
-  }
-  return good && (j->help || read_words(argc, argv, j, p));
+              w->items[n]);
 }
 
 // -- printing -----------------------------------------------------------------
@@ -477,16 +465,11 @@ static bool act(job *j, problem *p) {
 }
 
 int command_cache(int argc, char **argv) {
-  job j = {0};
+  job j = {.unused = -1, .bytes = UINT64_MAX};
   problem p = {0};
-  int code = EXIT_OK;
-  if (!read_options(argc, argv, &j, &p)) {
-    code = complain(&p);
-  } else if (j.help) {
-    fputs(help, stdout);
-  } else if (!act(&j, &p)) {
-    code = *p.text ? complain(&p) : p.exit;
-  }
+  words rest;
+  bool good = read_options(&command, argc, argv, &j, &rest, &p) &&
+              read_words(&rest, &j, &p) && act(&j, &p);
   limber_store_close(j.open);
-  return code;
+  return good ? EXIT_OK : complain(&p);
 }

@@ -1,5 +1,4 @@
-// tools/cli.h -- what the commands share: exit codes, how they complain,
-// numbers of options, time.
+// tools/cli.h -- what the commands share: exit codes, how they complain, time.
 #ifndef LIMBER_TOOLS_CLI_H
 #define LIMBER_TOOLS_CLI_H
 
@@ -27,28 +26,9 @@ bool fail(problem *p, int code, const char *format, ...)
 // The same with limber_last_error(); `what` is put in front.
 bool fail_status(problem *p, limber_status status, const char *what);
 
-// The number behind --`name`, from low to high.
-bool read_number(const char *name, const char *text, long long low,
-                 long long high, long long *out, problem *p);
-
-// The seconds behind --`name`: more than 0.
-bool read_seconds(const char *name, const char *text, double *out, problem *p);
-
-// The text behind --`name`, which may stand once: one more would be in place of
-// it, not beside it.
-bool read_once(const char *name, const char *text, const char **out,
-               problem *p);
-
-// The 0 or 1 behind --prefer-reusable-kernels, as session options have it.
-bool read_preference(const char *text, int *out, problem *p);
-
-// The one argument that getopt left: the model that `command` is about.
-bool read_model(const char *command, int argc, char **argv, const char **out,
-                problem *p);
-
 double now_ms(void);
 
-// Prints "limber: ..." and returns the exit code.
+// Prints "limber: ...", if there is a text, and returns the exit code.
 int complain(const problem *p);
 
 // Each has main's arguments, from the command's name on.

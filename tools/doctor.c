@@ -1,46 +1,37 @@
 // tools/doctor.c -- `limber doctor`: what Limber finds on this machine, and
 // what it goes by.
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cli.h"
 #include "json.h"
-
-static const char help[] =
-    "usage: limber doctor [OPTION...]\n"
-    "\n"
-    "Shows the version, the instructions that kernels may use, threads, the\n"
-    "compiler, the kernels that the library contains, the caches, and which\n"
-    "switches are on by whose word. Exit code 1 if the compiler is missing.\n"
-    "\n"
-    "  --json   all of it as JSON\n";
+#include "args.h"
 
 typedef struct job {
-  bool json, help;
+  bool json;
   limber_runtime_info info;
 } job;
 
-static bool read_options(int argc, char **argv, job *j, problem *p) {
-  static const struct option known[] = {
-      {"json", no_argument, NULL, 'j'},
-      {"help", no_argument, NULL, 'h'},
-      {0},
-  };
-  for (int letter;
-       (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
-    switch (letter) {
-      case 'j': j->json = true; break;
-      case 'h': j->help = true; break;
-      default: return fail(p, EXIT_USAGE, "see limber doctor --help");
-    }
-  }
-  if (optind == argc || j->help) return true;
-  return fail(p, EXIT_USAGE,
-              "doctor: what is '%s' for? see limber doctor "
-              "--help",
-              argv[optind]);
-}
+static const option_row rows[] = {
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(job, json),
+     .help = "all of it as JSON"},
+};
+
+static const command_info command = {
+    .name = "doctor",
+    .usage = "[OPTION...]",
+    .about =
+        "Shows the version, the instructions that kernels may use, threads, "
+        "the\n"
+        "compiler, the kernels that the library contains, the caches, and "
+        "which\n"
+        "switches are on by whose word. Exit code 1 if the compiler is "
+        "missing.\n",
+    .more = "",
+    .options = rows,
+    .n_options = sizeof rows / sizeof *rows,
+};
 
 static bool off(const job *j) { return !*j->info.worker; }
 
@@ -85,10 +76,12 @@ static void print_json(const job *j) {
 int command_doctor(int argc, char **argv) {
   job j = {.info.size = sizeof j.info};
   problem p = {0};
-  if (!read_options(argc, argv, &j, &p)) return complain(&p);
-  if (j.help) {
-    fputs(help, stdout);
-    return EXIT_OK;
+  words rest;
+  if (!read_options(&command, argc, argv, &j, &rest, &p)) return complain(&p);
+  if (rest.n) {
+    fail(&p, EXIT_USAGE, "what is '%s' for? see limber doctor --help",
+         rest.items[0]);
+    return complain(&p);
   }
   limber_status st = limber_runtime_describe(NULL, &j.info);
   if (st) {

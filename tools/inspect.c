@@ -1,51 +1,45 @@
 // tools/inspect.c -- `limber inspect`: what a model is and needs, whether
 // Limber can run it or not.
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
 #include "json.h"
-
-static const char help[] =
-    "usage: limber inspect MODEL [OPTION...]\n"
-    "\n"
-    "Shows inputs and outputs with their symbolic dims, operators with counts\n"
-    "and whether Limber has them, and the size of the weights. Exit code 3 if\n"
-    "an operator is not supported.\n"
-    "\n"
-    "  --dump   the graph as Limber runs it, one line a node\n"
-    "  --json   all of it as JSON\n";
+#include "args.h"
 
 typedef struct job {
   const char *model;
-  bool dump, json, help;
+  bool dump, json;
   limber_survey *survey;
   limber_session *session;  // NULL: not supported
   char *text;               // the dump; or NULL
 } job;
 
-static bool read_options(int argc, char **argv, job *j, problem *p) {
-  static const struct option known[] = {
-      {"dump", no_argument, NULL, 'd'},
-      {"json", no_argument, NULL, 'j'},
-      {"help", no_argument, NULL, 'h'},
-      {0},
-  };
-  for (int letter;
-       (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
-    switch (letter) {
-      case 'd': j->dump = true; break;
-      case 'j': j->json = true; break;
-      case 'h': j->help = true; break;
-      default: return fail(p, EXIT_USAGE, "see limber inspect --help");
-    }
-  }
-  if (j->help) return true;
-  return read_model("inspect", argc, argv, &j->model, p);
-}
+static const option_row rows[] = {
+    {.name = "dump",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(job, dump),
+     .help = "the graph as Limber runs it, one line a node"},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(job, json),
+     .help = "all of it as JSON"},
+};
+
+static const command_info command = {
+    .name = "inspect",
+    .usage = "MODEL [OPTION...]",
+    .about =
+        "Shows inputs and outputs with their symbolic dims, operators with "
+        "counts\n"
+        "and whether Limber has them, and the size of the weights. Exit code 3 "
+        "if\n"
+        "an operator is not supported.\n",
+    .more = "",
+    .options = rows,
+    .n_options = sizeof rows / sizeof *rows,
+};
 
 // A model that is not supported is shown all the same; `p` then says why.
 static bool open_model(job *j, problem *p) {
@@ -198,14 +192,10 @@ static int inspect(job *j, problem *p) {
 int command_inspect(int argc, char **argv) {
   job j = {0};
   problem p = {0};
-  int code = EXIT_OK;
-  if (!read_options(argc, argv, &j, &p)) {
-    code = complain(&p);
-  } else if (j.help) {
-    fputs(help, stdout);
-  } else {
-    code = inspect(&j, &p);
-  }
+  words rest;
+  bool good = read_options(&command, argc, argv, &j, &rest, &p) &&
+              read_model(&command, &rest, &j.model, &p);
+  int code = good ? inspect(&j, &p) : complain(&p);
   limber_string_free(j.text);
   limber_session_close(j.session);
   limber_survey_close(j.survey);

@@ -1,6 +1,5 @@
 // tools/primitive.c -- `limber primitive`: operators one by one, each against
 // plain C, or against the clock. One process, one cache.
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,46 +8,21 @@
 
 #include "case.h"
 #include "element.h"
+#include "args.h"
 
 #define LINE 2048
 
-static const char help[] =
-    "usage: limber primitive [OPTION...] [CASE...]\n"
-    "\n"
-    "Runs operators without a model. A CASE is one argument, such as\n"
-    "  'matmul in=f32:?5x33,f32:33x17:const post=relu,add:f32:17'\n"
-    "where ?5 is a dim that is known at execution only.\n"
-    "\n"
-    "  --mode=MODE     list: prints cases; init: creates each, and says what\n"
-    "                  computes it; correctness: compares with plain C, "
-    "before\n"
-    "                  and after compiling (the default); performance: times\n"
-    "  --batch FILE    cases of a file, one a line; # begins a comment\n"
-    "  --random N      N random cases\n"
-    "  --seed S        which ones; default 1\n"
-    "  --kind KIND     of random cases: of that kind\n"
-    "  --time MS       of performance: how long each is timed; default 50\n"
-    "  --no-compile    leaves it at the kernels there are\n"
-    "  --save DIR      writes each, with its compiled kernels, into that "
-    "folder\n"
-    "  --load DIR      creates each from what is there\n"
-    "  --verbose       a line for each case\n"
-    "\n"
-    "Closes with `N passed, N failed`. A failure prints the command that\n"
-    "repeats it.\n";
-
 typedef enum mode { LIST, INIT, CORRECTNESS, PERFORMANCE } mode;
 static const char *const modes[] = {"list", "init", "correctness",
-                                    "performance"};
+                                    "performance", NULL};
 
 typedef struct job {
-  mode mode;
-  const char *batch, *save, *load;
+  int mode;
+  const char *batch, *save, *load, *kind_name;
   long long random, seed, time;
   int kind;
-  bool compiles, verbose, help;
-  char **cases;
-  int n_cases;
+  bool as_is, verbose;  // as_is: nothing is compiled
+  words cases;
   limber_runtime *runtime;
   uint64_t passed, failed;
   double start_ms;
@@ -56,60 +30,94 @@ typedef struct job {
 
 // -- options -----------------------------------------------------------------
 
-static bool read_mode(const char *text, mode *out, problem *p) {
-  for (int i = 0; i <= PERFORMANCE; i++) {
-    if (strcmp(text, modes[i])) continue;
-    *out = (mode)i;
-    return true;
-  }
-  return fail(p, EXIT_USAGE,
-              "--mode %s: say list, init, correctness or performance", text);
-}
+static const option_row rows[] = {
+    {.name = "mode",
+     .argument = "MODE",
+     .kind = OPTION_CHOICE,
+     .offset = offsetof(job, mode),
+     .help = "list: prints cases; init: creates each, and says what\n"
+             "computes it; correctness: compares with plain C, before\n"
+             "and after compiling (the default); performance: times",
+     .words = modes},
+    {.name = "batch",
+     .argument = "FILE",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(job, batch),
+     .help = "cases of a file, one a line; # begins a comment"},
+    {.name = "random",
+     .argument = "N",
+     .kind = OPTION_NUMBER,
+     .offset = offsetof(job, random),
+     .help = "N random cases",
+     .low = 1,
+     .high = 1000000000},
+    {.name = "seed",
+     .argument = "S",
+     .kind = OPTION_NUMBER,
+     .offset = offsetof(job, seed),
+     .help = "which ones; default 1",
+     .low = 0,
+     .high = INT64_MAX},
+    {.name = "kind",
+     .argument = "KIND",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(job, kind_name),
+     .help = "of random cases: of that kind"},
+    {.name = "time",
+     .argument = "MS",
+     .kind = OPTION_NUMBER,
+     .offset = offsetof(job, time),
+     .help = "of performance: how long each is timed; default 50",
+     .low = 0,
+     .high = 60000},
+    {.name = "no-compile",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(job, as_is),
+     .help = "leaves it at the kernels there are"},
+    {.name = "save",
+     .argument = "DIR",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(job, save),
+     .help = "writes each, with its compiled kernels, into that folder"},
+    {.name = "load",
+     .argument = "DIR",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(job, load),
+     .help = "creates each from what is there"},
+    {.name = "verbose",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(job, verbose),
+     .help = "a line for each case",
+     .letter = 'v'},
+};
+
+static const command_info command = {
+    .name = "primitive",
+    .usage = "[OPTION...] [CASE...]",
+    .about =
+        "Runs operators without a model. A CASE is one argument, such as\n"
+        "  'matmul in=f32:?5x33,f32:33x17:const post=relu,add:f32:17'\n"
+        "where ?5 is a dim that is known at execution only.\n",
+    .more =
+        "Closes with `N passed, N failed`. A failure prints the command that\n"
+        "repeats it.\n",
+    .options = rows,
+    .n_options = sizeof rows / sizeof *rows,
+};
 
 static bool read_kind(const char *text, int *out, problem *p) {
+  if (!text) return true;
   for (*out = 1; *out < LIMBER_PRIMITIVE_KINDS; ++*out)
     if (!strcmp(limber_primitive_kind_name(*out), text)) return true;
   return fail(p, EXIT_USAGE, "--kind %s: there is no such primitive", text);
 }
 
-static bool read_option(int letter, job *j, problem *p) {
-  switch (letter) {
-    case 'm': return read_mode(optarg, &j->mode, p);
-    case 'b': j->batch = optarg; return true;
-    case 'r':
-      return read_number("random", optarg, 1, 1000000000, &j->random, p);
-    case 's': return read_number("seed", optarg, 0, INT64_MAX, &j->seed, p);
-    case 't': return read_number("time", optarg, 0, 60000, &j->time, p);
-    case 'k': return read_kind(optarg, &j->kind, p);
-    case 'n': j->compiles = false; return true;
-    case 'S': j->save = optarg; return true;
-    case 'L': j->load = optarg; return true;
-    case 'v': j->verbose = true; return true;
-    case 'h': j->help = true; return true;
-    default: return fail(p, EXIT_USAGE, "see limber primitive --help");
-  }
-}
-
-static bool read_options(int argc, char **argv, job *j, problem *p) {
-  static const struct option known[] = {
-      {"mode", required_argument, NULL, 'm'},
-      {"batch", required_argument, NULL, 'b'},
-      {"random", required_argument, NULL, 'r'},
-      {"seed", required_argument, NULL, 's'},
-      {"kind", required_argument, NULL, 'k'},
-      {"time", required_argument, NULL, 't'},
-      {"no-compile", no_argument, NULL, 'n'},
-      {"save", required_argument, NULL, 'S'},
-      {"load", required_argument, NULL, 'L'},
-      {"verbose", no_argument, NULL, 'v'},
-      {"help", no_argument, NULL, 'h'},
-      {NULL, 0, NULL, 0}};
-  for (int letter; (letter = getopt_long(argc, argv, "hv", known, NULL)) != -1;)
-    if (!read_option(letter, j, p)) return false;
-  j->cases = argv + optind;
-  j->n_cases = argc - optind;
-  if (j->help || j->n_cases || j->batch || j->random) return true;
-  return fail(p, EXIT_USAGE, "which cases? See limber primitive --help");
+static bool read_job(int argc, char **argv, job *j, problem *p) {
+  if (!read_options(&command, argc, argv, j, &j->cases, p) ||
+      !read_kind(j->kind_name, &j->kind, p))
+    return false;
+  if (j->cases.n || j->batch || j->random) return true;
+  return fail(p, EXIT_USAGE, "which cases? see limber primitive --help");
 }
 
 // -- comparing ---------------------------------------------------------------
@@ -241,7 +249,7 @@ static bool check(const job *j, const primitive_case *c, const made *m,
   limber_tensor want[3] = {{0}};
   bool ok = create(j, c, true, false, &plain, p) && execute(&plain, want, p) &&
             same(c, m, want, "at first", p);
-  if (ok && j->compiles) ok = compile(m, p) && same(c, m, want, "compiled", p);
+  if (ok && !j->as_is) ok = compile(m, p) && same(c, m, want, "compiled", p);
   free_tensors(want, 3);
   limber_primitive_destroy(plain.primitive);
   return ok;
@@ -277,8 +285,8 @@ static bool measure(const job *j, const made *m, const char *text, problem *p) {
   limber_tensor out[3] = {{0}};
   limber_primitive_info info = {.size = sizeof info};
   int n = 0;
-  bool ok = (!j->compiles || execute(m, out, p)) &&
-            (!j->compiles || compile(m, p)) && execute(m, out, p);
+  bool ok = (j->as_is || execute(m, out, p)) && (j->as_is || compile(m, p)) &&
+            execute(m, out, p);
   double end = now_ms() + (double)j->time;
   for (; ok && n < MOST && (n < LEAST || now_ms() < end); n++) {
     double start = now_ms();
@@ -412,7 +420,7 @@ static void summarise(const job *j) {
 }
 
 static bool take_all(job *j, problem *p) {
-  for (int i = 0; i < j->n_cases; i++) take(j, j->cases[i]);
+  for (int i = 0; i < j->cases.n; i++) take(j, j->cases.items[i]);
   if (j->batch && !take_file(j, p)) return false;
   for (long long i = 0; i < j->random; i++) {
     char text[LINE];
@@ -426,13 +434,9 @@ static bool take_all(job *j, problem *p) {
 // The runtime is its own, not the default one: that is never destroyed, and
 // what it asked of the store would not be noted there.
 int command_primitive(int argc, char **argv) {
-  job j = {.mode = CORRECTNESS, .seed = 1, .time = 50, .compiles = true};
+  job j = {.mode = CORRECTNESS, .seed = 1, .time = 50};
   problem p = {0};
-  if (!read_options(argc, argv, &j, &p)) return complain(&p);
-  if (j.help) {
-    fputs(help, stdout);
-    return EXIT_OK;
-  }
+  if (!read_job(argc, argv, &j, &p)) return complain(&p);
   j.start_ms = now_ms();
   limber_status st = limber_runtime_create(NULL, &j.runtime);
   bool ok = st ? fail_status(&p, st, "runtime") : take_all(&j, &p);

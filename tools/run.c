@@ -1,6 +1,5 @@
 // tools/run.c -- `limber run`: runs a model on files or random numbers.
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,65 +7,24 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli.h"
 #include "element.h"
 #include "feed.h"
 #include "json.h"
 #include "npy.h"
+#include "args.h"
 #include "shapes.h"
 #include "trace.h"
 #include "profile.h"
 
-static const char help[] =
-    "usage: limber run MODEL [OPTION...]\n"
-    "\n"
-    "  --input NAME=FILE.npy            an input from a file\n"
-    "  --input NAME=random:f32[1,3,48]  random numbers: floats in -1..1,\n"
-    "                                   integers 0 and 1\n"
-    "  --input NAME=random:i64[8]{0..9} in a range, both ends included\n"
-    "  --input NAME=zeros:f32[2]        zeros\n"
-    "  --shapes 'x=1x3x48x320'          random numbers of these shapes for\n"
-    "  --dims 'batch=2 seq=16'          the inputs that are not given\n"
-    "          dtypes: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool\n"
-    "  --output DIR      write each output to DIR/NAME.npy\n"
-    "  --compare DIR     compare each with DIR/NAME.npy: floats within\n"
-    "                    1e-4 + 1e-3 |b|, integers exactly; exit 1 if not\n"
-    "  --repeat N        run N times; the time is that of the fastest\n"
-    "  --settle SECONDS  after the first run, compile what it lacks, and wait\n"
-    "                    that long for it (LIMBER_JIT=process)\n"
-    "  --profile         run once more, and list the steps: the longest\n"
-    "                    first, then the share of each tier\n"
-    "  --explain         run once more, and say of each step on which tier it\n"
-    "                    ran and why, and which nodes took no step\n"
-    "  --trace FILE      write requests, steps and decisions as a trace that\n"
-    "                    ui.perfetto.dev and chrome://tracing show\n"
-    "  --record-shapes FILE\n"
-    "                    note which shapes ran; limber warm takes the file\n"
-    "  --timeout SECONDS end a run that takes longer: exit 1, and the error "
-    "says\n"
-    "                    how far it got\n"
-    "  --threads N       default: all that this process may use\n"
-    "  --seed N          of the random numbers; default 1\n"
-    "  --optimize on|off simplify the graph; default on\n"
-    "  --deterministic   the same bits whichever kernels compute them\n"
-    "  --prefer-reusable-kernels 0|1\n"
-    "                    1: no kernel that takes more than divisibility of "
-    "sizes\n"
-    "                    for granted, where another serves\n"
-    "  --json            results as JSON\n"
-    "\n"
-    "In file names a '/' of a NAME is a '_'.\n";
-
 typedef struct options {
   const char *model, *output, *compare, *shapes, *dims, *record, *trace;
-  const char **inputs;  // as written; room for argc of them
-  size_t n_inputs;
-  int threads, repeat;
-  int settle;      // seconds
-  int prefer;      // 1: reusable kernels, -1: any, 0: whatever others say
-  double timeout;  // likewise; 0: none
-  uint64_t seed;
-  bool plain, profile, explain, deterministic, json, help;
+  word_list inputs;  // as written
+  long long threads, repeat, seed;
+  long long settle;  // seconds
+  int prefer;        // 1 + which of 0 and 1; 0: not said
+  int plain;         // 1: the graph stays as it is
+  double timeout;    // seconds; 0: none
+  bool profile, explain, deterministic, json;
 } options;
 
 // What one `limber run` holds.
@@ -86,85 +44,130 @@ typedef struct job {
 
 // -- options -----------------------------------------------------------------
 
-static bool read_option(int letter, options *o, problem *p) {
-  long long n = 0;
-  switch (letter) {
-    case 'i': o->inputs[o->n_inputs++] = optarg; return true;
-    case 'o': o->output = optarg; return true;
-    case 'x': return read_once("shapes", optarg, &o->shapes, p);
-    case 'd': return read_once("dims", optarg, &o->dims, p);
-    case 'c': o->compare = optarg; return true;
-    case 'j': o->json = true; return true;
-    case 'h': o->help = true; return true;
-    case 't':
-      if (!read_number("threads", optarg, 1, 1024, &n, p)) return false;
-      o->threads = (int)n;
-      return true;
-    case 'r':
-      if (!read_number("repeat", optarg, 1, 1000000000, &n, p)) return false;
-      o->repeat = (int)n;
-      return true;
-    case 'S':
-      if (!read_number("settle", optarg, 0, 1000000, &n, p)) return false;
-      o->settle = (int)n;
-      return true;
-    case 'e': o->explain = true; return true;
-    case 'P': o->trace = optarg; return true;
-    case 'F': o->record = optarg; return true;
-    case 'T': return read_seconds("timeout", optarg, &o->timeout, p);
-    case 'p': o->profile = true; return true;
-    case 'D': o->deterministic = true; return true;
-    case 'R': return read_preference(optarg, &o->prefer, p);
-    case 's':
-      if (!read_number("seed", optarg, 0, INT64_MAX, &n, p)) return false;
-      o->seed = (uint64_t)n;
-      return true;
-    case 'O':
-      o->plain = !strcmp(optarg, "off");
-      if (o->plain || !strcmp(optarg, "on")) return true;
-      return fail(p, EXIT_USAGE, "--optimize %s: say on or off", optarg);
-    default: return fail(p, EXIT_USAGE, "see limber run --help");
-  }
-}
+static const char *const on_off[] = {"on", "off", NULL};
 
-static bool read_options(int argc, char **argv, options *o, problem *p) {
-  static const struct option known[] = {
-      {"input", required_argument, NULL, 'i'},
-      {"output", required_argument, NULL, 'o'},
-      {"shapes", required_argument, NULL, 'x'},
-      {"dims", required_argument, NULL, 'd'},
-      {"compare", required_argument, NULL, 'c'},
-      {"threads", required_argument, NULL, 't'},
-      {"repeat", required_argument, NULL, 'r'},
-      {"settle", required_argument, NULL, 'S'},
-      {"explain", no_argument, NULL, 'e'},
-      {"trace", required_argument, NULL, 'P'},
-      {"record-shapes", required_argument, NULL, 'F'},
-      {"timeout", required_argument, NULL, 'T'},
-      {"profile", no_argument, NULL, 'p'},
-      {"seed", required_argument, NULL, 's'},
-      {"optimize", required_argument, NULL, 'O'},
-      {"deterministic", no_argument, NULL, 'D'},
-      {"prefer-reusable-kernels", required_argument, NULL, 'R'},
-      {"json", no_argument, NULL, 'j'},
-      {"help", no_argument, NULL, 'h'},
-      {0},
-  };
-  *o = (options){.repeat = 1, .seed = 1};
-  o->inputs = calloc((size_t)argc, sizeof *o->inputs);
-  if (!o->inputs) return fail(p, EXIT_INTERNAL, "out of memory");
-  for (int letter; (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;)
-    if (!read_option(letter, o, p)) return false;
-  if (o->help) return true;
-  return read_model("run", argc, argv, &o->model, p);
-}
+#define AT(field) offsetof(options, field)
+static const option_row rows[] = {
+    {.name = "input",
+     .argument = "NAME=FILE.npy",
+     .kind = OPTION_LIST,
+     .offset = AT(inputs),
+     .help = "an input from a file, or\n"
+             "NAME=random:f32[1,3,48]   random numbers: floats in -1..1,\n"
+             "                          integers 0 and 1\n"
+             "NAME=random:i64[8]{0..9}  in a range, both ends included\n"
+             "NAME=zeros:f32[2]         zeros\n"
+             "dtypes: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool"},
+    {.name = "shapes",
+     .argument = "'x=1x3x48x320'",
+     .kind = OPTION_ONCE,
+     .offset = AT(shapes),
+     .help = "random numbers of these shapes for the inputs that are\n"
+             "not given"},
+    {.name = "dims",
+     .argument = "'batch=2 seq=16'",
+     .kind = OPTION_ONCE,
+     .offset = AT(dims),
+     .help = "the same by sizes of symbols"},
+    {.name = "output",
+     .argument = "DIR",
+     .kind = OPTION_TEXT,
+     .offset = AT(output),
+     .help = "write each output to DIR/NAME.npy"},
+    {.name = "compare",
+     .argument = "DIR",
+     .kind = OPTION_TEXT,
+     .offset = AT(compare),
+     .help = "compare each with DIR/NAME.npy: floats within\n"
+             "1e-4 + 1e-3 |b|, integers exactly; exit 1 if not"},
+    {.name = "repeat",
+     .argument = "N",
+     .kind = OPTION_NUMBER,
+     .offset = AT(repeat),
+     .help = "run N times; the time is that of the fastest",
+     .low = 1,
+     .high = 1000000000},
+    {.name = "settle",
+     .argument = "SECONDS",
+     .kind = OPTION_NUMBER,
+     .offset = AT(settle),
+     .help = "after the first run, compile what it lacks, and wait\n"
+             "that long for it (LIMBER_JIT=process)",
+     .low = 0,
+     .high = 1000000},
+    {.name = "profile",
+     .kind = OPTION_FLAG,
+     .offset = AT(profile),
+     .help = "run once more, and list the steps: the longest first,\n"
+             "then the share of each tier"},
+    {.name = "explain",
+     .kind = OPTION_FLAG,
+     .offset = AT(explain),
+     .help = "run once more, and say of each step on which tier it\n"
+             "ran and why, and which nodes took no step"},
+    {.name = "trace",
+     .argument = "FILE",
+     .kind = OPTION_TEXT,
+     .offset = AT(trace),
+     .help = "write requests, steps and decisions as a trace that\n"
+             "ui.perfetto.dev and chrome://tracing show"},
+    {.name = "record-shapes",
+     .argument = "FILE",
+     .kind = OPTION_TEXT,
+     .offset = AT(record),
+     .help = "note which shapes ran; limber warm takes the file"},
+    {.name = "timeout",
+     .argument = "SECONDS",
+     .kind = OPTION_SECONDS,
+     .offset = AT(timeout),
+     .help = "end a run that takes longer: exit 1, and the error says\n"
+             "how far it got"},
+    {.name = "threads",
+     .argument = "N",
+     .kind = OPTION_NUMBER,
+     .offset = AT(threads),
+     .help = "default: all that this process may use",
+     .low = 1,
+     .high = 1024},
+    {.name = "seed",
+     .argument = "N",
+     .kind = OPTION_NUMBER,
+     .offset = AT(seed),
+     .help = "of the random numbers; default 1",
+     .low = 0,
+     .high = INT64_MAX},
+    {.name = "optimize",
+     .argument = "on|off",
+     .kind = OPTION_CHOICE,
+     .offset = AT(plain),
+     .help = "simplify the graph; default on",
+     .words = on_off},
+    {.name = "deterministic",
+     .kind = OPTION_FLAG,
+     .offset = AT(deterministic),
+     .help = "the same bits whichever kernels compute them"},
+    OPTION_PREFER_REUSABLE(AT(prefer)),
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = AT(json),
+     .help = "results as JSON"},
+};
+
+static const command_info command = {
+    .name = "run",
+    .usage = "MODEL [OPTION...]",
+    .about = "",
+    .more = "In file names a '/' of a NAME is a '_'.\n",
+    .options = rows,
+    .n_options = sizeof rows / sizeof *rows,
+};
 
 // -- running -----------------------------------------------------------------
 
 static bool open_model(job *j, problem *p) {
   limber_runtime_options threads = LIMBER_RUNTIME_OPTIONS_INIT;
   limber_session_options how = LIMBER_SESSION_OPTIONS_INIT;
-  threads.threads = j->o.threads;
+  threads.threads = (int)j->o.threads;
   if (j->o.trace) {
     if (!trace_begin(&j->trace, p)) return false;
     threads.event = trace_event;
@@ -172,7 +175,7 @@ static bool open_model(job *j, problem *p) {
   }
   how.optimize = j->o.plain ? -1 : 0;
   how.deterministic = j->o.deterministic;
-  how.prefer_reusable_kernels = j->o.prefer;
+  how.prefer_reusable_kernels = preference(j->o.prefer);
   limber_status st = limber_runtime_create(&threads, &j->runtime);
   if (st) return fail_status(p, st, "threads");
   double start = now_ms();
@@ -237,7 +240,7 @@ static bool fill_rest(job *j, const limber_value_info *infos, size_t n,
   bool good = one_shape(j, infos, n, inputs, p);
   for (size_t i = 0; good && i < n; i++) {
     if (feed_of(j, infos[i].name)) continue;
-    good = feed_random(&inputs[i], j->o.seed + j->n_feeds,
+    good = feed_random(&inputs[i], (uint64_t)j->o.seed + j->n_feeds,
                        &j->feeds[j->n_feeds], p);
     j->n_feeds += good;
   }
@@ -248,11 +251,12 @@ static bool fill_rest(job *j, const limber_value_info *infos, size_t n,
 static bool make_feeds(job *j, problem *p) {
   const limber_value_info *infos;
   size_t n = limber_session_inputs(j->session, &infos);
-  j->feeds = calloc(j->o.n_inputs + n + 1, sizeof *j->feeds);
+  j->feeds = calloc(j->o.inputs.n + n + 1, sizeof *j->feeds);
   if (!j->feeds) return fail(p, EXIT_INTERNAL, "out of memory");
-  while (j->n_feeds < j->o.n_inputs) {
+  while (j->n_feeds < j->o.inputs.n) {
     size_t i = j->n_feeds;
-    if (!feed_make(j->o.inputs[i], j->o.seed + i, &j->feeds[i], p))
+    if (!feed_make(j->o.inputs.items[i], (uint64_t)j->o.seed + i, &j->feeds[i],
+                   p))
       return false;
     j->n_feeds++;
     if (feed_place(&j->feeds[i], infos, n, p) == n) return false;
@@ -292,7 +296,7 @@ static bool run_once(job *j, problem *p) {
 // Kernels that were not ready in time are no failure: the run goes on without.
 static bool settle(const job *j, problem *p) {
   if (!j->o.settle) return true;
-  limber_status st = limber_session_settle(j->session, j->o.settle);
+  limber_status st = limber_session_settle(j->session, (double)j->o.settle);
   if (!st || st == LIMBER_CANCELLED) return true;
   return fail_status(p, st, j->o.model);
 }
@@ -315,7 +319,7 @@ static bool run_model(job *j, problem *p) {
   j->results = calloc(j->n_results + 1, sizeof *j->results);
   if (!j->results) return fail(p, EXIT_INTERNAL, "out of memory");
   for (size_t i = 0; i < j->n_results; i++) j->results[i].name = infos[i].name;
-  for (int i = 0; i < j->o.repeat; i++) {
+  for (long long i = 0; i < j->o.repeat; i++) {
     if (!run_once(j, p)) return false;
     if (i == 0 && !settle(j, p)) return false;
   }
@@ -379,7 +383,7 @@ static void print_text(job *j) {
   }
   printf("load %.2f ms, run %.3f ms", j->load_ms, j->first_ms);
   if (j->o.repeat > 1)
-    printf(", fastest of %d %.3f ms", j->o.repeat, j->best_ms);
+    printf(", fastest of %lld %.3f ms", j->o.repeat, j->best_ms);
   int threads = limber_runtime_threads(j->runtime);
   printf(", %d thread%s\n", threads, threads > 1 ? "s" : "");
   limber_stats stats = {.size = sizeof stats};
@@ -453,23 +457,19 @@ static void job_fini(job *j) {
   profile_fini(&j->profile);
   for (size_t i = 0; i < j->n_feeds; i++) feed_free(&j->feeds[i]);
   free(j->feeds);
-  free(j->o.inputs);
+  free(j->o.inputs.items);
   limber_session_close(j->session);
   limber_runtime_destroy(j->runtime);  // no event comes after that
   trace_fini(&j->trace);
 }
 
 int command_run(int argc, char **argv) {
-  job j = {0};
+  job j = {.o = {.repeat = 1, .seed = 1}};
   problem p = {0};
-  int code = EXIT_OK;
-  if (!read_options(argc, argv, &j.o, &p)) {
-    code = complain(&p);
-  } else if (j.o.help) {
-    fputs(help, stdout);
-  } else {
-    code = run_job(&j, &p);
-  }
+  words rest;
+  bool good = read_options(&command, argc, argv, &j.o, &rest, &p) &&
+              read_model(&command, &rest, &j.o.model, &p);
+  int code = good ? run_job(&j, &p) : complain(&p);
   job_fini(&j);
   return code;
 }

@@ -1,51 +1,23 @@
 // tools/warm.c -- `limber warm`: plans a model at many shapes, and has compiled
 // what those plans need, before the first request comes.
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
 #include "feed.h"
 #include "json.h"
+#include "args.h"
 #include "progress.h"
 #include "shapes.h"
 
-static const char help[] =
-    "usage: limber warm MODEL [OPTION...]\n"
-    "\n"
-    "Plans the model at each of the shapes, which runs nothing, and compiles\n"
-    "the kernels that these plans need.\n"
-    "\n"
-    "  --shapes 'x=1x3x48x{32..640}'     shapes of inputs\n"
-    "  --dims 'batch={1,2,8} seq={8..256/8}'\n"
-    "                    sizes of symbols; see limber inspect\n"
-    "          a size is a number or a set: {a,b}, {a..b}, {a..b/step}\n"
-    "  --shapes-file FILE\n"
-    "                    shapes that were recorded, the most frequent first:\n"
-    "                    limber run --record-shapes, session.record_shapes\n"
-    "  --count N         at most N shapes, drawn at random if there are more;\n"
-    "                    default 1000, of a file all\n"
-    "  --seed N          of that draw; default 1\n"
-    "  --input NAME=...  contents that decide shapes; see limber run\n"
-    "  --plan-only       compile nothing\n"
-    "  --prefer-reusable-kernels 0|1\n"
-    "                    1: no kernel that takes more than divisibility of "
-    "sizes\n"
-    "                    for granted, where another serves\n"
-    "  --timeout S       seconds for compiling; default 600\n"
-    "  --json            results as JSON\n";
-
 typedef struct options {
   const char *model, *shapes, *dims, *file;
-  const char **inputs;  // as written; room for argc of them
-  size_t n_inputs;
-  uint64_t count, seed;
-  double timeout;
-  int prefer;  // 1: reusable kernels, -1: any, 0: whatever others say
-  bool plan_only, json, help;
+  word_list inputs;  // as written
+  long long count, seed, timeout;
+  int prefer;  // 1 + which of 0 and 1; 0: not said
+  bool plan_only, json;
 } options;
 
 typedef struct planned {  // sums over the signatures
@@ -61,7 +33,7 @@ typedef struct job {
   limber_session *session;
   const limber_value_info *infos;
   size_t n;
-  limber_tensor *feeds;                // o.n_inputs, owned
+  limber_tensor *feeds;                // o.inputs.n, owned
   limber_tensor *inputs;               // one per input of the model
   const limber_tensor **given;         // by input: of feeds, or NULL
   shapes *shapes;                      // NULL: those of the file
@@ -81,59 +53,83 @@ typedef struct job {
 
 // -- options -----------------------------------------------------------------
 
-static bool read_option(int letter, options *o, problem *p) {
-  long long n = 0;
-  switch (letter) {
-    case 'S': return read_once("shapes", optarg, &o->shapes, p);
-    case 'd': return read_once("dims", optarg, &o->dims, p);
-    case 'f': o->file = optarg; return true;
-    case 'i': o->inputs[o->n_inputs++] = optarg; return true;
-    case 'p': o->plan_only = true; return true;
-    case 'R': return read_preference(optarg, &o->prefer, p);
-    case 'j': o->json = true; return true;
-    case 'h': o->help = true; return true;
-    case 'c':
-      if (!read_number("count", optarg, 1, 10000000, &n, p)) return false;
-      o->count = (uint64_t)n;
-      return true;
-    case 's':
-      if (!read_number("seed", optarg, 0, INT64_MAX, &n, p)) return false;
-      o->seed = (uint64_t)n;
-      return true;
-    case 't':
-      if (!read_number("timeout", optarg, 0, 1000000, &n, p)) return false;
-      o->timeout = (double)n;
-      return true;
-    default: return fail(p, EXIT_USAGE, "see limber warm --help");
-  }
-}
+#define AT(field) offsetof(options, field)
+static const option_row rows[] = {
+    {.name = "shapes",
+     .argument = "'x=1x3x48x{32..640}'",
+     .kind = OPTION_ONCE,
+     .offset = AT(shapes),
+     .help = "shapes of inputs"},
+    {.name = "dims",
+     .argument = "'batch={1,2,8} seq={8..256/8}'",
+     .kind = OPTION_ONCE,
+     .offset = AT(dims),
+     .help = "sizes of symbols; see limber inspect.\n"
+             "A size is a number or a set: {a,b}, {a..b}, {a..b/step}"},
+    {.name = "shapes-file",
+     .argument = "FILE",
+     .kind = OPTION_TEXT,
+     .offset = AT(file),
+     .help = "shapes that were recorded, the most frequent first:\n"
+             "limber run --record-shapes, session.record_shapes"},
+    {.name = "count",
+     .argument = "N",
+     .kind = OPTION_NUMBER,
+     .offset = AT(count),
+     .help = "at most N shapes, drawn at random if there are more;\n"
+             "default 1000, of a file all",
+     .low = 1,
+     .high = 10000000},
+    {.name = "seed",
+     .argument = "N",
+     .kind = OPTION_NUMBER,
+     .offset = AT(seed),
+     .help = "of that draw; default 1",
+     .low = 0,
+     .high = INT64_MAX},
+    {.name = "input",
+     .argument = "NAME=...",
+     .kind = OPTION_LIST,
+     .offset = AT(inputs),
+     .help = "contents that decide shapes; see limber run"},
+    {.name = "plan-only",
+     .kind = OPTION_FLAG,
+     .offset = AT(plan_only),
+     .help = "compile nothing"},
+    OPTION_PREFER_REUSABLE(AT(prefer)),
+    {.name = "timeout",
+     .argument = "S",
+     .kind = OPTION_NUMBER,
+     .offset = AT(timeout),
+     .help = "seconds for compiling; default 600",
+     .low = 0,
+     .high = 1000000},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = AT(json),
+     .help = "results as JSON"},
+};
 
-static bool read_options(int argc, char **argv, options *o, problem *p) {
-  static const struct option known[] = {
-      {"shapes", required_argument, NULL, 'S'},
-      {"dims", required_argument, NULL, 'd'},
-      {"shapes-file", required_argument, NULL, 'f'},
-      {"count", required_argument, NULL, 'c'},
-      {"seed", required_argument, NULL, 's'},
-      {"input", required_argument, NULL, 'i'},
-      {"timeout", required_argument, NULL, 't'},
-      {"plan-only", no_argument, NULL, 'p'},
-      {"prefer-reusable-kernels", required_argument, NULL, 'R'},
-      {"json", no_argument, NULL, 'j'},
-      {"help", no_argument, NULL, 'h'},
-      {0},
-  };
-  *o = (options){.seed = 1, .timeout = 600};
-  o->inputs = calloc((size_t)argc, sizeof *o->inputs);
-  if (!o->inputs) return fail(p, EXIT_INTERNAL, "out of memory");
-  for (int letter; (letter = getopt_long(argc, argv, "h", known, NULL)) != -1;)
-    if (!read_option(letter, o, p)) return false;
-  if (o->help) return true;
-  if (o->file && (o->shapes || o->dims || o->n_inputs))
+static const command_info command = {
+    .name = "warm",
+    .usage = "MODEL [OPTION...]",
+    .about =
+        "Plans the model at each of the shapes, which runs nothing, and "
+        "compiles\n"
+        "the kernels that these plans need.\n",
+    .more = "",
+    .options = rows,
+    .n_options = sizeof rows / sizeof *rows,
+};
+
+static bool read_job(int argc, char **argv, options *o, problem *p) {
+  words rest;
+  if (!read_options(&command, argc, argv, o, &rest, p)) return false;
+  if (o->file && (o->shapes || o->dims || o->inputs.n))
     return fail(p, EXIT_USAGE,
                 "--shapes-file has all shapes: leave --shapes, --dims and "
                 "--input out");
-  return read_model("warm", argc, argv, &o->model, p);
+  return read_model(&command, &rest, &o->model, p);
 }
 
 // -- planning ----------------------------------------------------------------
@@ -154,20 +150,21 @@ static bool open_model(job *j, problem *p) {
   limber_status st = limber_runtime_create(&how, &j->runtime);
   if (st) return fail_status(p, st, j->o.model);
   limber_session_options session = LIMBER_SESSION_OPTIONS_INIT;
-  session.prefer_reusable_kernels = j->o.prefer;
+  session.prefer_reusable_kernels = preference(j->o.prefer);
   st = limber_session_open(j->runtime, j->o.model, &session, &j->session);
   if (st) return fail_status(p, st, j->o.model);
   j->n = limber_session_inputs(j->session, &j->infos);
   j->inputs = calloc(j->n + 1, sizeof *j->inputs);
   j->given = calloc(j->n + 1, sizeof *j->given);
-  j->feeds = calloc(j->o.n_inputs + 1, sizeof *j->feeds);
+  j->feeds = calloc(j->o.inputs.n + 1, sizeof *j->feeds);
   return (j->inputs && j->given && j->feeds) ||
          fail(p, EXIT_INTERNAL, "out of memory");
 }
 
 static bool make_feeds(job *j, problem *p) {
-  for (size_t i = 0; i < j->o.n_inputs; i++) {
-    if (!feed_make(j->o.inputs[i], j->o.seed + i, &j->feeds[i], p))
+  for (size_t i = 0; i < j->o.inputs.n; i++) {
+    if (!feed_make(j->o.inputs.items[i], (uint64_t)j->o.seed + i, &j->feeds[i],
+                   p))
       return false;
     size_t k = feed_place(&j->feeds[i], j->infos, j->n, p);
     if (k == j->n) return false;
@@ -181,7 +178,8 @@ static bool read_shapes(job *j, problem *p) {
   limber_status st = limber_shapes_open(j->o.file, &j->recorded);
   if (st) return fail_status(p, st, "--shapes-file");
   j->n_shapes = limber_shapes_list(j->recorded, &j->signatures);
-  if (j->o.count && j->n_shapes > j->o.count) j->n_shapes = j->o.count;
+  uint64_t most = (uint64_t)j->o.count;
+  if (most && j->n_shapes > most) j->n_shapes = most;
   return j->n_shapes ||
          fail(p, EXIT_BAD, "%s: no shapes were recorded", j->o.file);
 }
@@ -192,9 +190,9 @@ static bool draw_shapes(job *j, problem *p) {
                   .fixed = j->given,
                   .shapes = j->o.shapes,
                   .dims = j->o.dims};
-  uint64_t most = j->o.count ? j->o.count : 1000;
+  uint64_t most = j->o.count ? (uint64_t)j->o.count : 1000;
   if (!shapes_new(&of, &j->shapes, p) ||
-      !shapes_draw(j->shapes, most, j->o.seed, p))
+      !shapes_draw(j->shapes, most, (uint64_t)j->o.seed, p))
     return false;
   j->n_shapes = shapes_drawn(j->shapes);
   return true;
@@ -292,7 +290,7 @@ static limber_status compile_all(job *j) {
                  s.kernels_by_tier[LIMBER_TIER_HOST] +
                      s.kernels_by_tier[LIMBER_TIER_PACK]);
   atomic_store(&j->compiling, true);
-  limber_status st = limber_session_settle(j->session, j->o.timeout);
+  limber_status st = limber_session_settle(j->session, (double)j->o.timeout);
   limber_runtime_flush(j->runtime);
   progress_end(&j->progress);
   return st;
@@ -447,7 +445,7 @@ static int run_job(job *j, problem *p) {
     return complain(p);
   (j->o.json ? print_json : print_text)(j);
   if (!j->settled && !j->o.plan_only) {
-    fprintf(stderr, "limber: not all was compiled in %.0f seconds\n",
+    fprintf(stderr, "limber: not all was compiled in %lld seconds\n",
             j->o.timeout);
     return EXIT_BAD;
   }
@@ -455,7 +453,7 @@ static int run_job(job *j, problem *p) {
 }
 
 static void job_fini(job *j) {
-  for (size_t i = 0; j->feeds && i < j->o.n_inputs; i++)
+  for (size_t i = 0; j->feeds && i < j->o.inputs.n; i++)
     feed_free(&j->feeds[i]);
   shapes_free(j->shapes);
   limber_shapes_close(j->recorded);
@@ -466,22 +464,15 @@ static void job_fini(job *j) {
   free(j->step_us);
   free(j->compile_ms);
   free(j->check_ms);
-  free(j->o.inputs);
+  free(j->o.inputs.items);
   limber_session_close(j->session);
   limber_runtime_destroy(j->runtime);
 }
 
 int command_warm(int argc, char **argv) {
-  job j = {0};
+  job j = {.o = {.seed = 1, .timeout = 600}};
   problem p = {0};
-  int code = EXIT_OK;
-  if (!read_options(argc, argv, &j.o, &p)) {
-    code = complain(&p);
-  } else if (j.o.help) {
-    fputs(help, stdout);
-  } else {
-    code = run_job(&j, &p);
-  }
+  int code = read_job(argc, argv, &j.o, &p) ? run_job(&j, &p) : complain(&p);
   job_fini(&j);
   return code;
 }

@@ -1,6 +1,7 @@
 """The `limber` command: what it prints, and its exit codes."""
 
 import json
+import re
 import subprocess
 
 import numpy as np
@@ -45,6 +46,20 @@ RANDOM = ["--input", "a=random:f32[2,3]", "--input", "b=zeros:f32[2,3]"]
                                    ["inspect", "--help"]])
 def test_help_is_printed(words):
     assert limber(*words).startswith("usage: limber")
+
+
+@pytest.mark.parametrize("command", ["run", "inspect", "warm", "doctor",
+                                     "primitive", "cache"])
+def test_the_manual_has_every_option(command):
+    manual = (ROOT / "docs" / "limber.1").read_text().replace("\\-", "-")
+    section = manual.split(f"OPTIONS OF {command.upper()}\n")[1]
+    section = section.split(".SH ")[0]
+    options = re.findall(r"^  (--[a-z-]+)", limber(command, "--help"), re.M)
+    assert len(options) == len(set(options)) > 0
+    for option in options:
+        assert re.search(rf"{option}(?![a-z-])", section), option
+    listed = set(re.findall(r"^\.(?:B|BI|BR) (--[a-z-]+)", section, re.M))
+    assert listed <= set(options)
 
 
 def test_version_is_printed():
