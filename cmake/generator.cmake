@@ -9,7 +9,8 @@ file(GLOB generator_sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/jit/worker/jit.c
   ${PROJECT_SOURCE_DIR}/src/spec/target.c
   ${PROJECT_SOURCE_DIR}/src/spec/target.def
-  ${PROJECT_SOURCE_DIR}/src/spec/spec.h ${PROJECT_SOURCE_DIR}/src/spec/sops.def)
+  ${PROJECT_SOURCE_DIR}/src/spec/abi.h ${PROJECT_SOURCE_DIR}/src/spec/spec.h
+  ${PROJECT_SOURCE_DIR}/src/spec/sops.def)
 list(FILTER generator_sources EXCLUDE REGEX "_test\\.[ch]$|/test[a-z]*\\.h$")
 set_property(DIRECTORY APPEND PROPERTY
   CMAKE_CONFIGURE_DEPENDS ${generator_sources})

@@ -1,7 +1,7 @@
 // lower/lower.h -- (spec, facts, target) -> kernel IR.
 //
-// The kernel has one PARAM a cell of the spec's arguments (spec.h), in order:
-// pointers to elements of the operands' dtypes, int64 sizes and strides,
+// The kernel has one PARAM a cell of the spec's arguments (spec/abi.h), in
+// order: pointers to elements of the operands' dtypes, int64 sizes and strides,
 // scalars. It runs as one group of one work item over all rows and columns it
 // is given; who splits the work gives it parts. Pure functions: any thread.
 //

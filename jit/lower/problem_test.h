@@ -12,6 +12,7 @@
 
 #include "lower/lower.h"
 #include "lower/reference_test.h"
+#include "spec/abi.h"
 #include "spec/pack.h"
 
 static const char *test_name;

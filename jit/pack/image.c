@@ -48,8 +48,8 @@ lb_status lb_pack_image_add(lb_pack_image *p, const lb_pack_item *item,
   size_t at = p->code.len, size = lb_spec_bytes(&item->spec);
   LB_TRY(grow(p));
   LB_TRY(lb_elf_parse(object, &elf));
-  if (!lb_elf_find(&elf, LB_CPU_ENTRY, &entry))
-    return lb_error(LB_INTERNAL, "an object has no " LB_CPU_ENTRY);
+  if (!lb_elf_find(&elf, LB_KERNEL_ENTRY, &entry))
+    return lb_error(LB_INTERNAL, "an object has no " LB_KERNEL_ENTRY);
   LB_TRY(put_image(&elf, 0, &p->code));
   LB_TRY(check_moves(&elf, p->code.data + at));
   pad(&p->code, LB_ELF_ALIGN);

@@ -7,9 +7,7 @@
 
 #include <stdint.h>
 
-#include "base/status.h"
-
-typedef void lb_kernel_fn(const uint64_t *args);  // see spec/spec.h
+#include "spec/abi.h"
 
 // Calls fn(args). LB_INTERNAL if it touches memory that is not mapped, meets
 // an instruction that does not exist here, divides by zero or takes more

@@ -56,7 +56,7 @@ static lb_status lower(const lb_request *r, const lb_facts *f,
                        const lb_target *t, lb_kernel *out) {
   LB_TRY(lb_lower(&r->spec, f, t, out));
   memset(out->name, 0, sizeof out->name);
-  memcpy(out->name, LB_JIT_ENTRY, sizeof LB_JIT_ENTRY);
+  memcpy(out->name, LB_KERNEL_ENTRY, sizeof LB_KERNEL_ENTRY);
   return LB_OK;
 }
 
@@ -132,7 +132,7 @@ static lb_status check_object(lb_jit *j, const lb_request *r,
 static void describe(const lb_request *r, lb_object_info *info) {
   info->generator = LB_GENERATOR_VERSION;
   info->abi = LB_KERNEL_ABI;
-  memcpy(info->entry, LB_JIT_ENTRY, sizeof LB_JIT_ENTRY);
+  memcpy(info->entry, LB_KERNEL_ENTRY, sizeof LB_KERNEL_ENTRY);
   memcpy(info->target, r->target, sizeof info->target);
 }
 

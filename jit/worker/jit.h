@@ -9,8 +9,6 @@
 #include "toolchain/toolchain.h"
 #include "worker/check.h"
 
-#define LB_JIT_ENTRY "limber_kernel"  // the function in every object
-
 typedef struct lb_jit lb_jit;
 
 // `loader` is borrowed; NULL: objects are not checked.

@@ -27,23 +27,6 @@ void lb_queue_init(lb_queue *q) {
 
 // -- worth -------------------------------------------------------------------
 
-static bool has_node(const lb_spec *s, lb_sop op) {
-  for (int i = 0; i < s->n_nodes; i++)
-    if (s->nodes[i].op == op) return true;
-  return false;
-}
-
-bool lb_spec_is_critical(const lb_spec *s) {
-  switch ((lb_form)s->form) {
-    case LB_FORM_MATMUL:
-    case LB_FORM_CONV:
-    case LB_FORM_ATTENTION: return true;
-    case LB_FORM_WINDOW: return s->n_in > 1 && lb_spec_factors(s) == 2;
-    case LB_FORM_ROWS: return has_node(s, LB_S_EXP) && has_node(s, LB_S_RSUM);
-    default: return false;
-  }
-}
-
 static unsigned seen_of(const lb_slot *s) {
   return atomic_load_explicit(&s->wish.seen, memory_order_relaxed);
 }

@@ -41,8 +41,6 @@ typedef struct lb_queue_time {
 
 void lb_queue_init(lb_queue *q);
 
-// One of the four kinds, or made of them.
-bool lb_spec_is_critical(const lb_spec *s);
 double lb_queue_worth(const lb_queue *q, const lb_slot *slot);
 // The part of what it costs that requests of late would have back in each
 // second, if it were there.

@@ -104,16 +104,6 @@ static void what_no_run_has_met_is_worth_least(void **state) {
   free(q);
 }
 
-static void softmax_is_critical_and_a_norm_is_not(void **state) {
-  (void)state;
-  lb_spec s = {.form = LB_FORM_ROWS, .n_nodes = 2};
-  s.nodes[0].op = LB_S_RSUM;
-  s.nodes[1].op = LB_S_SQRT;
-  assert_false(lb_spec_is_critical(&s));
-  s.nodes[1].op = LB_S_EXP;
-  assert_true(lb_spec_is_critical(&s));
-}
-
 static void a_form_that_is_dear_to_make_is_worth_less(void **state) {
   (void)state;
   lb_queue *q = new_queue();
@@ -318,7 +308,6 @@ int main(void) {
       cmocka_unit_test(what_requests_need_comes_before_what_they_needed),
       cmocka_unit_test(the_four_kinds_come_first_while_nothing_is_measured),
       cmocka_unit_test(what_no_run_has_met_is_worth_least),
-      cmocka_unit_test(softmax_is_critical_and_a_norm_is_not),
       cmocka_unit_test(a_form_that_is_dear_to_make_is_worth_less),
       cmocka_unit_test(a_form_that_gained_little_is_worth_less),
       cmocka_unit_test(what_wins_and_loses_by_chance_gains_nothing),

@@ -3,16 +3,14 @@
 //
 // A plan builds launches once per signature; a device runs them any number of
 // times. Operands are outputs, then inputs. Arguments begin with a pointer to
-// each operand, then come rows and columns (spec/spec.h).
+// each operand, then come rows and columns (spec/abi.h).
 #ifndef LB_DEVICE_LAUNCH_H
 #define LB_DEVICE_LAUNCH_H
 
-#include "spec/spec.h"
+#include "spec/abi.h"
 
 #define LB_LAUNCH_LOOPS 10  // around a kernel, at most
 #define LB_MAX_SEQUENCE 8   // launches of a sequence, at most
-
-typedef void lb_kernel_fn(const uint64_t *args);  // see spec/spec.h
 
 // Where bytes are while a plan runs: `offset` past one of the run's bases.
 typedef struct lb_spot {

@@ -16,10 +16,9 @@
 #define LB_SPEC_MESSAGE_H
 
 #include "base/file.h"
-#include "spec/spec.h"
+#include "spec/abi.h"
 
 #define LB_MESSAGE_VERSION 1         // of this file; both sides have the same
-#define LB_KERNEL_ABI 1              // how kernels are called: see spec.h
 #define LB_TARGET_TEXT 192           // bytes of a target, with its NUL
 #define LB_ENTRY_TEXT 32             // of the name of a function
 #define LB_MAX_OBJECT (16u << 20)    // bytes

@@ -101,18 +101,26 @@ void lb_spec_print(const lb_spec *s, lb_strbuf *out) {
                      layout_names[s->out[i].layout]);
 }
 
-// -- arguments and keys ------------------------------------------------------
+// -- kinds -------------------------------------------------------------------
 
-lb_sargs lb_spec_args(const lb_spec *s) {
-  lb_sargs a = {.out = 0, .in = s->n_out};
-  a.dims = (uint8_t)(a.in + s->n_in);
-  a.out_strides = (uint8_t)(a.dims + lb_spec_dims(s));
-  a.in_strides = (uint8_t)(a.out_strides + 2 * s->n_out);
-  a.taps = (uint8_t)(a.in_strides + 2 * s->n_in);
-  a.scalars = (uint8_t)(a.taps + (lb_spec_has_taps(s) ? 4 : 0));
-  a.count = (uint8_t)(a.scalars + s->n_scalars);
-  return a;
+static bool has_node(const lb_spec *s, lb_sop op) {
+  for (int i = 0; i < s->n_nodes; i++)
+    if (s->nodes[i].op == op) return true;
+  return false;
 }
+
+bool lb_spec_is_critical(const lb_spec *s) {
+  switch ((lb_form)s->form) {
+    case LB_FORM_MATMUL:
+    case LB_FORM_CONV:
+    case LB_FORM_ATTENTION: return true;
+    case LB_FORM_WINDOW: return s->n_in > 1 && lb_spec_factors(s) == 2;
+    case LB_FORM_ROWS: return has_node(s, LB_S_EXP) && has_node(s, LB_S_RSUM);
+    default: return false;
+  }
+}
+
+// -- keys ------------------------------------------------------
 
 lb_hash128 lb_spec_key(const lb_spec *s, const lb_facts *f, const char *target,
                        uint64_t generator) {

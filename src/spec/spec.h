@@ -293,27 +293,13 @@ lb_facts lb_facts_of(const lb_spec *s, uint32_t lanes,
 // The same; with `reusable` they are that wherever such a kernel serves.
 lb_facts lb_facts_prefer(const lb_spec *s, uint32_t lanes,
                          const int64_t dims[LB_SDIMS], bool reusable);
+// Whether it is one of the kinds that decide how fast models are: convolutions,
+// products, attention and softmax, whatever stands around them.
+bool lb_spec_is_critical(const lb_spec *s);
 // Why no reusable kernel serves, where none does; else NULL.
 const char *lb_spec_needs_bound(const lb_spec *s);
 #define LB_MAX_FACTS_OF 40
 void lb_facts_print(const lb_facts *f, lb_strbuf *out);  // "cols%64 rows:6"
-
-// -- arguments: a kernel is void f(const uint64_t *args), a cell each of
-//   pointers of outputs, pointers of inputs,
-//   the form's dims: rows, cols, k, len, steps,
-//   row stride and column stride in elements, of outputs, then of inputs,
-//   strides of a run and of a step, of input 0, then of input 1 (CONV, WINDOW),
-//   scalars (bits, in the low bytes).
-// Panels have their stride in elements (K * 16, of PAIRED K * 8) as row
-// stride. Strides that a layout does not have are not read.
-
-#define LB_SPEC_MAX_ARGS \
-  (3 * (LB_SPEC_MAX_IN + LB_SPEC_MAX_OUT) + LB_SDIMS + 4 + LB_SPEC_MAX_SCALARS)
-
-typedef struct lb_sargs {  // first cell of each
-  uint8_t out, in, dims, out_strides, in_strides, taps, scalars, count;
-} lb_sargs;
-lb_sargs lb_spec_args(const lb_spec *s);
 
 // -- keys
 

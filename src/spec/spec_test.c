@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "spec/spec.h"
+#include "spec/abi.h"
 
 static uint64_t seed = 88172645463325252u;
 
@@ -559,8 +559,19 @@ static void keys_tell_all_parts_apart(void **state) {
   for (int i = 0; i < 3; i++) assert_memory_not_equal(&k, &others[i], sizeof k);
 }
 
+static void softmax_is_critical_and_a_norm_is_not(void **state) {
+  (void)state;
+  lb_spec s = {.form = LB_FORM_ROWS, .n_nodes = 2};
+  s.nodes[0].op = LB_S_RSUM;
+  s.nodes[1].op = LB_S_SQRT;
+  assert_false(lb_spec_is_critical(&s));
+  s.nodes[1].op = LB_S_EXP;
+  assert_true(lb_spec_is_critical(&s));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(softmax_is_critical_and_a_norm_is_not),
       cmocka_unit_test(order_of_building_does_not_show),
       cmocka_unit_test(different_meaning_is_different_bytes),
       cmocka_unit_test(rows_without_reductions_are_a_map),

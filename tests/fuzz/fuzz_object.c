@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!image) abort();
     uint64_t run = size & 1 ? 0x400000 : UINT64_C(0x7F0000000000);
     st = lb_elf_link(&elf, image, run);
-    find(&elf, LB_CPU_ENTRY);
+    find(&elf, LB_KERNEL_ENTRY);
     find(&elf, LB_CPU_HEADER);
     free(image);
   }

@@ -89,7 +89,7 @@ static void assert_computes(lb_spec spec, lb_facts facts, const uint64_t *args,
   for (int i = 0; i < 2; i++) {
     if (!can_run(i)) continue;
     lb_object_info info = compile(spec, facts, targets[i], &object);
-    assert_string_equal(info.entry, LB_CPU_ENTRY);
+    assert_string_equal(info.entry, LB_KERNEL_ENTRY);
     assert_string_equal(info.target, targets[i]);
     assert_int_not_equal(info.checks, 0);
     assert_true(info.compile_us > 0 && info.check_us > 0);

@@ -17,8 +17,8 @@ lb_status lb_cpu_exec_create(lb_cpu_code *code, lb_perf *perf, lb_span object,
   lb_elf elf;
   LB_TRY(lb_elf_parse(object, &elf));
   lb_elf_symbol entry, header = {0};
-  if (!lb_elf_find(&elf, LB_CPU_ENTRY, &entry) || !entry.code)
-    return lb_error(LB_INVALID, "object: has no function " LB_CPU_ENTRY);
+  if (!lb_elf_find(&elf, LB_KERNEL_ENTRY, &entry) || !entry.code)
+    return lb_error(LB_INVALID, "object: has no function " LB_KERNEL_ENTRY);
   lb_elf_find(&elf, LB_CPU_HEADER, &header);
   lb_cpu_exec *e = calloc(1, sizeof *e);
   if (!e) return lb_oom();

@@ -10,8 +10,8 @@
 #include "base/ref.h"
 #include "device/cpu/code.h"
 #include "device/cpu/perf.h"
+#include "spec/abi.h"
 
-#define LB_CPU_ENTRY "limber_kernel"
 #define LB_CPU_HEADER "limber_header"
 
 typedef void lb_cpu_entry(void);  // cast to the kernel's own type to call it
