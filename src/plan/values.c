@@ -88,23 +88,27 @@ lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
   return LB_OK;
 }
 
-lb_status lb_planner_set_view(lb_planner *p, const lb_value *v,
-                              const lb_tensor *t, lb_place place,
-                              uint32_t index) {
+static lb_status set_in(lb_planner *p, const lb_value *v, const lb_tensor *t,
+                        lb_place place, uint32_t index, bool dense) {
   lb_tensor *jotted;
   uint32_t buffer;
   LB_TRY(lb_planner_add_buffer(p, t, place, index, &buffer));
   LB_TRY(lb_planner_jot(p, t, &jotted));
+  if (dense) lb_tensor_dense(jotted);
   jotted->data = NULL;
   return lb_planner_set(p, v, (lb_pvalue){.tensor = jotted, .buffer = buffer});
+}
+
+lb_status lb_planner_set_view(lb_planner *p, const lb_value *v,
+                              const lb_tensor *t, lb_place place,
+                              uint32_t index) {
+  return set_in(p, v, t, place, index, false);
 }
 
 lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_place place,
                                uint32_t index) {
-  lb_tensor dense = *t;
-  lb_tensor_dense(&dense);
-  return lb_planner_set_view(p, v, &dense, place, index);
+  return set_in(p, v, t, place, index, true);
 }
 
 void lb_planner_leave(lb_planner *p, uint32_t buffer) {
