@@ -334,6 +334,68 @@ static void batch_norm_goes_into_weights_and_bias(void **state) {
   lb_graph_free(g);
 }
 
+// Contents that are known to be the same are one value, if dtype and rank are.
+static void known_contents_merge_by_dtype_and_rank(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[b,s]\n"
+      "in i int64[n]\n"
+      "t = Shape(x)\n"
+      "u = Shape(x)\n"
+      "wide = Cast(u) {to=7}\n"
+      "narrow = Cast(t) {to=6}\n"
+      "again = Cast(u) {to=6}\n"
+      "single = Cast(t) {to=1}\n"
+      "scalar = Gather(t, 0)\n"
+      "vector = Gather(t, [0])\n"
+      "out t wide narrow again single scalar vector\n");
+  static const struct {
+    lb_dtype dtype;
+    int rank;
+  } want[] = {{LB_I64, 1}, {LB_I64, 1}, {LB_I32, 1}, {LB_I32, 1},
+              {LB_F32, 1}, {LB_I64, 0}, {LB_I64, 1}};
+  must(lb_graph_optimize(g, NULL));
+  lb_value **results = g->main->results;
+  for (int i = 0; i < 7; i++) {
+    assert_int_equal(results[i]->info.dtype, want[i].dtype);
+    assert_int_equal(results[i]->info.rank, want[i].rank);
+  }
+  const lb_node *from[7];
+  for (int i = 0; i < 7; i++) {
+    from[i] = results[i]->producer;
+    while (from[i]->op == LB_OP_Identity) from[i] = from[i]->in[0]->producer;
+  }
+  assert_ptr_equal(from[0], from[1]);
+  assert_ptr_equal(from[2], from[3]);
+  assert_ptr_not_equal(from[0], from[2]);
+  assert_ptr_not_equal(from[2], from[4]);
+  assert_ptr_not_equal(from[5], from[6]);
+  lb_graph_free(g);
+}
+
+// Of weights that were bytes sums are exact, and what these are multiplied by
+// comes after them.
+static void batch_norm_leaves_exact_sums_alone(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[b,2,h,w]\n"
+      "const k float32[2,2,1,1] 1 2 3 4\n"
+      "const s float32[2] 2 3\n"
+      "const t float32[2] 0.5 -1\n"
+      "const m float32[2] 4 5\n"
+      "const v float32[2] 3 8\n"
+      "c = Conv(x, k) {exact=1}\n"
+      "y = BatchNormalization(c, s, t, m, v) {epsilon=0.5}\n"
+      "out y\n");
+  must(lb_graph_optimize(g, NULL));
+  const lb_node *conv = g->main->nodes[0];
+  assert_int_equal(conv->op, LB_OP_Conv);
+  assert_true(g->main->n_nodes > 1);
+  for (int i = 0; i < 4; i++)
+    assert_true(floats(conv->in[1])[i] == (float)(i + 1));
+  lb_graph_free(g);
+}
+
 // Output channels of a grouped ConvTranspose: [C, M/group].
 static void batch_norm_goes_into_grouped_transposed_weights(void **state) {
   (void)state;
@@ -634,6 +696,8 @@ int main(void) {
       cmocka_unit_test(removed_nodes_name_the_pass),
       cmocka_unit_test(ids_are_dense_afterwards),
       cmocka_unit_test(batch_norm_goes_into_weights_and_bias),
+      cmocka_unit_test(known_contents_merge_by_dtype_and_rank),
+      cmocka_unit_test(batch_norm_leaves_exact_sums_alone),
       cmocka_unit_test(batch_norm_goes_into_grouped_transposed_weights),
       cmocka_unit_test(a_bias_added_apart_joins_the_convolution),
       cmocka_unit_test(what_is_no_bias_is_added_still),

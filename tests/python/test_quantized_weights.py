@@ -1,0 +1,164 @@
+"""Quantised weights with one scale, one per row or one per column, where rows
+and columns are equally many, against ONNX Runtime's graph as it is in the file:
+its optimised graph takes a scale per row for one per column. And batch
+normalisation behind such weights."""
+
+import itertools
+
+import limber
+import numpy as np
+import onnxruntime
+import pytest
+from conftest import make_model
+from onnx import TensorProto, helper, numpy_helper
+
+SIDE = 16  # rows and columns; what fits into fours of bytes and what does not
+ODD_SIDE = 17
+
+
+class Builder:
+    def __init__(self):
+        self.nodes, self.weights = [], []
+        self.draw = np.random.default_rng(7)
+
+    def node(self, op, *inputs, **attributes):
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def const(self, array):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def scales(self, count):
+        """They differ much, so that another order shows."""
+        dims = [] if count is None else [count]
+        return self.const(np.exp(self.draw.uniform(-6, -3, dims))
+                          .astype(np.float32))
+
+    def zeros(self, dtype, count, some):
+        low, high = (-9, 10) if dtype == np.int8 else (100, 150)
+        dims = [] if count is None else [count]
+        return self.const(self.draw.integers(low, high, dims).astype(dtype)
+                          if some else np.zeros(dims, dtype))
+
+    def floats(self, low, high, *dims):
+        return self.const(self.draw.uniform(low, high, dims)
+                          .astype(np.float32))
+
+    def weight(self, dims, axis, some_zeros=False, dtype=np.int8):
+        """Dequantised; axis None: one scale for all of them."""
+        low, high = (-64, 65) if dtype == np.int8 else (64, 192)
+        values = self.draw.integers(low, high, dims).astype(dtype)
+        count = None if axis is None else dims[axis]
+        return self.node(
+            "DequantizeLinear", self.const(values), self.scales(count),
+            self.zeros(dtype, count, some_zeros),
+            **({} if axis in (None, 1) else {"axis": axis}))  # 1: by default
+
+    def activation(self, x, kind, channels):
+        if kind == "float":
+            return x
+        if kind == "per channel":
+            how = [self.scales(channels)]  # of uint8, whose zero is 0
+            return self.node("DequantizeLinear",
+                             self.node("QuantizeLinear", x, *how), *how)
+        dtype = np.uint8 if kind == "uint8" else np.int8
+        how = [self.const(np.float32(0.02)), self.zeros(dtype, None, True)]
+        return self.node("DequantizeLinear",
+                         self.node("QuantizeLinear", x, *how), *how)
+
+    def compare(self, y, dims, shapes, out=TensorProto.FLOAT):
+        model = make_model(self.nodes, {"x": (TensorProto.FLOAT, dims)},
+                           {y: (out, None)})
+        model.graph.initializer.extend(self.weights)
+        model = model.SerializeToString()
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = (
+            onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+        reference = onnxruntime.InferenceSession(model, options)
+        ours = limber.load(model, compile="settle")
+        for shape in shapes:
+            feeds = {"x": self.draw.uniform(-2, 2, shape).astype(np.float32)}
+            (want,), (got,) = reference.run(None, feeds), ours.run(None, feeds)
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-5,
+                                       atol=1e-5 * np.abs(want).max())
+
+
+KINDS = ("float", "uint8", "int8", "per channel")
+PRODUCTS = list(itertools.product(
+    KINDS, (None, 0, 1), ("MatMul", "Gemm", "Gemm transposed"), (False, True),
+    (SIDE, ODD_SIDE)))
+
+
+@pytest.mark.parametrize("kind, axis, op, some_zeros, side", PRODUCTS)
+def test_products_of_square_weights(kind, axis, op, some_zeros, side):
+    b = Builder()
+    x = b.activation("x", kind, side)
+    w = b.weight([side, side], axis, some_zeros)
+    if op == "MatMul":
+        y = b.node(op, x, w)
+    else:
+        y = b.node("Gemm", x, w, b.floats(-1, 1, side),
+                   transB=int(op != "Gemm"))
+    b.compare(y, ["n", side], [(1, side), (5, side), (side, side)])
+
+
+@pytest.mark.parametrize("per", ["all", "row", "column", "row of x"])
+@pytest.mark.parametrize("side", [SIDE, ODD_SIDE])
+def test_scales_behind_products_of_integers(per, side):
+    """As dynamic quantisation has them: MatMulInteger, Cast, Mul. A scale for
+    each of as many rows of x as there are columns is none for a column."""
+    b = Builder()
+    q, scale, zero = "q", "scale", "zero"
+    b.nodes.append(helper.make_node("DynamicQuantizeLinear", ["x"],
+                                    [q, scale, zero]))
+    values = b.draw.integers(-64, 65, [side, side]).astype(np.int8)
+    y = b.node("MatMulInteger", q, b.const(values), zero,
+               b.zeros(np.int8, side if per == "column" else None, True))
+    y = b.node("Cast", y, to=TensorProto.FLOAT)
+    dims = {"all": [], "row": [side, 1], "column": [side],
+            "row of x": [side, side]}[per]
+    factor = np.exp(b.draw.uniform(-6, -3, dims)).astype(np.float32)
+    y = b.node("Mul", y, b.node("Mul", scale, b.const(factor)))
+    b.compare(y, [side, side], [(side, side)])
+
+
+CONVS = list(itertools.product(KINDS, (None, 0, 1), (1, 4), (False, True)))
+
+
+@pytest.mark.parametrize("kind, axis, group, some_zeros", CONVS)
+@pytest.mark.parametrize("norm", [False, True])
+def test_convolutions_and_normalisation_behind_them(kind, axis, group,
+                                                    some_zeros, norm):
+    b = Builder()
+    x = b.activation("x", kind, SIDE)
+    w = b.weight([SIDE, SIDE // group, 3, 3], axis, some_zeros)
+    y = b.node("Conv", x, w, b.floats(-1, 1, SIDE), group=group,
+               pads=[1, 1, 1, 1])
+    if norm:
+        y = b.node("BatchNormalization", y, b.floats(-2, 2, SIDE),
+                   b.floats(-1, 1, SIDE), b.floats(-1, 1, SIDE),
+                   b.floats(0.1, 4, SIDE), epsilon=0.01)
+    b.compare(y, ["n", SIDE, "h", "w"], [(1, SIDE, 5, 4), (2, SIDE, 16, 16)])
+
+
+@pytest.mark.parametrize("axis", (None, 0, 1))
+@pytest.mark.parametrize("biased", (None, "float", "integers"))
+def test_normalisation_behind_transposed_convolutions(axis, biased):
+    b = Builder()
+    w = b.weight([SIDE, SIDE, 2, 2], axis)
+    inputs = [b.activation("x", "uint8", SIDE), w]
+    if biased == "float":
+        inputs.append(b.floats(-1, 1, SIDE))
+    elif biased:
+        values = b.draw.integers(-900, 900, [SIDE]).astype(np.int32)
+        inputs.append(b.node("DequantizeLinear", b.const(values),
+                             b.const(np.float32(0.001))))
+    y = b.node("ConvTranspose", *inputs, strides=[2, 2])
+    y = b.node("BatchNormalization", y, b.floats(-2, 2, SIDE),
+               b.floats(-1, 1, SIDE), b.floats(-1, 1, SIDE),
+               b.floats(0.1, 4, SIDE))
+    b.compare(y, ["n", SIDE, "h", "w"], [(2, SIDE, 3, 5)])
