@@ -152,12 +152,55 @@ static void contents_that_are_views_are_walked_as_such(void **state) {
   lb_graph_free(g);
 }
 
+// Where part `i` of a Split begins, in elements of x along the axis.
+static void part_begins(lb_node *n, const lb_vinfo *in, const lb_tensor *x,
+                        uint32_t i, int axis, int64_t size, int64_t begin) {
+  int64_t offset;
+  lb_tensor o = *x;
+  o.dims[axis] = size;
+  assert_true(lb_view_try(n, in, x, i, &o, &offset));
+  assert_int_equal(offset, begin * x->strides[axis]);
+  for (int k = 0; k < x->rank; k++)
+    assert_int_equal(o.strides[k], x->strides[k]);
+}
+
+static void parts_of_an_uneven_split_follow_each_other(void **state) {
+  (void)state;
+  static const int64_t evenly[][4] = {
+      {9, 3, 3, 3}, {7, 3, 3, 1}, {8, 3, 3, 2}, {4, 2, 2, 0}, {2, 1, 1, 0}};
+  int64_t listed[] = {1, 4, 2};
+  lb_graph *g;
+  ok(lb_graph_new(&g));
+  lb_node *n =
+      node(g->main, LB_OP_Split, "s", 2, (lb_value *[]){NULL, NULL}, 3);
+  lb_tensor sizes = tensor(LB_I64, listed, DIMS(3));
+  lb_vinfo in[2] = {{0}};
+  for (int axis = 0; axis < 2; axis++) {
+    ok(lb_node_set_int(g, n, "axis", axis ? -1 : 0));
+    lb_tensor x = tensor(LB_F32, NULL, DIMS(7, 7));
+    int64_t begin = 0;
+    in[1].data = &sizes;
+    for (uint32_t i = 0; i < 3; begin += listed[i++])
+      part_begins(n, in, &x, i, axis, listed[i], begin);
+    in[1].data = NULL;  // as even as can be, the last one less
+    for (size_t k = 0; k < sizeof evenly / sizeof *evenly; k++) {
+      const int64_t *dim = evenly[k], *size = dim + 1;
+      x = tensor(LB_F32, NULL, DIMS(*dim, *dim));
+      begin = 0;
+      for (uint32_t i = 0; i < 3; begin += size[i++])
+        part_begins(n, in, &x, i, axis, size[i], begin);
+    }
+  }
+  lb_graph_free(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_reshaped_view_keeps_the_order_of_elements),
       cmocka_unit_test(a_slice_starts_where_onnx_says),
       cmocka_unit_test(one_element_of_an_axis_is_where_gather_finds_it),
       cmocka_unit_test(contents_that_are_views_are_walked_as_such),
+      cmocka_unit_test(parts_of_an_uneven_split_follow_each_other),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

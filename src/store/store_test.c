@@ -210,6 +210,26 @@ static void a_lease_of_who_hangs_is_taken_over(void **state) {
   lb_store_free(b);
 }
 
+// However often another asks, and that counts from the first time it did.
+static void a_held_lease_is_refused_again_and_again(void **state) {
+  fixture *f = *state;
+  lb_store *a = fixture_open(f), *b = fixture_open(f);
+  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_HELD);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_HELD);
+  assert_int_equal(lb_store_lease(b, key_of(2), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(a, key_of(2), 60), LB_LEASE_HELD);
+  usleep(60000);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_HELD);
+  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_TAKEN);
+  // Taking it over ends the count: it begins anew with the next refusal.
+  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_HELD);
+  lb_store_release(a, key_of(1));
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_TAKEN);
+  lb_store_free(a);
+  lb_store_free(b);
+}
+
 static void a_killed_process_holds_no_lease(void **state) {
   fixture *f = *state;
   int ready[2];
@@ -376,6 +396,7 @@ int main(void) {
       T(verdicts_are_by_processor),
       T(a_lease_has_one_holder),
       T(a_lease_of_who_hangs_is_taken_over),
+      T(a_held_lease_is_refused_again_and_again),
       T(a_killed_process_holds_no_lease),
       T(a_child_opens_the_file_anew),
       T(a_child_keeps_no_lease_of_its_parent),
