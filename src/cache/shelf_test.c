@@ -131,6 +131,56 @@ static void what_grows_evicts_others_or_itself(void **state) {
   lb_shelf_fini(&s);
 }
 
+typedef struct seen_thing {  // by a run that comes while it is hidden
+  thing t;
+  lb_shelf *shelf;
+  lb_stay stay;
+} seen_thing;
+
+static void hide_late(lb_shelf_item *x) {
+  seen_thing *t = (seen_thing *)x;
+  lb_shelf_enter(t->shelf, &t->stay);
+  t->t.hidden++;
+}
+
+// A run that entered before it was hidden may have found it.
+static void what_is_evicted_is_hidden_before_it_is_retired(void **state) {
+  (void)state;
+  lb_shelf s;
+  seen_thing seen = {.shelf = &s};
+  thing other;
+  init(&s, 10);
+  put(&s, &seen.t, 10);
+  seen.t.item.hide = hide_late;
+  put(&s, &other, 10);
+  assert_int_equal(seen.t.hidden, 1);
+  assert_int_equal(seen.t.dropped, 0);
+  lb_shelf_leave(&s, &seen.stay);
+  assert_int_equal(seen.t.dropped, 1);
+  lb_shelf_fini(&s);
+}
+
+// Those for which there is no cell count as all others do, whichever it is.
+static void runs_without_a_cell_hold_what_they_use(void **state) {
+  (void)state;
+  enum { ALL = LB_EPOCH_CELLS + 3 };
+  for (int last = 0; last < ALL; last++) {
+    lb_shelf s;
+    thing t[2];
+    lb_stay stays[ALL] = {{0}};
+    init(&s, 10);
+    put(&s, &t[0], 10);
+    for (int i = 0; i < ALL; i++) lb_shelf_enter(&s, &stays[i]);
+    put(&s, &t[1], 10);
+    for (int i = 0; i < ALL; i++)
+      if (i != last) lb_shelf_leave(&s, &stays[i]);
+    assert_int_equal(t[0].dropped, 0);
+    lb_shelf_leave(&s, &stays[last]);
+    assert_int_equal(t[0].dropped, 1);
+    lb_shelf_fini(&s);
+  }
+}
+
 static void nothing_in_use_is_dropped(void **state) {
   (void)state;
   lb_shelf s;
@@ -233,6 +283,8 @@ int main(void) {
       cmocka_unit_test(shrinking_evicts_just_enough),
       cmocka_unit_test(what_grows_evicts_others_or_itself),
       cmocka_unit_test(nothing_in_use_is_dropped),
+      cmocka_unit_test(what_is_evicted_is_hidden_before_it_is_retired),
+      cmocka_unit_test(runs_without_a_cell_hold_what_they_use),
       cmocka_unit_test(what_is_counted_waits_for_no_run),
       cmocka_unit_test(any_number_of_runs_is_inside),
       cmocka_unit_test(a_child_is_not_held_up_by_runs_of_its_parent),
