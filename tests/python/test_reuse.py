@@ -198,6 +198,15 @@ def test_equal_partitions_that_read_otherwise(name):
     compare(b)
 
 
+@pytest.mark.parametrize("op", ["Sub", "MatMul"])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_operands_of_one_node_that_lie_otherwise(op, rank):
+    b = Builder(rank, seed=6)
+    for first, second in itertools.product(reads_of(rank), repeat=2):
+        b.output(b.node("Relu", b.node(op, first(b), second(b))))
+    compare(b)
+
+
 @pytest.mark.parametrize("name", ["covered", "exp", "softmax", "matmul",
                                   "layer_norm"])
 def test_equal_partitions_that_write_otherwise(name):
