@@ -611,9 +611,30 @@ static void a_runtime_has_the_threads_asked_for(void **state) {
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
+// Tensors that a run allocated are their holder's, until the runtime ends.
+static void outputs_outlive_their_session(void **state) {
+  fixture *f = *state;
+  limber_tensor in[] = {input("x", 2), input("y", 2)};
+  limber_tensor out[] = {{.name = "twice"}, {.name = "sum"}};
+  assert_int_equal(limber_session_run(f->session, in, 2, out, 2, NULL),
+                   LIMBER_OK);
+  limber_session_close(f->session);
+  f->session = NULL;
+  assert_int_equal(f->live, 2);
+  for (int i = 0; i < 2; i++) {
+    float *data = out[i].data;
+    assert_ptr_equal(out[i].owner, f->runtime);
+    for (int k = 0; k < 6; k++) assert_true(data[k] == (i ? 2 : 4));
+    memset(data, 0, out[i].bytes);
+    limber_tensor_free(&out[i]);
+    assert_int_equal(f->live, 1 - i);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(inputs_and_outputs_are_found_by_name_or_position),
+      TEST(outputs_outlive_their_session),
       cmocka_unit_test(a_name_may_be_listed_twice),
       TEST(a_run_can_be_bounded),
       TEST(a_session_may_prefer_reusable_kernels),

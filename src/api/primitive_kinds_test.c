@@ -359,8 +359,49 @@ static void recurrences_do_what_they_say(void **state) {
   COMPUTES(&d, F(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), 0.3807971f);
 }
 
+// Runtime dims of an operand of less rank than the result are the result's last
+// ones: here [batch, rows, cols] plus [cols], then times [rows, cols].
+static void runtime_dims_of_post_operands_count_from_the_end(void **state) {
+  (void)state;
+  static float a[2 * 5 * 3], b[3 * 7], c[7], t[5 * 7];
+  limber_primitive_desc d = desc_of(LIMBER_MATMUL, 0);
+  limber_operand one = operand(1, ANY), two = operand(2, ANY, ANY);
+  limber_attr *attr;
+  fill(a, 30, 1), fill(b, 21, 2), fill(c, 7, 3), fill(t, 35, 4);
+  d.in[0] = operand(3, ANY, ANY, L(3));
+  d.in[1] = operand(2, L(3), ANY);
+  ok(limber_attr_create(&attr));
+  ok(limber_attr_append_binary(attr, LIMBER_ALG_ADD, &one));
+  ok(limber_attr_append_binary(attr, LIMBER_ALG_MUL, &two));
+  limber_primitive *p = create(&d, attr);
+  limber_attr_destroy(attr);
+  for (int64_t rows = 1; rows <= 5; rows++)
+    for (int64_t cols = 1; cols <= 7; cols += 3) {
+      limber_tensor in[] = {tensor(a, 3, L(2), rows, L(3)),
+                            tensor(b, 2, L(3), cols), tensor(c, 1, cols),
+                            tensor(t, 2, rows, cols)};
+      limber_tensor out = {0};
+      ok(limber_primitive_execute(p, in, 4, &out, 1, NULL));
+      assert_true(out.dims[1] == rows && out.dims[2] == cols);
+      for (int64_t i = 0; i < 2 * rows * cols; i++) {
+        int64_t row = i / cols, col = i % cols;
+        float want = c[col];
+        for (int64_t k = 0; k < 3; k++)
+          want += a[row * 3 + k] * b[k * cols + col];
+        want *= t[i % (rows * cols)];
+        assert_float_equal(((float *)out.data)[i], want, 1e-5);
+      }
+      limber_tensor_free(&out);
+      in[2].dims[0]++;  // no longer as many as the result has columns
+      assert_int_equal(limber_primitive_execute(p, in, 4, &out, 1, NULL),
+                       LIMBER_INVALID);
+    }
+  limber_primitive_destroy(p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      TEST(runtime_dims_of_post_operands_count_from_the_end),
       TEST(products_do_what_they_say),
       TEST(convolutions_do_what_they_say),
       TEST(elementwise_ones_do_what_they_say),
