@@ -114,15 +114,36 @@ NO_KERNEL = re.compile(
     r"not supported|unsupported|layout_ == 0 was false", re.I)
 
 
+# What Limber raises when it refuses a model or its inputs. Anything else that
+# it raises is a bug of Limber's.
+REFUSALS = ("InvalidModel", "InvalidArgument", "Unsupported")
+
+
 class Failure:
     """What an engine raised instead of a result."""
 
     def __init__(self, error):
-        self.text = str(error) or type(error).__name__
+        self.kind = type(error).__name__
+        self.text = str(error) or self.kind
         self.unsupported = bool(NO_KERNEL.search(self.text))
+        self.refuses = self.kind in REFUSALS
 
     def __str__(self):
-        return "fails: " + " ".join(self.text.split())[:300]
+        return f"fails: {self.kind}: " + " ".join(self.text.split())[:300]
+
+
+class Results(list):
+    """The outputs of a run, with their names."""
+
+    def __init__(self, names, arrays):
+        super().__init__(arrays)
+        self.names = list(names)
+
+
+def run_named(session, outputs, feeds, *options):
+    """All outputs of a session of either engine; `outputs` describes them."""
+    return Results([o.name for o in outputs],
+                   session.run(None, feeds, *options))
 
 
 def reference_options():
@@ -140,6 +161,6 @@ def run_theirs(model, feeds):
                                                ["CPUExecutionProvider"])
         run = onnxruntime.RunOptions()
         run.log_severity_level = 4
-        return session.run(None, feeds, run)
+        return run_named(session, session.get_outputs(), feeds, run)
     except Exception as error:  # its errors have no common base
         return Failure(error)

@@ -1,14 +1,20 @@
-"""What agreement means: dtype, shape and values, with a tolerance for floats.
+"""What agreement means: names, dtypes, shapes and values of all outputs, with a
+tolerance for floats.
 
 Integers and bools are equal. Floats differ by at most atol + rtol * |b|; a
 wider tolerance stands in TOLERANCES with its reason. A result where the other
-engine fails is a disagreement, unless quirks.py says why.
+engine fails is a disagreement, unless quirks.py says why. A case that both
+engines refuse is neither: it shows nothing, and is counted apart as REFUSED.
+Limber refuses by an error that blames the model or its inputs; any other error
+of Limber's is a disagreement, whatever ONNX Runtime does.
 """
 
 import numpy as np
 
 from case import Failure
-from quirks import excused
+from quirks import QUIRKS
+
+REFUSED = "both engines refuse it"
 
 ATOL, RTOL = 1e-5, 1e-4
 HALF = (2e-3, 4e-3)  # results are rounded once to 11 bits, sums before it
@@ -43,8 +49,8 @@ def tolerance(op, dtype):
     return atol, rtol
 
 
-def difference(op, got, want):
-    """None, or how one output differs."""
+def difference(op, got, want, skipped=False):
+    """None, or how one output differs where `skipped` does not hold."""
     if got.dtype != want.dtype:
         return f"{got.dtype}, not {want.dtype}"
     if got.shape != want.shape:
@@ -56,6 +62,7 @@ def difference(op, got, want):
         close = np.isclose(got, want, rtol, atol, equal_nan=True)
     else:
         close = got == want
+    close = close | skipped
     if np.all(close):
         return None
     at = tuple(int(i) for i in np.argwhere(~close)[0])
@@ -63,21 +70,58 @@ def difference(op, got, want):
             f"first {list(at)}: {got[at]}, not {want[at]}")
 
 
+def names_differ(got, want):
+    """None, or how the outputs' names or their number differ."""
+    if len(got) != len(want) or got.names != want.names:
+        return f"outputs {len(got)} {got.names}, not {len(want)} {want.names}"
+    return None
+
+
 def disagreement(case, got, want):
-    """None, or how results or failures differ."""
+    """None, REFUSED, or how results or failures differ."""
     text = raw_disagreement(case.op, got, want)
-    if text and excused(case, got, want):
+    if text in (None, REFUSED):
+        return text
+    explained = [explanation(q, case, got, want) for q in QUIRKS
+                 if case.op in q.ops and q.holds(case, got, want)]
+    if None in explained:
         return None
-    return text
+    return "; ".join([text, *explained])
 
 
-def raw_disagreement(op, got, want):
-    if isinstance(got, Failure) and isinstance(want, Failure):
-        return None
+def explanation(quirk, case, got, want):
+    """None where the quirk explains every difference, else what it does not."""
     if isinstance(got, Failure):
-        return f"Limber {got}"
+        fits = quirk.refuses and got.refuses and quirk.refuses in got.text
+        return None if fits else f"quirks.py does not excuse it: {got}"
+    if quirk.instead:
+        want = quirk.instead(case)
+        where = "what quirks.py expects instead"
+    else:
+        where = "what quirks.py does not excuse"
     if isinstance(want, Failure):
-        return f"ONNX Runtime {want}"
+        return f"{where}: {want}"
+    if len(got) != len(want):
+        return f"{where}: {len(got)} outputs, not {len(want)}"
+    for i, (a, b) in enumerate(zip(got, want)):
+        mask = quirk.mask(case, i, a, b) \
+            if quirk.mask and a.shape == b.shape else False
+        text = difference(case.op, a, np.asarray(b), mask)
+        if text:
+            return f"{where}: output {i}: {text}"
+    return None
+
+
+def raw_disagreement(op, got, want, other="ONNX Runtime"):
+    """None, REFUSED, or how results or failures differ, quirks included."""
+    if isinstance(got, Failure):
+        refused = got.refuses and isinstance(want, Failure)
+        return REFUSED if refused else f"Limber {got}"
+    if isinstance(want, Failure):
+        return f"{other} {want}"
+    text = names_differ(got, want)
+    if text:
+        return text
     for i, (a, b) in enumerate(zip(got, want)):
         text = difference(op, np.asarray(a), np.asarray(b))
         if text:

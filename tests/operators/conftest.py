@@ -35,25 +35,27 @@ def run_case(job):
     case, text = suite.check(*job)
     if case is None:
         raise AssertionError(suite.NO_KERNEL)
+    if text == suite.REFUSED:
+        raise AssertionError(text)
     if text:
         raise AssertionError(f"{case}\n  {text}")
 
 
 def run_at(isa, counts):
-    """(op, None or NO_KERNEL or how results disagree) of each case."""
+    """(op, None or one of NO_RESULT or how results disagree) of each case."""
     jobs = {f"{op} {seed}": (op, seed) for op, count in counts.items()
             for seed in range(0, count, PORTION[isa])}
     with environment({"LIMBER_ISA": isa}):
         results = run_isolated(run_case, jobs, 2, SECONDS)
     for name, text in results.items():
-        if text and text != suite.NO_KERNEL:
+        if text and text not in suite.NO_RESULT:
             text = f"  LIMBER_ISA={isa} {REPRO} {name}\n  {text}"
         yield jobs[name][0], text
 
 
 @pytest.fixture(scope="session")
 def outcomes(cases):
-    """op -> for each case None, NO_KERNEL, or how results disagree."""
+    """op -> for each case None, one of NO_RESULT, or how results disagree."""
     counts = {op: cases * MANY.get(op, 1)
               for op in (*suite.GENERATORS, *MANY)}
     found = {op: [] for op in counts}

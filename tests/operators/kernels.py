@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 import limber
-from case import Failure
-from compare import RANDOM
+from case import Failure, run_named
+from compare import RANDOM, names_differ
 from fused import FusedCase
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,8 +166,13 @@ def attempt(function):
         return Failure(error)
 
 
+def run_model(model, feeds):
+    """All outputs of a loaded model, with their names."""
+    return run_named(model, model.outputs, feeds)
+
+
 def run_on_host(model, feeds):
-    return attempt(lambda: load_on_host(model).run(None, feeds))
+    return attempt(lambda: run_model(load_on_host(model), feeds))
 
 
 left_out = 0  # kernels, in this process so far
@@ -187,9 +192,9 @@ def run_settled(model, feeds):
     """(result before settling, result after)"""
     def run():
         session = limber.load(model, **LIMITS)
-        first = attempt(lambda: session.run(None, feeds))
+        first = attempt(lambda: run_model(session, feeds))
         settle(session)
-        return first, session.run(None, feeds)
+        return first, run_model(session, feeds)
 
     results = attempt(run)
     return (results, results) if isinstance(results, Failure) else results
@@ -253,11 +258,13 @@ def too_far(case, i, got, host):
 def difference(case, got, host):
     """None, or how results on kernels differ from those of the host."""
     if isinstance(got, Failure) or isinstance(host, Failure):
-        same = isinstance(got, Failure) and isinstance(host, Failure)
+        same = isinstance(got, Failure) and isinstance(host, Failure) and \
+            got.kind == host.kind
         return None if same else f"{outcome(got)}, the host {outcome(host)}"
+    text = names_differ(got, host)
+    if text:
+        return text
     for i, (a, b) in enumerate(zip(got, host)):
-        if a is None or b is None:
-            continue
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"output {i}: {a.dtype}{list(a.shape)}, the host's " \
                    f"{b.dtype}{list(b.shape)}"

@@ -1,7 +1,7 @@
 """Operator name -> the function that draws a case of it."""
 
 from case import run_theirs, Failure
-from compare import disagreement
+from compare import REFUSED, disagreement
 from draw import Draw
 from kernels import kernels_disagree, run_on_host
 
@@ -25,11 +25,14 @@ def attempt(op, seed, number):
 
 def check(op, seed):
     """Draws until ONNX Runtime has the operator at these dtypes. Returns the
-    case and how the engines, or kernels and host, disagree about it; None if
-    it never has."""
+    case and how the engines, or kernels and host, disagree about it, or
+    REFUSED; None if it never has."""
     for number in range(ATTEMPTS):
         case, got, want = attempt(op, seed, number)
-        if not (isinstance(want, Failure) and want.unsupported):
-            text = disagreement(case, got, want)
-            return case, text or kernels_disagree(case, got)
+        text = disagreement(case, got, want)
+        broken = isinstance(got, Failure) and not got.refuses
+        if broken or not (isinstance(want, Failure) and want.unsupported):
+            if text in (None, REFUSED):
+                text = kernels_disagree(case, got) or text
+            return case, text
     return None, None

@@ -14,7 +14,7 @@ def main():
     bad = 0
     for n in range(seed, seed + count):
         case, text = suite.check(op, n)
-        bad += text is not None
+        bad += text not in (None, suite.REFUSED)
         if text or count == 1:
             print(f"{op} {n}: {case}\n  {text or 'agree'}")
     return 1 if bad else 0

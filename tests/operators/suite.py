@@ -11,17 +11,19 @@ import gen_movement  # noqa: F401
 import gen_reduction  # noqa: F401
 import gen_window  # noqa: F401
 import registry
+from compare import REFUSED
 from graph_check import check_graph
 from kernels import check_fused
 from registry import GENERATORS  # noqa: F401
 
 NO_KERNEL = "ONNX Runtime has no kernel for any draw"
+NO_RESULT = (NO_KERNEL, REFUSED)  # cases that show nothing
 
 warnings.simplefilter("ignore", RuntimeWarning)  # values overflow on purpose
 
 
 def check(op, seed):
-    """(case, how the engines disagree about it); (None, None) where ONNX
-    Runtime has nothing to compare with."""
+    """(case, how the engines disagree about it, or REFUSED); (None, None)
+    where ONNX Runtime has nothing to compare with."""
     others = {"graph": check_graph, "fused": check_fused}
     return others[op](seed) if op in others else registry.check(op, seed)
