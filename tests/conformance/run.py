@@ -1,8 +1,15 @@
 """Runs the ONNX backend node tests of the installed `onnx` through Limber.
 
-expected.txt lists the cases that are known not to pass, as `name: reason`.
-They run all the same: the run is red when an unlisted case fails, when a
-listed one passes, and when a listed one does not exist.
+expected.txt lists the cases that are known not to pass, in sections: how they
+fail, then the reason. They run all the same: the run is red when an unlisted
+case fails, when a listed one passes, fails in another way or does not exist.
+
+  [Unsupported "text"] reason   this error of Limber's, with this text in it
+  [values] reason               it runs; dtypes and shapes are right, not values
+  [values 0.01] reason          values differ by at most 0.01 * (1 + |expected|)
+
+Nothing else can be listed: a crash, a hang, an internal error, an output of
+another dtype or shape and any other exception are failures always.
 
 Every case runs on what there is at once and, with kernels on, again after
 settling: both answers count. --kernels off leaves it at the first.
@@ -18,6 +25,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from onnx import TensorProto, numpy_helper
@@ -36,12 +44,46 @@ def load_cases(pattern):
     return {c.name: c for c in cases if re.search(pattern, c.name)}
 
 
-def read_expected():
-    """name -> reason"""
-    lines = EXPECTED.read_text().splitlines() if EXPECTED.exists() else []
-    pairs = (line.split(":", 1) for line in lines
-             if line.strip() and not line.startswith("#"))
-    return {name.strip(): reason.strip() for name, reason in pairs}
+# What Limber may raise in a listed case.
+ERRORS = ("InvalidModel", "InvalidArgument", "Unsupported")
+SECTION = re.compile(r'\[(?:(\w+) "([^"]+)"|values(?: ([0-9.e-]+))?)\] (.+)')
+
+
+class Section(NamedTuple):
+    """How some cases fail, and why."""
+
+    error: str  # the class, or None: values differ
+    text: str  # in the error's message
+    bound: float  # of the difference of values
+    reason: str
+
+    def fits(self, failure):
+        """Does a case fail as expected? Its failure is what run_case raised,
+        or what became of the process."""
+        if self.error:
+            return failure.startswith(self.error + ": ") and \
+                self.text in failure
+        found = DIFFERENCE.match(failure)
+        return bool(found) and float(found[1]) <= self.bound
+
+
+def read_section(line):
+    found = SECTION.fullmatch(line)
+    if not found or found[1] and found[1] not in ERRORS:
+        sys.exit(f"expected.txt: not a section: {line}")
+    error, text, bound, reason = found.groups()
+    return Section(error, text, float(bound or "inf"), reason)
+
+
+def read_expected(text):
+    """name -> Section"""
+    expected, section = {}, None
+    for line in text.splitlines():
+        if line.startswith("["):
+            section = read_section(line)
+        elif line.strip() and not line.startswith("#"):
+            expected[line.strip()] = section
+    return expected
 
 
 # -- one case, in a worker ----------------------------------------------------
@@ -55,14 +97,26 @@ def to_numpy(value):
     return np.asarray(value)
 
 
+# How run_case reports it: the largest difference, as Section.bound has it.
+DIFFERENCE = re.compile(r"values differ by (\S+) ")
+
+
 def run_case(case):
-    """Raises, with a message, when the case does not pass."""
+    """Raises, with a message, when the case does not pass. Where values
+    differ, the case runs on kernels all the same: the larger difference
+    counts, and any other failure comes first."""
     import limber
-    session = limber.InferenceSession(case.model.SerializeToString())
-    run_data_sets(session, case)
-    if os.environ["LIMBER_JIT"] == "process":
-        settle(session)
-        run_data_sets(session, case)
+    found = []
+    try:
+        session = limber.InferenceSession(case.model.SerializeToString())
+        run_data_sets(session, case, found)
+        if os.environ["LIMBER_JIT"] == "process":
+            settle(session)
+            run_data_sets(session, case, found)
+    except limber.Error as error:
+        raise AssertionError(f"{type(error).__name__}: {error}") from error
+    if found:
+        raise AssertionError(max(found)[1])
 
 
 left_out = 0  # kernels, in this process so far
@@ -77,7 +131,8 @@ def settle(session):
     check(left_out <= before, "%d kernels are left out", left_out - before)
 
 
-def run_data_sets(session, case):
+def run_data_sets(session, case, found):
+    """Appends (largest difference, what differs) of outputs to `found`."""
     names = [i.name for i in case.model.graph.input]
     for inputs, outputs in case.data_sets:
         feeds = {n: to_numpy(v) for n, v in zip(names, inputs)}
@@ -85,7 +140,7 @@ def run_data_sets(session, case):
         check(len(results) == len(outputs), "%d outputs, not %d",
               len(results), len(outputs))
         for got, want in zip(results, outputs):
-            compare(got, to_numpy(want), case)
+            compare(got, to_numpy(want), case, found)
 
 
 def check(condition, message, *values):
@@ -93,13 +148,13 @@ def check(condition, message, *values):
         raise AssertionError(message % values)
 
 
-def compare(got, want, case):
+def compare(got, want, case, found):
     if want is None or isinstance(want, list):
         check(type(got) is type(want), "a %s, not a %s", type(got).__name__,
               type(want).__name__)
         check(len(got) == len(want), "%d elements", len(got))
         for a, b in zip(got, want):
-            compare(a, to_numpy(b), case)
+            compare(a, to_numpy(b), case, found)
         return
     check(got.dtype == want.dtype, "dtype %s, not %s", got.dtype, want.dtype)
     check(got.shape == want.shape, "shape %s, not %s", got.shape, want.shape)
@@ -111,9 +166,18 @@ def compare(got, want, case):
     close = np.isclose(got, want, case.rtol, case.atol, equal_nan=True)
     if not close.all():
         at = tuple(int(i) for i in np.argwhere(~close)[0])
-        check(False, "%d of %d values differ, first %s: %s, not %s",
-              np.count_nonzero(~close), close.size, list(at), got[at],
-              want[at])
+        largest = largest_difference(got[~close], want[~close])
+        found.append((largest, f"values differ by {largest:.3g} of 1 + |wanted|"
+                      f" in {np.count_nonzero(~close)} of {close.size}, first "
+                      f"{list(at)}: {got[at]}, not {want[at]}"))
+
+
+def largest_difference(got, want):
+    """Of |got - want| / (1 + |want|); infinite where a NaN is on one side."""
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(all="ignore"):
+        apart = np.abs(got - want) / (1 + np.abs(want))
+    return float(np.nan_to_num(apart, nan=np.inf).max())
 
 
 # -- all cases ----------------------------------------------------------------
@@ -123,13 +187,33 @@ def first_line(error):
     return error.strip().splitlines()[0][:160] if error.strip() else "?"
 
 
+def section_of(error):
+    """The head of a section for a failure that none lists yet."""
+    kind, _, text = first_line(error).partition(": ")
+    if kind in ERRORS:
+        return f'[{kind} "{text}"] ?'
+    return "[values] ?" if DIFFERENCE.match(error) else f"[{first_line(error)}]"
+
+
 def print_failing(errors, expected):
-    """The text of an expected.txt that holds now: reasons that are there are
-    kept, new ones are the error messages; equal reasons stand together."""
-    reasons = {name: expected.get(name) or first_line(error)
-               for name, error in errors.items() if error is not None}
-    for name, reason in sorted(reasons.items(), key=lambda r: (r[1], r[0])):
-        print(f"{name}: {reason}")
+    """The text of an expected.txt that holds now: sections that still fit are
+    kept; `?` stands where a new one lacks its reason."""
+    heads = head_lines(EXPECTED.read_text())
+    sections = {}
+    for name, error in sorted(errors.items()):
+        if error is not None:
+            section = expected.get(name)
+            head = heads[section] if section and section.fits(error) \
+                else section_of(error)
+            sections.setdefault(head, []).append(name)
+    for head, names in sorted(sections.items()):
+        print("\n".join(["", head, *names]))
+
+
+def head_lines(text):
+    """Section -> its line"""
+    return {read_section(line): line for line in text.splitlines()
+            if line.startswith("[")}
 
 
 def report(errors, expected, whole):
@@ -141,11 +225,12 @@ def report(errors, expected, whole):
             print(f"PASSES {name}, but expected.txt lists it")
         elif error is None:
             passed += 1
-        elif name in expected:
+        elif name in expected and expected[name].fits(error):
             skipped += 1
         else:
             failed += 1
-            print(f"FAILS  {name}: {first_line(error)}")
+            other = " (not as expected.txt says)" if name in expected else ""
+            print(f"FAILS  {name}: {first_line(error)}{other}")
     for name in sorted(set(expected) - set(errors)) if whole else []:
         failed += 1
         print(f"ABSENT {name}: expected.txt lists it, onnx has no such case")
@@ -173,7 +258,7 @@ def main():
     cases = load_cases(options.filter)
     cases = {name: cases[name] for name in sorted(cases)[::options.every]}
     errors = run_isolated(run_case, cases, options.jobs, SECONDS)
-    expected = read_expected()
+    expected = read_expected(EXPECTED.read_text())
     if options.update:
         print_failing(errors, expected)
         return True
