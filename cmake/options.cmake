@@ -5,6 +5,10 @@ set(jit ON)
 if(SKBUILD AND NOT LLVM_CONFIG) # `pip install .` works without, less well
   set(jit OFF)
 endif()
+set(python OFF)
+if(SKBUILD)
+  set(python ON)
+endif()
 option(LIMBER_JIT
   "Compile kernels: limber-jit, and those in the library (needs LLVM 19)" ${jit})
 option(LIMBER_BENCH "Build what scripts/bench measures with" ON)
@@ -14,6 +18,7 @@ set(LIMBER_PACK_DIR ${PROJECT_SOURCE_DIR}/build/pack CACHE PATH
   "Where these kernels are kept, for all builds")
 option(LIMBER_PREFER_REUSABLE_KERNELS
   "Prefer kernels that serve every shape, where nobody says otherwise" OFF)
+option(LIMBER_PYTHON "Build the Python package's extension" ${python})
 option(LIMBER_FUZZ "Build the libFuzzer targets (clang)" OFF)
 set(LIMBER_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
@@ -39,6 +44,15 @@ if(LIMBER_SANITIZE)
   add_compile_options(-fsanitize=${LIMBER_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LIMBER_SANITIZE})
+endif()
+if(LIMBER_SANITIZE AND LIMBER_PYTHON)
+  # An interpreter that is not instrumented preloads the sanitizer's runtime.
+  # Its children inherit that: so all programs have it as a shared library.
+  execute_process(COMMAND ${CMAKE_C_COMPILER}
+    -print-file-name=libclang_rt.asan-${CMAKE_SYSTEM_PROCESSOR}.so
+    OUTPUT_VARIABLE asan_runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+  get_filename_component(asan_dir ${asan_runtime} DIRECTORY)
+  add_link_options(-shared-libasan LINKER:-rpath,${asan_dir})
 endif()
 if(LIMBER_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)

@@ -1,5 +1,5 @@
-// base/undertsan.h -- for tests: UNDER_TSAN is defined where threads are
-// watched, UNDER_ASAN where memory is.
+// base/undertsan.h -- UNDER_TSAN is defined where threads are watched,
+// UNDER_ASAN where memory is: for tests, and for the limit of limber-jit.
 #ifndef LB_BASE_UNDERTSAN_H
 #define LB_BASE_UNDERTSAN_H
 

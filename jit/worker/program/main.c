@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/undertsan.h"
 #include "device/cpu/exec.h"
 #include "spec/target.h"
 #include "spec/generator.h"
@@ -92,7 +93,11 @@ static bool keep_descriptors(int fd) {
 static void set_limits(const options *o) {
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
   rlim_t bytes = (rlim_t)o->memory_mb << 20;
+#if !defined(UNDER_ASAN) && !defined(UNDER_TSAN)  // they map terabytes
   if (bytes) setrlimit(RLIMIT_DATA, &(struct rlimit){bytes, bytes});
+#else
+  (void)bytes;
+#endif
   // The library's thread that started us ends with its process, however that
   // ends, and it may have stopped us: then no closed socket would wake us.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
