@@ -11,6 +11,7 @@
 
 #include "base/testdir.h"
 #include "store/fixture_test.h"
+#include "store/folder.h"
 
 static void what_is_put_is_found(void **state) {
   fixture *f = *state;
@@ -102,6 +103,19 @@ static void all_that_had_the_file_are_counted(void **state) {
   assert_int_equal(all.misses, 2);
   assert_int_equal(all.insertions, 5);
   assert_true(all.get_ns > 0 && all.put_ns > 0);
+  lb_store_free(s);
+}
+
+static void a_full_list_of_hits_is_written(void **state) {
+  fixture *f = *state;
+  lb_store_stats all;
+  lb_store *s = fixture_open(f), *other = fixture_open(f);
+  for (unsigned i = 0; i < LB_MAX_TOUCHES; i++) assert_ok(put(s, i));
+  age_all(f, 1000);
+  for (unsigned i = 0; i < LB_MAX_TOUCHES; i++) assert_true(has(other, i));
+  assert_ok(lb_store_totals(s, &all));  // nobody called lb_store_flush
+  assert_int_equal(all.hits, LB_MAX_TOUCHES);
+  lb_store_free(other);
   lb_store_free(s);
 }
 
@@ -389,6 +403,7 @@ int main(void) {
       T(what_is_dropped_is_gone),
       T(the_least_recently_used_make_room),
       T(all_that_had_the_file_are_counted),
+      T(a_full_list_of_hits_is_written),
       T(what_cannot_fit_is_refused),
       T(layers_are_looked_at_below_the_folder),
       T(a_layer_that_is_not_there_is_one_warning),
