@@ -205,7 +205,7 @@ static lb_status bench_plan(bench *b) {
   printf(
       "{\"launches\": %u, \"host_steps\": %u, "
       "\"packed_bytes\": %zu, \"later_stages\": %s}\n",
-      launches, others, b->subject.session->session->parts.packed_bytes,
+      launches, others, b->subject.session->session->versions.weights.bytes,
       plan->n_facts ? "true" : "false");
   return LB_OK;
 }

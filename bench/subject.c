@@ -84,9 +84,12 @@ static lb_status make_plan(bench_subject *s, char **texts, int n) {
     for (uint32_t i = 0; i < main->n_results; i++) wanted[i].wanted = true;
     st = parse_inputs(s, texts, n, inputs);
   }
-  if (!lb_failed(st))
-    st = lb_plan_first(&s->session->session->program, main, inputs, wanted,
-                       &desk, &s->plan);
+  if (!lb_failed(st)) {
+    lb_session *session = s->session->session;
+    lb_version *v = lb_version_take(session);
+    st = lb_plan_first(v->program, main, inputs, wanted, &desk, &s->plan);
+    lb_session_leave(session, v);
+  }
   lb_desk_fini(&desk);
   free(inputs);
   free(wanted);
@@ -134,7 +137,7 @@ int bench_subject_count(const bench_subject *s, uint32_t i) {
 
 lb_status bench_subject_rotation(const bench_subject *s, const lb_launch *l,
                                  size_t l2, bench_rotation *out) {
-  bench_sets sets = {.weights = s->session->session->parts.packed_bytes,
+  bench_sets sets = {.weights = s->session->session->versions.weights.bytes,
                      .others = 4 * l2};
   if (sets.weights < sets.others) sets.weights = sets.others;
   return bench_rotation_init(out, l, &sets);

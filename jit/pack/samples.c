@@ -7,6 +7,7 @@
 #include "graph/infer.h"
 #include "pack/list.h"
 #include "partition/recurrent.h"
+#include "partition/weights.h"
 
 enum { ROWS = 5, COLS = 0, MAX_TEXT = 256, MAX_STEPS = 9, MAX_LIST = 4 };
 
@@ -58,6 +59,7 @@ typedef struct sample {
   lb_value *made[MAX_STEPS];          // by the operators, in order
   int n_made;
   lb_partitioning parts;
+  lb_weights weights;
 } sample;
 
 static int64_t dim_of(const sample *s, size_t kind, int i) {
@@ -247,7 +249,8 @@ static lb_status add_specs(sample *s, lb_pack_list *l, uint32_t lanes) {
   lb_status st = lb_infer_graph(s->g);
   if (lb_status_code(st) == LB_OOM) return st;
   if (lb_failed(st)) return lb_status_drop(st), LB_OK;
-  LB_TRY(lb_partitioning_init(&s->parts, s->g));
+  LB_TRY(lb_partitioning_init(&s->parts, s->g, &(lb_partition_options){0},
+                              &s->weights));
   for (uint32_t i = 0; i < s->parts.n_parts; i++)
     LB_TRY(add_spec(s, s->parts.parts[i], l, lanes));
   return LB_OK;
@@ -256,11 +259,13 @@ static lb_status add_specs(sample *s, lb_pack_list *l, uint32_t lanes) {
 static lb_status add_sample(lb_pack_list *l, const char *text, lb_dtype t,
                             int64_t cols, uint32_t lanes) {
   sample s = {.dtype = t, .cols = cols};
+  LB_TRY(lb_weights_init(&s.weights));
   lb_status st = lb_graph_new(&s.g);
   if (!lb_failed(st)) st = build(&s, text);
   if (!lb_failed(st)) st = add_specs(&s, l, lanes);
   if (s.parts.parts) lb_partitioning_fini(&s.parts);
   lb_graph_free(s.g);
+  lb_weights_fini(&s.weights);
   return st;
 }
 

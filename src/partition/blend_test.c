@@ -3,6 +3,7 @@
 
 #include "graph/build_test.h"
 #include "graph/infer.h"
+#include "partition/weights.h"
 
 typedef struct fixture {
   lb_graph *g;
@@ -11,6 +12,8 @@ typedef struct fixture {
   lb_node *resize;
   lb_tensor tensors[16];  // by value id
 } fixture;
+
+static lb_weights packed;  // of the one fixture that there is
 
 static lb_status tensor_fn(void *user, const lb_value *v, lb_tensor *out) {
   *out = ((fixture *)user)->tensors[v->id];
@@ -36,7 +39,8 @@ static fixture begin(const char *mode, float down, float along, float last) {
   f.y = NODE1(r, Relu, "relu", f.resize->out[0]);
   RESULTS(r, f.y);
   ok(lb_infer_graph(f.g));
-  ok(lb_partitioning_init(&f.p, f.g));
+  ok(lb_weights_init(&packed));
+  ok(lb_partitioning_init(&f.p, f.g, &(lb_partition_options){0}, &packed));
   return f;
 }
 
@@ -50,6 +54,7 @@ static bool bind(fixture *f, lb_tensor x, lb_tensor y, lb_binding *out) {
 
 static void end(fixture *f) {
   lb_partitioning_fini(&f->p);
+  lb_weights_fini(&packed);
   lb_graph_free(f->g);
 }
 

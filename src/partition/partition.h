@@ -6,8 +6,8 @@
 // a partition computes is a spec (spec/spec.h); until its kernel exists its
 // nodes run one by one.
 //
-// A partitioning is made once per graph and never changes; any thread may read
-// it.
+// A partitioning never changes once it is made; any thread may read it. One
+// graph may have several, which share their packed weights.
 #ifndef LB_PARTITION_PARTITION_H
 #define LB_PARTITION_PARTITION_H
 
@@ -48,7 +48,8 @@ typedef struct lb_partition {
   uint32_t n_nodes;
   uint32_t anchor;     // its number; MAP: 0
   const void *packed;  // constant weights as kernels read them, of MATMUL and
-                       // CONV in panels; NULL: it has none
+                       // CONV in panels; NULL: it has none. Borrowed from
+                       // partition/weights.h
   lb_layout panels;    // how those lie
   const struct lb_window *window;  // CONV, WINDOW: see partition/window.h
   lb_memo *memo;                   // of its specs
@@ -78,15 +79,25 @@ uint32_t lb_partition_inputs(const lb_partition *p,
                              lb_part_input out[LB_PART_INPUTS]);
 
 typedef struct lb_partitioning {
-  lb_arena arena;        // owns all of it but `packed`
+  lb_arena arena;        // owns all of it but packed weights and memos
   lb_partition **parts;  // in order of making
   uint32_t n_parts;
   lb_partition **of_node;  // by node id; NULL: runs alone
-  void *packed;            // owned: weights of all partitions
-  size_t packed_bytes;
 } lb_partitioning;
 
-lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g);
+// What a partitioning is to be like; {0}: every fusion that is never slower.
+typedef struct lb_partition_options {
+  // Ids of values across which nothing is fused: each stays a result of its
+  // partition. Those that no partition would have inside change nothing.
+  const uint32_t *apart;
+  uint32_t n_apart;
+} lb_partition_options;
+
+struct lb_weights;
+// `o` is read during the call alone; `weights` outlive the partitioning.
+lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g,
+                               const lb_partition_options *o,
+                               struct lb_weights *weights);
 void lb_partitioning_fini(lb_partitioning *p);
 
 // -- one partition at concrete shapes ----------------------------------------

@@ -4,20 +4,25 @@
 
 #include "graph/build_test.h"
 #include "graph/infer.h"
+#include "partition/weights.h"
 
 typedef struct fixture {
   lb_graph *g;
   lb_partitioning p;
+  lb_weights weights;
   lb_tensor tensors[64];  // by value id, for bind
 } fixture;
 
 static void partition(fixture *f) {
   ok(lb_infer_graph(f->g));
-  ok(lb_partitioning_init(&f->p, f->g));
+  ok(lb_weights_init(&f->weights));
+  ok(lb_partitioning_init(&f->p, f->g, &(lb_partition_options){0},
+                          &f->weights));
 }
 
 static void end(fixture *f) {
   lb_partitioning_fini(&f->p);
+  lb_weights_fini(&f->weights);
   lb_graph_free(f->g);
 }
 

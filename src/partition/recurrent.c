@@ -23,7 +23,7 @@ static int gates_of(const lb_node *n) {
 }
 
 // Whether the state is reset before its product, which then is one of its own.
-static bool resets_first(const lb_node *n) {
+bool lb_recurrent_resets_first(const lb_node *n) {
   return n->op == LB_OP_GRU && lb_attr_int(n, "linear_before_reset", 0) == 0;
 }
 
@@ -84,14 +84,16 @@ int lb_recurrent_directions(const lb_partition *p) {
 }
 
 int lb_recurrent_kernels(const lb_partition *p) {
-  return resets_first(p->nodes[0]) ? 4 : 2;
+  return lb_recurrent_resets_first(p->nodes[0]) ? 4 : 2;
 }
 
 // -- weights -----------------------------------------------------------------
 
+const lb_value *lb_recurrent_weights(const lb_node *n) { return n->in[R]; }
+
 // The gates that product number i makes.
 static void product_gates(const lb_node *n, int i, int *first, int *count) {
-  bool twice = resets_first(n);
+  bool twice = lb_recurrent_resets_first(n);
   *first = i == 0 ? 0 : 2;
   *count = !twice ? gates_of(n) : i == 0 ? 2 : 1;
 }
@@ -112,7 +114,9 @@ static lb_matrix weights_of(const lb_node *n, int direction, int i) {
                      .layout = LB_LAYOUT_PACKED};
 }
 
-static int products_of(const lb_node *n) { return resets_first(n) ? 2 : 1; }
+static int products_of(const lb_node *n) {
+  return lb_recurrent_resets_first(n) ? 2 : 1;
+}
 
 // Bytes of the first `count` products, of all directions.
 static bool size_of_first(const lb_node *n, int count, size_t *bytes) {
@@ -365,7 +369,7 @@ static void write_gru(maker *m, gate update, uint8_t sum, uint8_t h) {
 
 static void make_gru(maker *m) {
   gate g[3];
-  bool reset = resets_first(m->node);
+  bool reset = lb_recurrent_resets_first(m->node);
   add_state(m, LB_RMEM_H);
   add_y(m);
   if (reset)
@@ -390,7 +394,7 @@ static void make_kernel(maker *m, int kernel) {
   m->out->b.dims[LB_DIM_COLS] = m->hidden;
   if (form_of(kernel) == LB_FORM_MATMUL)
     make_product(m, kernel / 2);
-  else if (kernel == 1 && resets_first(m->node))
+  else if (kernel == 1 && lb_recurrent_resets_first(m->node))
     make_reset(m);
   else if (op == LB_OP_LSTM)
     make_lstm(m);

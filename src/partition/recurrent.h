@@ -14,6 +14,10 @@
 // peepholes.
 bool lb_recurrent_is(const lb_node *n);
 
+// The constant that its products are packed from; and whether it resets the
+// state before the product, which decides how.
+const lb_value *lb_recurrent_weights(const lb_node *n);
+bool lb_recurrent_resets_first(const lb_node *n);
 // The weights of its products, one behind the other. False if their bytes do
 // not fit a size_t.
 bool lb_recurrent_pack_size(const lb_node *n, size_t *bytes);

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "partition/weights.h"
+
 enum { MAX_STEPS = 4, MAX_BATCH = 3, MAX_HIDDEN = 19, GATES = 4 };
 enum { WIDE = GATES * MAX_HIDDEN };
 
@@ -341,8 +343,11 @@ static void run_sample(lb_op op, uint32_t number) {
   static sample s;
   static lb_turn turns[LB_TURN_KERNELS];
   lb_partitioning parts;
+  lb_weights weights;
   sample_make(&s, op, number);
-  must(lb_partitioning_init(&parts, s.graph));
+  must(lb_weights_init(&weights));
+  must(lb_partitioning_init(&parts, s.graph, &(lb_partition_options){0},
+                            &weights));
   const lb_partition *part = parts.of_node[s.node->id];
   assert_non_null(part);
   assert_true(part->recurrent && lb_recurrent_fits(part, &s.shape));
@@ -358,6 +363,7 @@ static void run_sample(lb_op op, uint32_t number) {
   for (int d = 0; d < s.directions; d++)
     for (int64_t i = 0; i < s.batch; i++) check_sequence(&s, d, i);
   lb_partitioning_fini(&parts);
+  lb_weights_fini(&weights);
   lb_graph_free(s.graph);
 }
 

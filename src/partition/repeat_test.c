@@ -2,6 +2,7 @@
 #include "graph/build_test.h"
 #include "graph/infer.h"
 #include "partition/partition.h"
+#include "partition/weights.h"
 
 typedef struct fixture {
   lb_graph *g;
@@ -11,6 +12,8 @@ typedef struct fixture {
   lb_tensor tensors[16];  // by value id
   int64_t channels;
 } fixture;
+
+static lb_weights packed;  // of the one fixture that there is
 
 static lb_status tensor_fn(void *user, const lb_value *v, lb_tensor *out) {
   *out = ((fixture *)user)->tensors[v->id];
@@ -36,7 +39,8 @@ static fixture begin_with(int64_t channels, const char *place, const char *mode,
   f.y = NODE1(r, Add, "add", f.resize->out[0], NODE1(r, Neg, "neg", f.z));
   RESULTS(r, f.y);
   ok(lb_infer_graph(f.g));
-  ok(lb_partitioning_init(&f.p, f.g));
+  ok(lb_weights_init(&packed));
+  ok(lb_partitioning_init(&f.p, f.g, &(lb_partition_options){0}, &packed));
   return f;
 }
 
@@ -59,6 +63,7 @@ static bool bind(fixture *f, int64_t height, int64_t width, int64_t scale,
 
 static void end(fixture *f) {
   lb_partitioning_fini(&f->p);
+  lb_weights_fini(&packed);
   lb_graph_free(f->g);
 }
 

@@ -5,18 +5,19 @@
 // one reader, which is elementwise over the same dims (equal as expressions, so
 // equal at every shape). An anchor may only begin it. What its nodes read is
 // taken in as well, if it is elementwise over those dims and nobody else reads
-// it: a *feeder*.
+// it: a *feeder*. Values that are to be kept apart end it as several readers
+// do.
 #include <string.h>
 
-#include "base/alloc.h"
 #include "partition/attention.h"
 #include "partition/blend.h"
 #include "partition/recurrent.h"
+#include "partition/weights.h"
 #include "partition/window.h"
-#include "spec/pack.h"
 
 typedef struct counter {
-  uint32_t *uses;    // by value id: nodes that read it, and results
+  uint32_t *uses;    // by value id: nodes that read it, and results; more than
+                     // one of what is kept apart
   lb_node **reader;  // by value id: one that reads it
 } counter;
 
@@ -31,6 +32,13 @@ static void count_region(counter *c, const lb_region *r) {
     for (uint32_t k = 0; k < n->n_regions; k++) count_region(c, n->regions[k]);
   }
   for (uint32_t i = 0; i < r->n_results; i++) c->uses[r->results[i]->id]++;
+}
+
+// Only what has one user becomes part of its reader's partition.
+static void keep_apart(counter *c, const lb_graph *g,
+                       const lb_partition_options *o) {
+  for (uint32_t i = 0; i < o->n_apart; i++)
+    if (o->apart[i] < g->n_values) c->uses[o->apart[i]] += 2;
 }
 
 // Which nodes begin partitions first. Anchors before elementwise nodes, which
@@ -246,79 +254,8 @@ static void grow(growth *g, const lb_node *first) {
 
 // -- partitions --------------------------------------------------------------
 
-// b of a product as a matrix, if it is a constant one.
-static bool constant_b(const lb_node *n, lb_matrix *out) {
-  const lb_tensor *b = lb_value_const(n->in[1]);
-  if (!b || lb_tensor_count(b) == 0) return false;
-  int row = b->rank - 2, col = b->rank - 1;
-  for (int i = 0; i < row; i++)
-    if (b->dims[i] != 1) return false;
-  if (lb_attr_int(n, "transB", 0) != 0) row = col, col = b->rank - 2;
-  bool f32 = b->dtype == LB_F32;
-  bool pairs = f32 && lb_pack_pays_in_pairs(b->dims[row], b->dims[col]);
-  *out = (lb_matrix){.data = b->data,
-                     .rows = b->dims[row],
-                     .cols = b->dims[col],
-                     .row_stride = b->strides[row],
-                     .col_stride = b->strides[col],
-                     .elem = lb_dtype_size(b->dtype),
-                     .flush = f32,
-                     .layout = n->op == LB_OP_MatMulInteger ? LB_LAYOUT_QUADS
-                               : pairs                      ? LB_LAYOUT_PAIRED
-                                                            : LB_LAYOUT_PACKED};
-  return true;
-}
-
 static bool is_window(const lb_partition *part) {
   return part->form == LB_FORM_CONV || part->form == LB_FORM_WINDOW;
-}
-
-static lb_layout panels_of(const lb_partition *part) {
-  const lb_node *n = part->nodes[part->anchor];
-  lb_matrix m;
-  if (part->form == LB_FORM_CONV) return lb_window_panels(n);
-  bool product = part->form == LB_FORM_MATMUL && !part->recurrent;
-  return product && constant_b(n, &m) ? m.layout : LB_LAYOUT_PACKED;
-}
-
-// Bytes of weights as its kernels read them; 0: it has none.
-static bool packed_size(const lb_partition *part, size_t *bytes) {
-  const lb_node *n = part->nodes[part->anchor];
-  lb_matrix m;
-  *bytes = 0;
-  if (part->recurrent) return lb_recurrent_pack_size(n, bytes);
-  if (is_window(part)) return lb_window_pack_size(n, part->form, bytes);
-  if (part->form != LB_FORM_MATMUL || !constant_b(n, &m)) return true;
-  return lb_pack_size(&m, bytes);
-}
-
-static lb_status pack(lb_partition *part, void *to) {
-  const lb_node *n = part->nodes[part->anchor];
-  lb_matrix m;
-  part->packed = to;
-  if (part->recurrent) lb_recurrent_pack(n, to);
-  if (is_window(part)) return lb_window_pack(n, part->form, to);
-  if (constant_b(n, &m)) lb_pack_b(&m, to);
-  return LB_OK;
-}
-
-// All weights side by side: in few pages, if they are large.
-static lb_status pack_all(lb_partitioning *p) {
-  size_t total = 0, bytes, at = 0;
-  for (uint32_t i = 0; i < p->n_parts; i++) {
-    if (!packed_size(p->parts[i], &bytes) || bytes > SIZE_MAX / 2 - total)
-      return lb_oom();
-    total += (bytes + LB_TENSOR_ALIGN - 1) / LB_TENSOR_ALIGN * LB_TENSOR_ALIGN;
-  }
-  p->packed_bytes = total;
-  p->packed = total ? lb_alloc_get(NULL, total) : NULL;
-  if (total && !p->packed) return lb_oom();
-  for (uint32_t i = 0; i < p->n_parts; i++) {
-    packed_size(p->parts[i], &bytes);
-    if (bytes) LB_TRY(pack(p->parts[i], (char *)p->packed + at));
-    at += (bytes + LB_TENSOR_ALIGN - 1) / LB_TENSOR_ALIGN * LB_TENSOR_ALIGN;
-  }
-  return LB_OK;
 }
 
 static bool is_inside(const lb_partition *part, const lb_value *v) {
@@ -384,7 +321,7 @@ static lb_status find_inputs(lb_partitioning *p, lb_partition *part) {
 static lb_status describe(lb_partitioning *p, lb_partition *part) {
   LB_TRY(find_inputs(p, part));
   part->plain = is_plain(part);
-  part->panels = panels_of(part);
+  part->panels = lb_weights_layout(part);
   if (is_window(part)) {
     lb_window *w = lb_arena_new(&p->arena, lb_window, 1);
     if (!w) return lb_oom();
@@ -432,7 +369,9 @@ static lb_status partition_all(lb_partitioning *p, const counter *c,
   return LB_OK;
 }
 
-lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g) {
+lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g,
+                               const lb_partition_options *o,
+                               lb_weights *weights) {
   *p = (lb_partitioning){0};
   lb_arena scratch;
   lb_arena_init(&p->arena, 64 << 10);
@@ -445,9 +384,10 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g) {
   if (!p->of_node || !p->parts || !c.uses || !c.reader) st = lb_oom();
   if (!lb_failed(st)) {
     count_region(&c, g->main);
+    keep_apart(&c, g, o);
     st = partition_all(p, &c, g->main);
   }
-  if (!lb_failed(st)) st = pack_all(p);
+  if (!lb_failed(st)) st = lb_weights_pack(weights, p->parts, p->n_parts);
   lb_arena_fini(&scratch);
   if (lb_failed(st)) lb_partitioning_fini(p);
   return st;
@@ -455,7 +395,6 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g) {
 
 void lb_partitioning_fini(lb_partitioning *p) {
   for (uint32_t i = 0; i < p->n_parts; i++) lb_memo_fini(p->parts[i]->memo);
-  lb_alloc_put(NULL, p->packed);
   lb_arena_fini(&p->arena);
   *p = (lb_partitioning){0};
 }

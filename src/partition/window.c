@@ -180,6 +180,10 @@ bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes) {
          !__builtin_mul_overflow(each, (size_t)groups_of(n), bytes);
 }
 
+int64_t lb_window_pack_order(const lb_node *n) {
+  return groups_of(n) << 2 | is_transposed(n) << 1 | is_planar(n);
+}
+
 // A group's weights lie in `dense` for the time of packing.
 static lb_status pack_groups(const lb_node *n, char *to) {
   lb_matrix m = group_matrix(n);

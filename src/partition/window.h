@@ -42,6 +42,9 @@ void lb_window_describe(const lb_node *n, lb_window *out);
 // false if they cannot be counted.
 lb_layout lb_window_panels(const lb_node *n);  // of CONV
 bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes);
+// Nodes of one form that read one constant are packed alike where these and the
+// layout are equal.
+int64_t lb_window_pack_order(const lb_node *n);
 lb_status lb_window_pack(const lb_node *n, lb_form form, void *to);
 
 // As lb_partition_bind: the first zone.

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "partition/partition.h"
+#include "partition/weights.h"
 #include "partition/window.h"
 
 static void must(lb_status st) {
@@ -321,10 +322,13 @@ static lb_status walk_other(void *user, const lb_binding *zone) {
 static void run_sample(lb_op op, uint32_t number) {
   sample s;
   lb_partitioning parts;
+  lb_weights weights;
   lb_binding b;
   bool ok;
   sample_make(&s, op, number);
-  must(lb_partitioning_init(&parts, s.graph));
+  must(lb_weights_init(&weights));
+  must(lb_partitioning_init(&parts, s.graph, &(lb_partition_options){0},
+                            &weights));
   const lb_partition *part = parts.of_node[s.node->id];
   assert_non_null(part);
   s.part = part;
@@ -336,6 +340,7 @@ static void run_sample(lb_op op, uint32_t number) {
   must(lb_partition_bind_zones(part, &b, walk_other, &s));
   compare(&s, number);
   lb_partitioning_fini(&parts);
+  lb_weights_fini(&weights);
   sample_free(&s);
 }
 
@@ -392,10 +397,13 @@ static void columns_that_lie_apart_are_no_piece(void **state) {
   for (uint32_t i = 0; i < 400; i++) {
     sample s;
     lb_partitioning parts;
+    lb_weights weights;
     lb_binding b;
     bool ok;
     sample_make(&s, LB_OP_Conv, i);
-    must(lb_partitioning_init(&parts, s.graph));
+    must(lb_weights_init(&weights));
+    must(lb_partitioning_init(&parts, s.graph, &(lb_partition_options){0},
+                              &weights));
     const lb_partition *part = parts.of_node[s.node->id];
     if (part->window->planar && s.in[1] > 1) {
       s.x.strides[2] *= 2;
@@ -404,6 +412,7 @@ static void columns_that_lie_apart_are_no_piece(void **state) {
       single += s.channels == 1;
     }
     lb_partitioning_fini(&parts);
+    lb_weights_fini(&weights);
     sample_free(&s);
   }
   assert_true(single > 0);

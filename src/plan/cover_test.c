@@ -1,8 +1,6 @@
 // plan/cover_test.c -- what stands for a partition whose kernel is not there.
-#include "graph/build_test.h"
-#include "graph/infer.h"
+#include "plan/load_test.h"
 #include "plan/pack_test.h"
-#include "plan/plan.h"
 
 static lb_desk desk;  // of all plans here
 
@@ -10,18 +8,10 @@ static lb_desk desk;  // of all plans here
 // and the arena it needs.
 static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
                       bool deterministic, char *out, size_t cap) {
-  lb_program prog;
-  lb_partitioning parts;
-  lb_slots slots;
+  loaded l;
   lb_plan *plan;
-  ok(lb_infer_graph(g));
-  ok(lb_program_init(&prog, g, 0));
-  ok(lb_partitioning_init(&parts, g));
-  ok(lb_slots_init(&slots, 8, &pack->head));
-  prog.parts = &parts;
-  prog.slots = &slots;
-  prog.deterministic = deterministic;
-  ok(lb_plan_first(&prog, g->main, in, &(lb_want){.wanted = true}, &desk,
+  load(&l, g, &pack->head, deterministic);
+  ok(lb_plan_first(l.prog, g->main, in, &(lb_want){.wanted = true}, &desk,
                    &plan));
   size_t n = 0, arena = plan->arena_bytes;
   for (uint32_t i = 0; i < plan->n_steps; i++) {
@@ -32,10 +22,7 @@ static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
                                  s->kind == LB_STEP_COPY ? "K" : "C"));
   }
   lb_plan_release(plan);
-  lb_slots_fini(&slots);
-  lb_partitioning_fini(&parts);
-  lb_program_fini(&prog);
-  lb_graph_free(g);
+  unload(&l);
   return arena;
 }
 

@@ -2,38 +2,15 @@
 // nodes, and those that cannot be.
 #include <stdlib.h>
 
-#include "graph/infer.h"
+#include "plan/load_test.h"
 #include "plan/pack_test.h"
 
 static lb_desk desk;  // of all plans here
 
-typedef struct fixture {
-  lb_graph *g;
-  lb_program prog;
-  lb_partitioning parts;
-  lb_slots slots;
-} fixture;
-
-static void prepare(fixture *f, small_pack *pack) {
-  ok(lb_infer_graph(f->g));
-  ok(lb_program_init(&f->prog, f->g, 0));
-  ok(lb_partitioning_init(&f->parts, f->g));
-  ok(lb_slots_init(&f->slots, 8, &pack->head));
-  f->prog.parts = &f->parts;
-  f->prog.slots = &f->slots;
-}
-
-static void end(fixture *f) {
-  lb_slots_fini(&f->slots);
-  lb_partitioning_fini(&f->parts);
-  lb_program_fini(&f->prog);
-  lb_graph_free(f->g);
-}
-
 // The long way for all partitions.
-static void never_directly(fixture *f) {
-  for (uint32_t i = 0; i < f->parts.n_parts; i++)
-    f->parts.parts[i]->plain = false;
+static void never_directly(loaded *f) {
+  for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
+    f->prog->parts->parts[i]->plain = false;
 }
 
 static void same_operand(const lb_operand *a, const lb_operand *b) {
@@ -83,18 +60,18 @@ static void same_plan(const lb_plan *a, const lb_plan *b) {
 }
 
 // Both ways at one shape of the only input.
-static void compare(fixture *f, const lb_tensor *in) {
+static void compare(loaded *f, const lb_tensor *in) {
   lb_plan *direct, *slow;
-  bool *plain = calloc(f->parts.n_parts, sizeof *plain);
+  bool *plain = calloc(f->prog->parts->n_parts, sizeof *plain);
   assert_non_null(plain);
   const lb_want wanted[] = {{.wanted = true}, {.wanted = true}};
-  ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &desk, &direct));
-  for (uint32_t i = 0; i < f->parts.n_parts; i++)
-    plain[i] = f->parts.parts[i]->plain;
+  ok(lb_plan_first(f->prog, f->g->main, in, wanted, &desk, &direct));
+  for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
+    plain[i] = f->prog->parts->parts[i]->plain;
   never_directly(f);
-  ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &desk, &slow));
-  for (uint32_t i = 0; i < f->parts.n_parts; i++)
-    f->parts.parts[i]->plain = plain[i];
+  ok(lb_plan_first(f->prog, f->g->main, in, wanted, &desk, &slow));
+  for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
+    f->prog->parts->parts[i]->plain = plain[i];
   same_plan(direct, slow);
   lb_plan_release(direct);
   lb_plan_release(slow);
@@ -121,29 +98,26 @@ static lb_value *some_nodes(lb_graph *g) {
 
 static void both_ways_give_one_plan(void **state) {
   (void)state;
-  fixture f;
+  loaded f;
   small_pack pack = empty_pack();
   ADD_CHAIN(&pack, LB_S_EXP, LB_S_NEG);
   ADD_CHAIN(&pack, LB_S_ABS);
   ok(lb_graph_new(&f.g));
   RESULTS(f.g->main, some_nodes(f.g));
-  prepare(&f, &pack);
-  for (uint32_t i = 0; i < f.parts.n_parts; i++)
-    assert_true(f.parts.parts[i]->plain);
+  load(&f, f.g, &pack.head, false);
+  for (uint32_t i = 0; i < f.prog->parts->n_parts; i++)
+    assert_true(f.prog->parts->parts[i]->plain);
   for (int64_t n = 1; n < 100; n += 7) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 6));
     compare(&f, &in);
   }
-  ok(lb_program_count(&f.prog));
-  lb_tensor in = tensor(LB_F32, NULL, DIMS(5, 6));
-  compare(&f, &in);
-  end(&f);
+  unload(&f);
 }
 
 // x[a, 8] + y[b, 8]: nobody knows at load whether they fit.
 static void what_does_not_fit_is_an_error_all_the_same(void **state) {
   (void)state;
-  fixture f;
+  loaded f;
   lb_plan *plan;
   small_pack pack = empty_pack();
   lb_spec_builder b;
@@ -160,30 +134,30 @@ static void what_does_not_fit_is_an_error_all_the_same(void **state) {
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, 8));
   lb_value *y = param(r, "y", LB_F32, DIMS(-1, 8));
   RESULTS(r, NODE1(r, Add, "sum", x, y));
-  prepare(&f, &pack);
+  load(&f, f.g, &pack.head, false);
   lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(30, 8)),
                     tensor(LB_F32, NULL, DIMS(30, 8))};
-  ok(lb_plan_first(&f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
+  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
   assert_int_equal(plan->n_steps, 1);
   lb_plan_release(plan);
   for (int64_t n = 2; n < 40; n += 27) {
     in[1] = tensor(LB_F32, NULL, DIMS(n, 8));
     lb_status st =
-        lb_plan_first(&f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan);
+        lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan);
     assert_int_equal(lb_status_code(st), LB_INVALID);
     lb_status_drop(st);
   }
   // One of them repeats.
   in[1] = tensor(LB_F32, NULL, DIMS(1, 8));
-  ok(lb_plan_first(&f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
+  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
   assert_int_equal(plan->binds[0].tensor.dims[0], 30);
   lb_plan_release(plan);
   in[0] = tensor(LB_F32, NULL, DIMS(1, 8));
   in[1] = tensor(LB_F32, NULL, DIMS(30, 8));
-  ok(lb_plan_first(&f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
+  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
   assert_int_equal(plan->binds[0].tensor.dims[0], 30);
   lb_plan_release(plan);
-  end(&f);
+  unload(&f);
 }
 
 static void add_product(small_pack *pack) {
@@ -199,7 +173,7 @@ static void add_product(small_pack *pack) {
 }
 
 // x[n, k] times w[4, 3], for which the pack has a kernel.
-static void prepare_product(fixture *f, small_pack *pack) {
+static void prepare_product(loaded *f, small_pack *pack) {
   static float weights[12];
   add_product(pack);
   ok(lb_graph_new(&f->g));
@@ -208,45 +182,45 @@ static void prepare_product(fixture *f, small_pack *pack) {
   lb_tensor t = tensor(LB_F32, weights, DIMS(4, 3));
   ok(lb_const_new(f->g, "w", &t, &w));
   RESULTS(r, NODE1(r, MatMul, "product", x, w));
-  prepare(f, pack);
+  load(f, f->g, &pack->head, false);
 }
 
 // x[n, k] times a constant [4, 3]: k may be anything until it is there.
 static void rows_of_another_length_are_not_multiplied(void **state) {
   (void)state;
-  fixture f;
+  loaded f;
   lb_plan *plan;
   small_pack pack = empty_pack();
   prepare_product(&f, &pack);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(50, 4));
-  ok(lb_plan_first(&f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
+  ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
                    &plan));
   lb_plan_release(plan);
   in = tensor(LB_F32, NULL, DIMS(50, 5));
-  lb_status st = lb_plan_first(&f.prog, f.g->main, &in,
+  lb_status st = lb_plan_first(f.prog, f.g->main, &in,
                                &(lb_want){.wanted = true}, &desk, &plan);
   assert_int_equal(lb_status_code(st), LB_INVALID);
   lb_status_drop(st);
-  end(&f);
+  unload(&f);
 }
 
 static void the_first_plan_wants_the_kernels_of_any_rows(void **state) {
   (void)state;
-  fixture f;
+  loaded f;
   lb_plan *plan;
   size_t wanted = 0;
   small_pack pack = empty_pack();
   prepare_product(&f, &pack);
   for (int64_t n = 50; n < 350; n++) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n % 300 + 1, 4));
-    ok(lb_plan_first(&f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
+    ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
                      &plan));
     lb_plan_release(plan);
     if (n == 50) wanted = lb_slots_wanted(&f.slots);
   }
   assert_in_range(wanted, 3, LB_MAX_FACTS_OF);
   assert_int_equal(lb_slots_wanted(&f.slots), wanted);
-  end(&f);
+  unload(&f);
 }
 
 // -- twins -------------------------------------------------------------------
@@ -262,7 +236,7 @@ static lb_value *times(lb_graph *g, lb_value *x, const char *name, float *w) {
 static void twins_share_all_but_where_operands_lie(void **state) {
   (void)state;
   static float weights[3][16];
-  fixture f;
+  loaded f;
   lb_plan *plan;
   small_pack pack = empty_pack();
   add_product(&pack);
@@ -271,26 +245,25 @@ static void twins_share_all_but_where_operands_lie(void **state) {
   x = times(f.g, x, "a", weights[0]);
   x = times(f.g, x, "b", weights[1]);
   RESULTS(f.g->main, times(f.g, x, "c", weights[2]));
-  prepare(&f, &pack);
-  ok(lb_program_count(&f.prog));
-  assert_int_equal(f.prog.twins.n_groups, 1);
+  load(&f, f.g, &pack.head, false);
+  assert_int_equal(f.prog->twins.n_groups, 1);
   for (int64_t n = 1; n < 100; n += 7) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 4));
     compare(&f, &in);
-    ok(lb_plan_first(&f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
+    ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
                      &plan));
     for (uint32_t i = 1; i < 3; i++)
       assert_ptr_equal(plan->steps[i].launch->args,
                        plan->steps[0].launch->args);
     lb_plan_release(plan);
   }
-  end(&f);
+  unload(&f);
 }
 
 // The absolute of x[n, 6] three times: twice beside each other, then alone.
 static void twins_that_lie_otherwise_are_bound(void **state) {
   (void)state;
-  fixture f;
+  loaded f;
   small_pack pack = empty_pack();
   ADD_CHAIN(&pack, LB_S_ABS);
   ok(lb_graph_new(&f.g));
@@ -300,18 +273,17 @@ static void twins_that_lie_otherwise_are_bound(void **state) {
   lb_node *cat = node(r, LB_OP_Concat, "cat", 2, (lb_value *[]){a, b}, 1);
   ok(lb_node_set_int(f.g, cat, "axis", 1));
   RESULTS(r, cat->out[0], NODE1(r, Abs, "c", x));
-  prepare(&f, &pack);
-  ok(lb_program_count(&f.prog));
-  assert_int_equal(f.prog.twins.n_groups, 1);
+  load(&f, f.g, &pack.head, false);
+  assert_int_equal(f.prog->twins.n_groups, 1);
   for (int64_t n = 1; n < 100; n += 7) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 6));
     compare(&f, &in);
   }
-  end(&f);
+  unload(&f);
 }
 
-static uint32_t group_of(const fixture *f, const lb_value *v) {
-  return f->prog.twins.of_node[v->producer->id]->group;
+static uint32_t group_of(const loaded *f, const lb_value *v) {
+  return f->prog->twins.of_node[v->producer->id]->group;
 }
 
 static lb_value *leaky(lb_graph *g, lb_value *x, const char *name,
@@ -331,7 +303,7 @@ static lb_value *plus(lb_graph *g, lb_value *x, const char *name, float *y) {
 static void what_differs_in_anything_is_no_twin(void **state) {
   (void)state;
   static float one[] = {1}, also_one[] = {1}, two[] = {2};
-  fixture f;
+  loaded f;
   small_pack pack = empty_pack();
   ok(lb_graph_new(&f.g));
   lb_region *r = f.g->main;
@@ -342,15 +314,14 @@ static void what_differs_in_anything_is_no_twin(void **state) {
                    plus(f.g, x, "e", one),     plus(f.g, x, "f", two),
                    plus(f.g, x, "g", also_one)};
   RESULTS(r, v[0], v[1], v[2], v[3], v[4], v[5], v[6]);
-  prepare(&f, &pack);
-  ok(lb_program_count(&f.prog));
-  assert_int_equal(f.prog.twins.n_groups, 2);
+  load(&f, f.g, &pack.head, false);
+  assert_int_equal(f.prog->twins.n_groups, 2);
   assert_int_equal(group_of(&f, v[0]), group_of(&f, v[2]));
   assert_int_equal(group_of(&f, v[4]), group_of(&f, v[6]));
   assert_int_not_equal(group_of(&f, v[0]), group_of(&f, v[4]));
   for (int i = 1; i < 6; i += 2)  // another slope, symbol, addend
     assert_int_equal(group_of(&f, v[i]), LB_NO_TWINS);
-  end(&f);
+  unload(&f);
 }
 
 // Of exp(x) and -x, the one minus the other.
@@ -370,7 +341,7 @@ static lb_value *read_transposed(lb_graph *g, lb_value *x, const int64_t *perm,
 static void twins_read_values_of_one_order_dtype_and_transpose(void **state) {
   (void)state;
   static const int64_t to_last[] = {0, 2, 1}, twice[] = {1, 2, 0};
-  fixture f;
+  loaded f;
   small_pack pack = empty_pack();
   ok(lb_graph_new(&f.g));
   lb_region *r = f.g->main;
@@ -387,10 +358,9 @@ static void twins_read_values_of_one_order_dtype_and_transpose(void **state) {
                    read_transposed(f.g, x, to_last, 3),
                    read_transposed(f.g, x, twice, 3)};
   RESULTS(r, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
-  prepare(&f, &pack);
-  ok(lb_program_count(&f.prog));
+  load(&f, f.g, &pack.head, false);
   for (int i = 0; i < 9; i++) assert_int_equal(group_of(&f, v[i]), LB_NO_TWINS);
-  end(&f);
+  unload(&f);
 }
 
 int main(void) {

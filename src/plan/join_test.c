@@ -1,15 +1,12 @@
 // plan/join_test.c -- what a Concat joins lies in place, or is copied there.
-#include "graph/build_test.h"
-#include "graph/infer.h"
+#include "plan/load_test.h"
 #include "plan/pack_test.h"
 
 static lb_desk desk;  // of all plans here
 
 typedef struct fixture {
   lb_graph *g;
-  lb_program prog;
-  lb_partitioning parts;
-  lb_slots slots;
+  loaded l;
   lb_plan *plan;
 } fixture;
 
@@ -28,13 +25,8 @@ static lb_value *join2(fixture *f, const char *name, int axis, lb_value *a,
 
 static void build_with(fixture *f, const lb_tensor *in, small_pack *pack) {
   lb_want wanted[] = {{.wanted = true}, {.wanted = true}};
-  ok(lb_infer_graph(f->g));
-  ok(lb_program_init(&f->prog, f->g, 0));
-  ok(lb_partitioning_init(&f->parts, f->g));
-  ok(lb_slots_init(&f->slots, 8, pack ? &pack->head : NULL));
-  f->prog.parts = &f->parts;
-  f->prog.slots = &f->slots;
-  ok(lb_plan_first(&f->prog, f->g->main, in, wanted, &desk, &f->plan));
+  load(&f->l, f->g, pack ? &pack->head : NULL, false);
+  ok(lb_plan_first(f->l.prog, f->g->main, in, wanted, &desk, &f->plan));
 }
 
 static void build(fixture *f, const lb_tensor *in) { build_with(f, in, NULL); }
@@ -61,10 +53,7 @@ static void writes(const fixture *f, uint32_t i, int64_t offset, int64_t row) {
 
 static void end(fixture *f) {
   lb_plan_release(f->plan);
-  lb_slots_fini(&f->slots);
-  lb_partitioning_fini(&f->parts);
-  lb_program_fini(&f->prog);
-  lb_graph_free(f->g);
+  unload(&f->l);
 }
 
 static void launches_write_into_the_result(void **state) {

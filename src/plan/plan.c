@@ -41,13 +41,16 @@ static void put_back(lb_arena *desk, lb_arena *a) {
   move_arena(desk, a);
 }
 
-static lb_status plan_new(lb_plan *parent, lb_desk *desk, lb_plan **out) {
+static lb_status plan_new(lb_program *prog, lb_plan *parent, lb_desk *desk,
+                          lb_plan **out) {
   lb_plan *p = calloc(1, sizeof *p);
   *out = p;
   if (!p) return lb_oom();
   lb_ref_init(&p->ref);
   lb_arena_init(&p->arena, 16 << 10);
   move_arena(&p->state, &desk->state);
+  p->program = prog;
+  lb_program_retain(prog);
   p->parent = parent ? lb_plan_retain(parent) : NULL;
   p->n_own = parent ? parent->n_own : 0;
   return LB_OK;
@@ -63,6 +66,7 @@ void lb_plan_release(lb_plan *p) {
     lb_plan *parent = p->parent;
     lb_arena_fini(&p->arena);
     lb_arena_fini(&p->state);
+    lb_program_release(p->program);
     free(p);
     p = parent;
   }
@@ -178,7 +182,7 @@ static void mark_results(lb_planner *p) {
 static lb_status begin_tally(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values, nodes = p->prog->graph->n_nodes;
   const lb_tally *all = &p->prog->all;
-  if (all->uses && all_wanted(p, r)) {
+  if (all_wanted(p, r)) {
     bool ok = COPY(p->uses, all->uses, n) && COPY(p->lands, all->lands, n) &&
               COPY(p->homes, all->homes, n) &&
               COPY(p->needed, all->needed, nodes);
@@ -217,10 +221,7 @@ lb_status lb_program_count(lb_program *prog) {
     lb_planner_count(&p, g->main);
   }
   free(want);
-  if (!ok) return lb_oom();
-  if (!prog->parts) return LB_OK;
-  LB_TRY(lb_orders_init(&prog->orders, prog->parts, g));
-  return lb_twins_init(&prog->twins, prog->parts, g, &prog->sizes);
+  return ok ? LB_OK : lb_oom();
 }
 
 // Room for as many steps as there are likely to be.
@@ -331,17 +332,18 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
   return finish(p);
 }
 
-lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
+lb_status lb_plan_first(lb_program *prog, const lb_region *region,
                         const lb_tensor *inputs, const lb_want *want,
                         lb_desk *desk, lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
   *out = NULL;
-  LB_TRY(plan_new(NULL, desk, &plan));
+  LB_TRY(plan_new(prog, NULL, desk, &plan));
   lb_status st = planner_new(plan, desk, &p);
   if (!lb_failed(st)) {
     p->prog = prog;
     p->region = region;
+    p->rehearses = desk->rehearses;
     st = build_first(p, inputs, want);
     close_planner(p, desk);
   }
@@ -368,6 +370,7 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
   size_t results = from->region->n_results;
   p->prog = from->prog;
   p->region = from->region;
+  p->rehearses = from->rehearses;
   p->want = from->want;
   p->exact = from->exact;
   p->n_bufs = from->n_bufs;
@@ -419,7 +422,7 @@ lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_desk *desk,
   lb_planner *p;
   *out = NULL;
   assert(parent->rest);
-  LB_TRY(plan_new(parent, desk, &plan));
+  LB_TRY(plan_new(parent->program, parent, desk, &plan));
   lb_status st = planner_new(plan, desk, &p);
   if (!lb_failed(st)) {
     st = build_next(p, parent, facts);

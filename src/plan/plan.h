@@ -7,8 +7,8 @@
 // own, built from its parent and those facts.
 //
 // (1) A plan is immutable but for `serial`, `complete` and `turns`, and
-//     refcounted; any thread may run it. It retains its parent, whose arena
-//     holds what the child still refers to.
+//     refcounted; any thread may run it. It retains its program, and its
+//     parent, whose arena holds what the child still refers to.
 // (2) What can be computed from the signature alone is computed while planning
 //     (by the host kernels, on at most LB_MAX_KNOWN elements) and is a constant
 //     of the plan: shape arithmetic never becomes a step.
@@ -99,6 +99,7 @@ typedef struct lb_plan {
   lb_ref ref;
   lb_arena arena;
   lb_arena state;          // of `rest`
+  lb_program *program;     // retained
   struct lb_plan *parent;  // retained; NULL: the first stage
   uint64_t serial;         // given by whoever caches it
   lb_step *steps;
@@ -121,6 +122,9 @@ typedef struct lb_plan {
 // work.
 typedef struct lb_desk {
   lb_arena state, scratch;
+  // Plans are made to get ready, not to be run for somebody: their slots are
+  // not wanted, and not counted as used.
+  bool rehearses;
 } lb_desk;
 void lb_desk_init(lb_desk *d);
 void lb_desk_fini(lb_desk *d);  // empty, and ready for more
@@ -129,7 +133,7 @@ size_t lb_desk_bytes(const lb_desk *d);
 // The first stage. `inputs` has region->n_params tensors; data is read only of
 // those that lb_program_reads. Strides may be any. want[i] is about result i;
 // strides that do not suit its dims are LB_INVALID.
-lb_status lb_plan_first(const lb_program *prog, const lb_region *region,
+lb_status lb_plan_first(lb_program *prog, const lb_region *region,
                         const lb_tensor *inputs, const lb_want *want,
                         lb_desk *desk, lb_plan **out);
 

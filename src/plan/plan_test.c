@@ -7,7 +7,7 @@ static lb_desk desk;  // of all plans here
 
 typedef struct fixture {
   lb_graph *g;
-  lb_program program;
+  lb_program *program;
   lb_plan *plan;
 } fixture;
 
@@ -18,13 +18,13 @@ static fixture begin(void) {
 }
 
 static void build(fixture *f, const lb_tensor *in, const lb_want *wanted) {
-  ok(lb_program_init(&f->program, f->g, 0));
-  ok(lb_plan_first(&f->program, f->g->main, in, wanted, &desk, &f->plan));
+  ok(lb_program_new(&(lb_program_options){.graph = f->g}, &f->program));
+  ok(lb_plan_first(f->program, f->g->main, in, wanted, &desk, &f->plan));
 }
 
 static void end(fixture *f) {
   lb_plan_release(f->plan);
-  lb_program_fini(&f->program);
+  lb_program_release(f->program);
   lb_graph_free(f->g);
 }
 
@@ -99,7 +99,7 @@ static void what_nobody_asked_for_is_not_planned(void **state) {
   build(&f, &in, (lb_want[]){{.wanted = true}, {.wanted = false}});
   assert_int_equal(f.plan->n_steps, 1);
   lb_plan_release(f.plan);
-  ok(lb_plan_first(&f.program, r, &in,
+  ok(lb_plan_first(f.program, r, &in,
                    (lb_want[]){{.wanted = false}, {.wanted = true}}, &desk,
                    &f.plan));
   assert_int_equal(f.plan->n_steps, 3);
@@ -192,8 +192,8 @@ static void what_the_other_branch_waited_for_is_not_planned(void **state) {
   for (uint8_t taken = 0; taken < 2; taken++) {
     lb_tensor in[] = {tensor(LB_BOOL, &taken, 0, NULL),
                       tensor(LB_I64, NULL, DIMS(2, 2))};
-    ok(lb_program_init(&f.program, f.g, 0));
-    ok(lb_plan_first(&f.program, r, in,
+    ok(lb_program_new(&(lb_program_options){.graph = f.g}, &f.program));
+    ok(lb_plan_first(f.program, r, in,
                      (lb_want[]){{.wanted = true}, {.wanted = true}}, &desk,
                      &f.plan));
     lb_tensor dims = tensor(LB_I64, NULL, DIMS(2, 3));
@@ -202,8 +202,39 @@ static void what_the_other_branch_waited_for_is_not_planned(void **state) {
     assert_int_equal(next->n_steps, taken ? 4 : 1);
     lb_plan_release(next);
     lb_plan_release(f.plan);
-    lb_program_fini(&f.program);
+    lb_program_release(f.program);
   }
+  lb_graph_free(f.g);
+}
+
+static void plans_keep_their_program(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_program_usage usage = {0};
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(-1));
+  lb_value *y = NODE1(r, NonZero, "nz", x);
+  RESULTS(r, NODE1(r, Abs, "abs", NODE1(r, Transpose, "t", y)));
+  ok(lb_program_new(
+      &(lb_program_options){.graph = f.g, .version = 7, .usage = &usage},
+      &f.program));
+  assert_int_equal(atomic_load(&usage.count), 1);
+  assert_true(atomic_load(&usage.bytes) > sizeof *f.program);
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(5));
+  ok(lb_plan_first(f.program, r, &in, &(lb_want){.wanted = true}, &desk,
+                   &f.plan));
+  assert_int_equal(f.plan->program->version, 7);
+  lb_program_release(f.program);
+  // The next stage is planned with it, too, and outlives the first.
+  lb_plan *next;
+  lb_tensor found = tensor(LB_I64, NULL, DIMS(1, 3));
+  ok(lb_plan_next(f.plan, &found, &desk, &next));
+  lb_plan_release(f.plan);
+  assert_int_equal(atomic_load(&usage.count), 1);
+  assert_int_equal(next->program->version, 7);
+  lb_plan_release(next);
+  assert_int_equal(atomic_load(&usage.count), 0);
+  assert_int_equal(atomic_load(&usage.bytes), 0);
   lb_graph_free(f.g);
 }
 
@@ -217,6 +248,7 @@ int main(void) {
       cmocka_unit_test(deciding_inputs_are_read_while_planning),
       cmocka_unit_test(computed_targets_end_the_stage),
       cmocka_unit_test(what_the_other_branch_waited_for_is_not_planned),
+      cmocka_unit_test(plans_keep_their_program),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,6 +34,7 @@ typedef struct lb_made lb_made;  // launches of a partition: see repeat.c
 typedef struct lb_planner {
   const lb_program *prog;
   const lb_region *region;
+  bool rehearses;    // see lb_desk
   lb_plan *plan;     // being built; borrowed
   lb_arena *arena;   // the plan's: what a run needs
   lb_arena *state;   // the plan's: what later stages need, all below

@@ -1,4 +1,5 @@
-// plan/program.c -- which contents decide shapes: a walk backwards.
+// plan/program.c -- making a program; and which contents decide shapes: a walk
+// backwards.
 //
 // Marks only grow and every mark is pushed once, so the walk ends. A body of
 // Loop or Scan is planned at run time with its real inputs, so marks stop at
@@ -89,16 +90,14 @@ static void visit(walk *w, const lb_region *r, bool seed) {
   }
 }
 
-lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit) {
+static lb_status find_deciding(lb_program *p) {
+  const lb_graph *g = p->graph;
   size_t n = g->n_values ? g->n_values : 1;
   walk w = {.deciding = calloc(n, sizeof(*w.deciding)),
             .stack = calloc(n, sizeof(*w.stack)),
             .owner = calloc(n, sizeof(*w.owner)),
             .slot = calloc(n, sizeof(*w.slot))};
-  *p = (lb_program){.graph = g,
-                    .deciding = w.deciding,
-                    .limit = limit,
-                    .ahead = LB_AHEAD_ALL};
+  p->deciding = w.deciding;
   bool ok = w.deciding && w.stack && w.owner && w.slot;
   if (ok) {
     visit(&w, g->main, false);
@@ -108,26 +107,76 @@ lb_status lb_program_init(lb_program *p, const lb_graph *g, size_t limit) {
   free(w.stack);
   free(w.owner);
   free(w.slot);
-  lb_status st = ok ? lb_sizes_init(&p->sizes, g) : lb_oom();
-  if (lb_failed(st)) lb_program_fini(p);
-  return st;
+  return ok ? LB_OK : lb_oom();
 }
 
-void lb_program_fini(lb_program *p) {
+static lb_status partition(lb_program *p, const lb_program_options *o) {
+  if (!o->slots) return LB_OK;
+  LB_TRY(lb_partitioning_init(&p->partitioning, p->graph, &o->partition,
+                              o->weights));
+  p->parts = &p->partitioning;
+  LB_TRY(lb_orders_init(&p->orders, p->parts, p->graph));
+  return lb_twins_init(&p->twins, p->parts, p->graph, &p->sizes);
+}
+
+static lb_status build(lb_program *p, const lb_program_options *o) {
+  LB_TRY(find_deciding(p));
+  LB_TRY(lb_sizes_init(&p->sizes, p->graph));
+  LB_TRY(partition(p, o));
+  return lb_program_count(p);
+}
+
+static size_t count_bytes(const lb_program *p) {
+  const lb_graph *g = p->graph;
+  size_t value = sizeof *p->deciding + sizeof *p->all.uses +
+                 sizeof *p->all.lands + sizeof *p->all.homes;
+  size_t node = sizeof *p->all.needed + sizeof *p->orders.nodes +
+                sizeof *p->twins.of_node;
+  return sizeof *p + p->partitioning.arena.used + g->n_values * value +
+         g->n_nodes * node + p->sizes.n * sizeof *p->sizes.dims;
+}
+
+lb_status lb_program_new(const lb_program_options *o, lb_program **out) {
+  lb_program *p = *out = calloc(1, sizeof *p);
+  if (!p) return lb_oom();
+  *p = (lb_program){.graph = o->graph,
+                    .version = o->version,
+                    .limit = o->limit,
+                    .slots = o->slots,
+                    .deterministic = o->deterministic,
+                    .reusable = o->reusable,
+                    .ahead = o->ahead,
+                    .usage = o->usage};
+  lb_ref_init(&p->ref);
+  if (p->usage) atomic_fetch_add(&p->usage->count, 1);
+  lb_status st = build(p, o);
+  if (lb_failed(st)) {
+    lb_program_release(p);
+    *out = NULL;
+    return st;
+  }
+  p->bytes = count_bytes(p);
+  if (p->usage) atomic_fetch_add(&p->usage->bytes, p->bytes);
+  return LB_OK;
+}
+
+void lb_program_release(lb_program *p) {
+  if (!p || !lb_ref_release(&p->ref)) return;
+  if (p->usage) atomic_fetch_sub(&p->usage->bytes, p->bytes);
+  if (p->usage) atomic_fetch_sub(&p->usage->count, 1);
   free(p->deciding);
   lb_sizes_fini(&p->sizes);
   lb_twins_fini(&p->twins);
   lb_orders_fini(&p->orders);
+  if (p->parts) lb_partitioning_fini(&p->partitioning);
   free(p->all.uses);
   free(p->all.lands);
   free(p->all.homes);
   free(p->all.needed);
-  *p = (lb_program){0};
+  free(p);
 }
 
-bool lb_program_reads(const lb_program *p, const lb_value *param,
-                      const lb_tensor *t) {
-  lb_deciding how = p->deciding[param->id];
+bool lb_deciding_reads(lb_deciding how, const lb_tensor *t) {
   if (how == LB_DECIDES_NOTHING || t->rank > 1) return false;
   if (how == LB_DECIDES_THROUGH && lb_dtype_is_float(t->dtype)) return false;
   return lb_tensor_count(t) <= LB_MAX_KNOWN;

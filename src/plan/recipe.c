@@ -113,7 +113,7 @@ static lb_status find_slot(lb_planner *p, const lb_binding *b,
                            const lb_facts *facts, lb_slot **out) {
   lb_slots *slots = p->prog->slots;
   kin found;
-  if (!p->prog->rehearses) {
+  if (!p->rehearses) {
     LB_TRY(lb_slots_intern(slots, &b->spec, facts, out));
     return want_kin(p, b, *out);
   }
@@ -124,7 +124,7 @@ static lb_status find_slot(lb_planner *p, const lb_binding *b,
 
 // A slot that was found before, by a rehearsal perhaps.
 static lb_status use_slot(lb_planner *p, const lb_binding *b, lb_slot *slot) {
-  if (p->prog->rehearses) return LB_OK;
+  if (p->rehearses) return LB_OK;
   lb_slots_use(p->prog->slots, slot);
   return want_kin(p, b, slot);
 }

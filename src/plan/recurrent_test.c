@@ -1,7 +1,5 @@
 // plan/recurrent_test.c -- the steps that a recurrence becomes.
-#include "graph/build_test.h"
-#include "graph/infer.h"
-#include "plan/plan.h"
+#include "plan/load_test.h"
 
 static lb_desk desk;  // of all plans here
 
@@ -62,9 +60,7 @@ static void print_steps(const lb_plan *plan, char *out, size_t cap) {
 
 static void expect(wish w, const char *want) {
   lb_graph *g;
-  lb_program prog;
-  lb_partitioning parts;
-  lb_slots slots;
+  loaded l;
   lb_plan *plan;
   char text[64] = "";
   ok(lb_graph_new(&g));
@@ -72,23 +68,14 @@ static void expect(wish w, const char *want) {
   const lb_node *n = add_node(g, &w);
   for (int i = 0; i < 3; i++) in.dims[i] = n->in[0]->info.dims[i].k;
   lb_tensor_dense(&in);
-  ok(lb_infer_graph(g));
-  ok(lb_program_init(&prog, g, 0));
-  ok(lb_partitioning_init(&parts, g));
-  ok(lb_slots_init(&slots, 8, NULL));
-  prog.parts = &parts;
-  prog.slots = &slots;
-  prog.deterministic = w.deterministic;
-  ok(lb_plan_first(&prog, g->main, &in,
+  load(&l, g, NULL, w.deterministic);
+  ok(lb_plan_first(l.prog, g->main, &in,
                    (lb_want[]){{.wanted = true}, {.wanted = w.wants_h}}, &desk,
                    &plan));
   print_steps(plan, text, sizeof text);
   assert_string_equal(text, want);
   lb_plan_release(plan);
-  lb_slots_fini(&slots);
-  lb_partitioning_fini(&parts);
-  lb_program_fini(&prog);
-  lb_graph_free(g);
+  unload(&l);
 }
 
 static void launches_run_once_for_every_step(void **state) {

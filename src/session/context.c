@@ -64,6 +64,9 @@ void lb_context_free(lb_context *c) {
 
 lb_status lb_context_inner(lb_context *c, lb_context **out) {
   if (!c->inner) LB_TRY(lb_context_new(c->alloc, &c->inner));
+  c->inner->version = c->version;
+  c->inner->program = c->program;
+  c->inner->desk.rehearses = c->desk.rehearses;
   c->inner->budget = c->budget;
   c->inner->stay = c->stay;
   c->inner->watcher = c->watcher;

@@ -33,7 +33,11 @@ typedef struct lb_context {
   const lb_alloc *alloc;     // borrowed
   lb_budget *budget;         // the outermost context's
   lb_budget own_budget;
-  lb_stay *stay;  // the outermost context's: since when the run is inside
+  // A user of it, and so is what lies in `last` (session/versions.h); of an
+  // inner context the outermost one's.
+  struct lb_version *version;
+  lb_program *program;  // that of the version
+  lb_stay *stay;        // the outermost context's: since when the run is inside
   lb_stay own_stay;
   const lb_watcher *watcher;  // of this run; borrowed, may be NULL
   lb_bound *bound;            // likewise

@@ -13,8 +13,8 @@ typedef struct marks {  // owned, by id
 
 // A node of a partition is done with all others of it: by the partition's
 // kernel, or by what covers it.
-static void mark_done(const lb_session *s, const lb_node *n, marks *m) {
-  const lb_partition *part = s->parts.of_node ? s->parts.of_node[n->id] : NULL;
+static void mark_done(const lb_program *p, const lb_node *n, marks *m) {
+  const lb_partition *part = p->parts ? p->parts->of_node[n->id] : NULL;
   m->done[n->id] = true;
   for (uint32_t i = 0; part && i < part->n_nodes; i++)
     m->done[part->nodes[i]->id] = true;
@@ -34,11 +34,10 @@ static void mark_needed(const lb_region *r, const lb_output *outputs,
   }
 }
 
-static void mark_data(const lb_session *s, const lb_tensor *inputs, marks *m) {
-  const lb_region *r = s->graph->main;
+static void mark_data(const lb_program *p, const lb_tensor *inputs, marks *m) {
+  const lb_region *r = p->graph->main;
   for (uint32_t i = 0; i < r->n_params; i++)
-    m->data[r->params[i]->id] =
-        !lb_program_reads(&s->program, r->params[i], &inputs[i]);
+    m->data[r->params[i]->id] = !lb_program_reads(p, r->params[i], &inputs[i]);
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const lb_node *n = r->nodes[i];
     bool data = false;
@@ -62,20 +61,21 @@ static lb_reason why_skipped(const lb_node *n, const marks *m) {
   return data ? LB_REASON_VIEW : LB_REASON_KNOWN;
 }
 
-lb_status lb_session_skips(const lb_session *s, const lb_tensor *inputs,
+lb_status lb_session_skips(lb_session *s, const lb_tensor *inputs,
                            const lb_output *outputs,
                            const lb_step_event *events, size_t n,
                            lb_skip_fn *fn, void *user) {
   const lb_graph *g = s->graph;
+  lb_version *v = lb_version_take(s);
   marks m = {.done = calloc(g->n_nodes + 1u, 1),
              .needed = calloc(g->n_values + 1u, 1),
              .data = calloc(g->n_values + 1u, 1)};
   lb_status st = m.done && m.needed && m.data ? LB_OK : lb_oom();
   if (lb_failed(st)) goto done;
   for (size_t i = 0; i < n; i++)
-    if (events[i].node) mark_done(s, events[i].node, &m);
+    if (events[i].node) mark_done(v->program, events[i].node, &m);
   mark_needed(g->main, outputs, &m);
-  mark_data(s, inputs, &m);
+  mark_data(v->program, inputs, &m);
   for (uint32_t i = 0; i < g->main->n_nodes; i++) {
     const lb_node *node = g->main->nodes[i];
     bool loop = node->op == LB_OP_Loop || node->op == LB_OP_Scan;
@@ -85,6 +85,7 @@ lb_status lb_session_skips(const lb_session *s, const lb_tensor *inputs,
   }
 
 done:
+  lb_session_leave(s, v);
   free(m.done);
   free(m.needed);
   free(m.data);

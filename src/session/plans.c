@@ -30,16 +30,37 @@ static void push_front(lb_plans *p, entry *e) {
   p->first = e;
 }
 
-static void drop(lb_plans *p, entry *e) {
+// Out of the table; it is the caller's then.
+static entry *take_out(lb_plans *p, entry *e) {
   unlink_entry(p, e);
   lb_map_remove(&p->map, e->key, e->key_size);
   p->bytes -= e->bytes;
+  return e;
+}
+
+static void free_entry(entry *e) {
   lb_plan_release(e->plan);
   free(e);
 }
 
+void lb_plans_drop_version(lb_plans *p, uint64_t version) {
+  entry *gone = NULL;
+  lb_lock_take(&p->lock);
+  for (entry *e = p->first, *next; e; e = next) {
+    next = e->next;
+    if (e->plan->program->version != version) continue;
+    take_out(p, e)->next = gone;
+    gone = e;
+  }
+  lb_lock_give(&p->lock);
+  for (entry *next; gone; gone = next) {
+    next = gone->next;
+    free_entry(gone);
+  }
+}
+
 void lb_plans_clear(lb_plans *p) {
-  while (p->first) drop(p, p->first);
+  while (p->first) free_entry(take_out(p, p->first));
   p->built = p->evicted = p->serial = 0;
 }
 
@@ -81,7 +102,7 @@ static lb_status insert(lb_plans *p, const void *key, size_t size,
   p->built++;
   for (; p->bytes > p->budget && p->last != e; p->evicted++) {
     lb_tell_since(p->events, PLAN_EVICTED, BUDGET, 0, p->last->bytes, "%s", "");
-    drop(p, p->last);
+    free_entry(take_out(p, p->last));
   }
   return LB_OK;
 }

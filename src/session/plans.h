@@ -29,6 +29,9 @@ lb_plan *lb_plans_get(lb_plans *p, const void *key, size_t size);
 // thread was faster, *plan is released and replaced by the one in the cache.
 lb_status lb_plans_put(lb_plans *p, const void *key, size_t size,
                        lb_plan **plan);
+// Forgets the plans of a program, for which nobody will ask again. Plans are
+// released without the lock, and are not counted as evicted.
+void lb_plans_drop_version(lb_plans *p, uint64_t version);
 // Forgets all plans, and that there were any: for who has it alone.
 void lb_plans_clear(lb_plans *p);
 // Calls `fn` on each plan, with the lock held.

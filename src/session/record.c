@@ -24,7 +24,7 @@ typedef struct entry {
 } entry;
 
 struct lb_recorder {
-  const lb_program *prog;   // borrowed
+  const lb_graph *graph;    // borrowed
   const lb_log *log;        // borrowed
   pthread_mutex_t setting;  // one at a time sets the file
   lb_lock lock;             // of all that follows
@@ -36,8 +36,9 @@ struct lb_recorder {
   bool warned;
   pthread_cond_t wake;
   pthread_t thread;
-  bool running;    // there is a thread
-  unsigned forks;  // when the recorder was made
+  bool running;        // there is a thread
+  unsigned forks;      // when the recorder was made
+  uint8_t deciding[];  // by input: lb_deciding
 };
 
 // -- keys --------------------------------------------------------------------
@@ -63,18 +64,17 @@ static void put_contents(key *k, const lb_tensor *t) {
   k->size += lb_tensor_bytes(t);
 }
 
-static bool has_contents(const lb_program *prog, uint32_t i,
-                         const lb_tensor *t) {
-  return lb_program_reads(prog, prog->graph->main->params[i], t);
+static bool has_contents(const lb_recorder *r, uint32_t i, const lb_tensor *t) {
+  return lb_deciding_reads((lb_deciding)r->deciding[i], t);
 }
 
-static bool key_init(key *k, const lb_program *prog, const lb_tensor *in,
+static bool key_init(key *k, const lb_recorder *rec, const lb_tensor *in,
                      const lb_output *out) {
-  const lb_region *r = prog->graph->main;
+  const lb_region *r = rec->graph->main;
   size_t size = r->n_results;
   for (uint32_t i = 0; i < r->n_params; i++) {
     size += 8 + (size_t)in[i].rank * sizeof *in[i].dims;
-    if (has_contents(prog, i, &in[i])) size += lb_tensor_bytes(&in[i]);
+    if (has_contents(rec, i, &in[i])) size += lb_tensor_bytes(&in[i]);
   }
   k->size = 0;
   k->data = size <= SMALL ? k->small : malloc(size);
@@ -85,7 +85,7 @@ static bool key_init(key *k, const lb_program *prog, const lb_tensor *in,
     int32_t head[2] = {(int32_t)in[i].dtype, in[i].rank};
     put(k, head, sizeof head);
     put(k, in[i].dims, (size_t)in[i].rank * sizeof *in[i].dims);
-    if (has_contents(prog, i, &in[i])) put_contents(k, &in[i]);
+    if (has_contents(rec, i, &in[i])) put_contents(k, &in[i]);
   }
   return true;
 }
@@ -96,11 +96,11 @@ static void key_fini(key *k) {
 
 // The other way; `s` has room for all inputs and outputs. Data points into the
 // key.
-static void key_read(const lb_program *prog, char *at, lb_sighting *s) {
-  const lb_region *r = prog->graph->main;
+static void key_read(const lb_recorder *rec, char *at, lb_sighting *s) {
+  const lb_region *r = rec->graph->main;
   uint32_t wanted = 0;
   for (uint32_t i = 0; i < r->n_results; i++)
-    if (at[i]) s->outputs[wanted++] = prog->graph->output_names[i];
+    if (at[i]) s->outputs[wanted++] = rec->graph->output_names[i];
   s->n_outputs = wanted;
   if (wanted == r->n_results) s->outputs = NULL;
   at += r->n_results;
@@ -115,7 +115,7 @@ static void key_read(const lb_program *prog, char *at, lb_sighting *s) {
     at += (size_t)t->rank * sizeof *t->dims;
     lb_tensor_dense(t);
     s->names[i] = r->params[i]->name;
-    if (!has_contents(prog, i, t)) continue;
+    if (!has_contents(rec, i, t)) continue;
     t->data = at;
     at += lb_tensor_bytes(t);
   }
@@ -171,8 +171,7 @@ static void count_key(lb_recorder *r, const key *k, uint64_t times) {
 void lb_recorder_note(lb_recorder *r, const lb_tensor *inputs,
                       const lb_output *outputs) {
   key k;
-  if (lb_fork_count() != r->forks || !key_init(&k, r->prog, inputs, outputs))
-    return;
+  if (lb_fork_count() != r->forks || !key_init(&k, r, inputs, outputs)) return;
   lb_lock_take(&r->lock);
   if (r->path) count_key(r, &k, 1);
   lb_lock_give(&r->lock);
@@ -227,7 +226,7 @@ static int compare(const void *a, const void *b) {
 }
 
 static lb_status print(const lb_recorder *r, const copy *c, lb_strbuf *out) {
-  const lb_region *main = r->prog->graph->main;
+  const lb_region *main = r->graph->main;
   size_t n = (size_t)main->n_params + main->n_results + 1;
   const char **names = calloc(2 * n, sizeof *names);
   lb_tensor *inputs = calloc(n, sizeof *inputs);
@@ -238,7 +237,7 @@ static lb_status print(const lb_recorder *r, const copy *c, lb_strbuf *out) {
                      .names = names,
                      .inputs = inputs,
                      .outputs = names + n};
-    key_read(r->prog, c->list[i]->key, &s);
+    key_read(r, c->list[i]->key, &s);
     lb_shapes_print(&s, out);
   }
   free(names);
@@ -317,39 +316,39 @@ static lb_status start_thread(lb_recorder *r) {
 }
 
 // Input i of the model as a sighting has it.
-static lb_status take_input(const lb_program *prog, const lb_sighting *s,
+static lb_status take_input(const lb_recorder *r, const lb_sighting *s,
                             uint32_t i, lb_tensor *out) {
-  const char *name = prog->graph->main->params[i]->name;
+  const char *name = r->graph->main->params[i]->name;
   for (uint32_t k = 0; k < s->n_inputs; k++) {
     if (strcmp(s->names[k], name)) continue;
     *out = s->inputs[k];
-    if (!has_contents(prog, i, out) || out->data) return LB_OK;
+    if (!has_contents(r, i, out) || out->data) return LB_OK;
     return lb_error(LB_INVALID, "it lacks the contents of input '%s'", name);
   }
   return lb_error(LB_INVALID, "it is of another model: there is no input '%s'",
                   name);
 }
 
-static void take_outputs(const lb_program *prog, const lb_sighting *s,
+static void take_outputs(const lb_recorder *r, const lb_sighting *s,
                          lb_output *out) {
-  for (uint32_t i = 0; i < prog->graph->main->n_results; i++) {
+  for (uint32_t i = 0; i < r->graph->main->n_results; i++) {
     out[i].wanted = !s->outputs;
     for (uint32_t k = 0; k < s->n_outputs; k++)
-      if (!strcmp(s->outputs[k], prog->graph->output_names[i]))
+      if (!strcmp(s->outputs[k], r->graph->output_names[i]))
         out[i].wanted = true;
   }
 }
 
 static lb_status count_sighting(lb_recorder *r, const lb_sighting *s) {
-  const lb_region *main = r->prog->graph->main;
+  const lb_region *main = r->graph->main;
   lb_tensor *in = calloc(main->n_params + 1u, sizeof *in);
   lb_output *out = calloc(main->n_results + 1u, sizeof *out);
   key k;
   lb_status st = in && out ? LB_OK : lb_oom();
   for (uint32_t i = 0; !lb_failed(st) && i < main->n_params; i++)
-    st = take_input(r->prog, s, i, &in[i]);
-  if (!lb_failed(st)) take_outputs(r->prog, s, out);
-  if (!lb_failed(st) && key_init(&k, r->prog, in, out)) {
+    st = take_input(r, s, i, &in[i]);
+  if (!lb_failed(st)) take_outputs(r, s, out);
+  if (!lb_failed(st) && key_init(&k, r, in, out)) {
     lb_lock_take(&r->lock);
     count_key(r, &k, s->count);
     lb_lock_give(&r->lock);
@@ -427,9 +426,12 @@ static void init_wake(pthread_cond_t *wake) {
 
 lb_status lb_recorder_new(const lb_program *prog, const lb_log *log,
                           lb_recorder **out) {
-  lb_recorder *r = *out = calloc(1, sizeof *r);
+  const lb_region *main = prog->graph->main;
+  lb_recorder *r = *out = calloc(1, sizeof *r + main->n_params);
   if (!r) return lb_oom();
-  r->prog = prog;
+  r->graph = prog->graph;
+  for (uint32_t i = 0; i < main->n_params; i++)
+    r->deciding[i] = prog->deciding[main->params[i]->id];
   r->log = log;
   lb_status st = lb_lock_init(&r->lock);
   if (lb_failed(st)) {

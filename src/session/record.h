@@ -21,7 +21,8 @@
 
 typedef struct lb_recorder lb_recorder;
 
-// `prog` and `log` are borrowed; they outlive the recorder.
+// `log` is borrowed, as is the program's graph; both outlive the recorder. The
+// program need not: every version has the same inputs.
 lb_status lb_recorder_new(const lb_program *prog, const lb_log *log,
                           lb_recorder **out);
 void lb_recorder_free(lb_recorder *r);  // writes; NULL is fine

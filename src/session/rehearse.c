@@ -122,7 +122,7 @@ static bool fill(rehearsal *h, bool compare) {
   size_t most = 0;
   for (uint32_t i = 0; i < r->n_params; i++) {
     size_t bytes = lb_tensor_bytes(&h->in[i]);
-    if (lb_program_reads(&h->s->program, r->params[i], &h->in[i])) {
+    if (lb_program_reads(h->c->program, r->params[i], &h->in[i])) {
       if (!guess_contents(h, i, compare)) return false;
     } else if (bytes > most) {
       most = bytes;
@@ -282,7 +282,7 @@ static void touch_lanes(rehearsal *h) {
   if (h->bytes <= near) return;  // no batch is cut, it seems
   for (int i = 1; i < threads && i < LB_IDLE_CONTEXTS && each <= left; i++) {
     lb_context **c = &h->lanes[h->n_lanes];
-    lb_status st = lb_session_take_context(h->s, c);
+    lb_status st = lb_session_take_context(h->s, h->c, c);
     h->n_lanes += !lb_failed(st);
     if (!lb_failed(st)) touch_one(*c, near);
     lb_status_drop(st);
@@ -314,12 +314,12 @@ void lb_session_rehearse(lb_session *s, int64_t loading_ns) {
   if (ns < LEAST_NS) ns = LEAST_NS;
   if (ns > MOST_NS) ns = MOST_NS;
   rehearsal h = {.s = s, .bound = {.start_ns = now, .deadline_ns = now + ns}};
-  lb_status st = lb_session_take_context(s, &h.c);
+  lb_status st = lb_session_take_context(s, NULL, &h.c);
   if (lb_failed(st)) {
     lb_status_drop(st);
     return;
   }
-  s->program.rehearses = true;
+  h.c->desk.rehearses = true;
   s->options.events = NULL;
   s->options.quiet = true;
   if (begin(&h) && attempt_sizes(&h, true)) attempt_sizes(&h, false);
@@ -327,9 +327,9 @@ void lb_session_rehearse(lb_session *s, int64_t loading_ns) {
   lb_arena_reset(&h.c->keys);
   lb_arena_fini(&h.arena);
   free(h.zeros);
+  h.c->desk.rehearses = false;
   lb_session_give_context(s, h.c);  // first: the next run takes that
   for (int i = 0; i < h.n_lanes; i++) lb_session_give_context(s, h.lanes[i]);
   forget(s);
   s->options = options;
-  s->program.rehearses = false;
 }

@@ -71,7 +71,9 @@ static void has_no_trace(bed *b) {
   assert_int_equal(heard(b), 0);
   assert_int_equal(atomic_load(&b->s->item_bytes), 0);
   assert_int_equal(atomic_load(&b->s->item_values), 0);
-  assert_false(b->s->program.rehearses || b->s->options.quiet);
+  assert_false(b->s->options.quiet);
+  for (int i = 0; i < LB_IDLE_CONTEXTS; i++)
+    assert_false(b->s->idle[i] && b->s->idle[i]->desk.rehearses);
   assert_ptr_equal(b->s->options.events, b->events);
   for (size_t i = 0; lb_slots_at(&b->slots, i); i++) {
     const lb_slot *slot = lb_slots_at(&b->slots, i);

@@ -35,10 +35,10 @@ static void put_strides(key *k, int rank, const int64_t *strides) {
 
 // Contents that decide shapes, else the strides of those that are not dense: a
 // plan is made for them.
-static void put_input(key *k, const lb_session *s, const lb_value *param,
+static void put_input(key *k, const lb_program *prog, const lb_value *param,
                       const lb_tensor *t) {
   put_dims(k, t);
-  if (lb_program_reads(&s->program, param, t)) {
+  if (lb_program_reads(prog, param, t)) {
     lb_tensor dense = *t;
     lb_tensor_dense(&dense);
     dense.data = k->data + k->size;
@@ -57,27 +57,32 @@ static void put_output(key *k, const lb_output *o) {
   if (rank > 0) put_strides(k, rank, o->strides);
 }
 
-// Which region, which results, how they and the inputs lie, deciding contents.
-static lb_status first_key(const lb_session *s, lb_context *c,
-                           const lb_region *r, const lb_tensor *in,
-                           const lb_output *outputs, key *out) {
-  size_t size = sizeof r;
+// Which program, which region, which results, how they and the inputs lie,
+// deciding contents.
+static lb_status first_key(lb_context *c, const lb_region *r,
+                           const lb_tensor *in, const lb_output *outputs,
+                           key *out) {
+  const lb_program *prog = c->program;
+  size_t size = sizeof prog->version + sizeof r;
   for (uint32_t i = 0; i < r->n_results; i++)
     size += 1 + (outputs[i].strides ? sizeof in->strides : 0);
   for (uint32_t i = 0; i < r->n_params; i++) {
     size += 9 + sizeof in->dims + sizeof in->strides;
-    if (lb_program_reads(&s->program, r->params[i], &in[i]))
+    if (lb_program_reads(prog, r->params[i], &in[i]))
       size += lb_tensor_bytes(&in[i]);
   }
   *out = (key){.data = lb_arena_alloc(&c->keys, size, 1)};
   if (!out->data) return lb_oom();
+  put(out, &prog->version, sizeof prog->version);
   put(out, &r, sizeof r);
   for (uint32_t i = 0; i < r->n_results; i++) put_output(out, &outputs[i]);
   for (uint32_t i = 0; i < r->n_params; i++)
-    put_input(out, s, r->params[i], &in[i]);
+    put_input(out, prog, r->params[i], &in[i]);
   return LB_OK;
 }
 
+// The stage before, of which no other program has one with this serial, and
+// what it told.
 static lb_status next_key(lb_context *c, const lb_plan *plan,
                           const lb_tensor *facts, key *out) {
   size_t size = sizeof plan->serial;
@@ -266,6 +271,7 @@ static lb_status tell(const frame *f, const lb_step *step, int64_t start,
   lb_watch_step(step, &e);
   e.start_ns = start;
   e.end_ns = end;
+  e.version = f->c->program->version;
   if (f->lacking && step > f->lacking && step < f->cover_end)
     e.reason = why_lacking(f->lacking);
   return w->step(w->user, &e);
@@ -440,7 +446,7 @@ static void tell_plan(const lb_session *s, const lb_region *r,
   }
 }
 
-static lb_status make_plan(lb_session *s, lb_context *c, const lb_region *r,
+static lb_status make_plan(lb_context *c, const lb_region *r,
                            const lb_tensor *in, const lb_output *outputs,
                            lb_plan **out) {
   lb_want *want = lb_arena_new(&c->keys, lb_want, r->n_results);
@@ -449,7 +455,7 @@ static lb_status make_plan(lb_session *s, lb_context *c, const lb_region *r,
     want[i] = (lb_want){.wanted = outputs[i].wanted,
                         .rank = outputs[i].rank,
                         .strides = outputs[i].strides};
-  return lb_plan_first(&s->program, r, in, want, &c->desk, out);
+  return lb_plan_first(c->program, r, in, want, &c->desk, out);
 }
 
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
@@ -457,7 +463,7 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
                       lb_plan **out) {
   key k;
   *out = NULL;
-  LB_TRY(first_key(s, c, r, in, outputs, &k));
+  LB_TRY(first_key(c, r, in, outputs, &k));
   if (c->last && c->last_size == k.size &&
       !memcmp(c->last_key, k.data, k.size)) {
     *out = lb_plan_retain(c->last);
@@ -466,7 +472,7 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
   *out = lb_plans_get(&s->plans, k.data, k.size);
   if (!*out) {
     int64_t start = lb_tell_start(s->options.events);
-    LB_TRY(make_plan(s, c, r, in, outputs, out));
+    LB_TRY(make_plan(c, r, in, outputs, out));
     LB_TRY(lb_plans_put(&s->plans, k.data, k.size, out));
     if (r == s->graph->main) lb_slice_learn(s, in, *out);
     if (start) tell_plan(s, r, in, *out, start);

@@ -9,14 +9,14 @@
 #include "session/context.h"
 #include "session/plans.h"
 #include "session/session.h"
+#include "session/versions.h"
 
 #define LB_IDLE_CONTEXTS 32  // more than these are freed after their run
 #define LB_IDLE_RUNS 96      // of others, after which an idle one is freed
 
 struct lb_session {
-  lb_graph *graph;        // borrowed
-  lb_partitioning parts;  // empty without slots
-  lb_program program;
+  lb_graph *graph;  // borrowed
+  lb_versions versions;
   lb_plans plans;
   lb_session_options options;
   _Atomic(lb_context *) idle[LB_IDLE_CONTEXTS];  // NULL: none here
@@ -30,8 +30,10 @@ struct lb_session {
   atomic_size_t item_bytes, item_values;
 };
 
-// An idle context, or a new one; to be given back.
-lb_status lb_session_take_context(lb_session *s, lb_context **out);
+// An idle context, or a new one; to be given back. It has the version of the
+// run that it takes part in, or with NULL the current one.
+lb_status lb_session_take_context(lb_session *s, const lb_context *run,
+                                  lb_context **out);
 void lb_session_give_context(lb_session *s, lb_context *c);
 
 // Runs a region on inputs of any strides. Results land in `out` (one per

@@ -32,17 +32,10 @@ static lb_status prepare(lb_session *s) {
   LB_TRY(lb_infer_graph(s->graph));
   LB_TRY(lb_graph_verify(s->graph));
   if (s->options.near_bytes) LB_TRY(lb_batch_find(s->graph, &s->batch));
-  LB_TRY(lb_program_init(&s->program, s->graph, s->options.memory_limit));
-  if (!s->options.slots) return LB_OK;
-  LB_TRY(lb_partitioning_init(&s->parts, s->graph));
-  s->program.parts = &s->parts;
-  s->program.slots = s->options.slots;
-  s->program.deterministic = s->options.deterministic;
-  s->program.reusable = s->options.reusable;
-  s->program.ahead = s->options.quiet      ? LB_AHEAD_NONE
-                     : s->options.critical ? LB_AHEAD_CRITICAL
-                                           : LB_AHEAD_ALL;
-  return lb_program_count(&s->program);
+  lb_version *first;
+  LB_TRY(lb_session_build(s, &(lb_partition_options){0}, &first));
+  atomic_init(&s->versions.current, first);
+  return LB_OK;
 }
 
 lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
@@ -55,6 +48,10 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
   if (!s->options.plan_bytes) s->options.plan_bytes = DEFAULT_PLAN_BYTES;
   if (!s->options.loop_limit) s->options.loop_limit = DEFAULT_LOOP_LIMIT;
   lb_status st = lb_plans_init(&s->plans, s->options.plan_bytes, o->events);
+  if (!lb_failed(st)) {
+    st = lb_versions_init(&s->versions);
+    if (lb_failed(st)) lb_plans_fini(&s->plans);
+  }
   if (lb_failed(st)) {
     free(s);
     return st;
@@ -69,34 +66,6 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
   return st;
 }
 
-void lb_session_free(lb_session *s) {
-  if (!s) return;
-  if (s->number) lb_service_leave(s->options.service, s->number);
-  lb_recorder_free(s->recorder);
-  for (int i = 0; i < LB_IDLE_CONTEXTS; i++) lb_context_free(s->idle[i]);
-  lb_plans_fini(&s->plans);
-  lb_program_fini(&s->program);
-  lb_partitioning_fini(&s->parts);
-  free(s);
-}
-
-lb_status lb_session_take_context(lb_session *s, lb_context **out) {
-  lb_context *c = NULL;
-  for (int i = 0; !c && i < LB_IDLE_CONTEXTS; i++)
-    if (atomic_load_explicit(&s->idle[i], memory_order_relaxed))
-      c = atomic_exchange(&s->idle[i], NULL);
-  *out = c;
-  return c ? LB_OK : lb_context_new(s->options.alloc, out);
-}
-
-static lb_status take_for_run(lb_session *s, lb_context **out) {
-  uint64_t run = atomic_fetch_add(&s->runs, 1);
-  LB_TRY(lb_session_take_context(s, out));
-  (*out)->seed = run << 32;
-  (*out)->run = run;
-  return LB_OK;
-}
-
 // Unsigned sums wrap around, and back.
 static void count_scratch(lb_session *s, lb_context *c, size_t bytes) {
   if (bytes != c->counted)
@@ -105,18 +74,97 @@ static void count_scratch(lb_session *s, lb_context *c, size_t bytes) {
   c->counted = bytes;
 }
 
+// NULL is fine.
 static void free_context(lb_session *s, lb_context *c) {
+  lb_version *v = c ? c->version : NULL;
   if (c) count_scratch(s, c, 0);
   lb_context_free(c);
+  lb_session_leave(s, v);
 }
 
-static void keep_context(lb_session *s, lb_context *c) {
-  count_scratch(s, c, c->budget->kept);
+void lb_session_free(lb_session *s) {
+  if (!s) return;
+  if (s->number) lb_service_leave(s->options.service, s->number);
+  lb_recorder_free(s->recorder);
+  for (int i = 0; i < LB_IDLE_CONTEXTS; i++) free_context(s, s->idle[i]);
+  lb_session_leave(s, s->versions.current);
+  lb_plans_fini(&s->plans);
+  lb_versions_fini(&s->versions);
+  free(s);
+}
+
+// -- contexts ----------------------------------------------------------------
+
+static lb_version *current(const lb_session *s) {
+  return atomic_load(&s->versions.current);
+}
+
+// Gives it the version of a run, or with NULL the current one.
+static void set_version(lb_session *s, lb_context *c, const lb_context *run) {
+  if (c->version == (run ? run->version : current(s))) return;
+  lb_context_forget(c);
+  lb_session_leave(s, c->version);
+  c->version = run ? lb_version_retain(run->version) : lb_version_take(s);
+  c->program = c->version->program;
+}
+
+lb_status lb_session_take_context(lb_session *s, const lb_context *run,
+                                  lb_context **out) {
+  lb_context *c = NULL;
+  for (int i = 0; !c && i < LB_IDLE_CONTEXTS; i++)
+    if (atomic_load_explicit(&s->idle[i], memory_order_relaxed))
+      c = atomic_exchange(&s->idle[i], NULL);
+  if (!c) LB_TRY(lb_context_new(s->options.alloc, &c));
+  set_version(s, c, run);
+  *out = c;
+  return LB_OK;
+}
+
+static lb_status take_for_run(lb_session *s, lb_context **out) {
+  uint64_t run = atomic_fetch_add(&s->runs, 1);
+  LB_TRY(lb_session_take_context(s, NULL, out));
+  (*out)->seed = run << 32;
+  (*out)->run = run;
+  return LB_OK;
+}
+
+static void put_context(lb_session *s, lb_context *c) {
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
     lb_context *none = NULL;
     if (atomic_compare_exchange_strong(&s->idle[i], &none, c)) return;
   }
   free_context(s, c);
+}
+
+// Idle contexts let go of versions that are not current.
+static void leave_others(lb_session *s) {
+  const lb_version *now;
+  do {
+    now = current(s);
+    for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
+      lb_context *c = atomic_exchange(&s->idle[i], NULL);
+      if (!c) continue;
+      if (c->version != now) {
+        lb_context_forget(c);
+        lb_session_leave(s, c->version);
+        c->version = NULL;
+      }
+      put_context(s, c);
+    }
+  } while (current(s) != now);
+}
+
+static void keep_context(lb_session *s, lb_context *c) {
+  const lb_version *v = c->version;  // another run may have the context soon
+  count_scratch(s, c, c->budget->kept);
+  put_context(s, c);
+  if (v && v != current(s)) leave_others(s);
+}
+
+void lb_session_swap(lb_session *s, lb_version *v) {
+  lb_version *old = atomic_exchange(&s->versions.current, lb_version_retain(v));
+  leave_others(s);
+  lb_session_leave(s, old);
 }
 
 // Frees idle contexts that no run has used for long: there were more runs at
@@ -227,11 +275,11 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
 
 // -- planning ahead ----------------------------------------------------------
 
-static lb_status check_contents(const lb_session *s, const lb_tensor *inputs) {
-  const lb_region *r = s->graph->main;
+static lb_status check_contents(const lb_program *prog,
+                                const lb_tensor *inputs) {
+  const lb_region *r = prog->graph->main;
   for (uint32_t i = 0; i < r->n_params; i++)
-    if (!inputs[i].data &&
-        lb_program_reads(&s->program, r->params[i], &inputs[i]))
+    if (!inputs[i].data && lb_program_reads(prog, r->params[i], &inputs[i]))
       return lb_error(LB_INVALID,
                       "the contents of input '%s' decide shapes: a plan needs "
                       "them",
@@ -254,6 +302,7 @@ static lb_status tell_steps(const lb_plan *plan, const lb_watcher *watcher) {
     const lb_step *step = &plan->steps[i];
     lb_step_event e;
     lb_watch_step(step, &e);
+    e.version = plan->program->version;
     LB_TRY(watcher->step(watcher->user, &e));
     if (step->kind == LB_STEP_LAUNCH) i += step->skip;
   }
@@ -288,10 +337,9 @@ static lb_status plan_so(lb_session *s, const lb_tensor *inputs,
   lb_context *c;
   lb_plan *plan = NULL;
   LB_TRY(lb_check_inputs(s->graph, inputs));
-  LB_TRY(check_contents(s, inputs));
-  LB_TRY(lb_session_take_context(s, &c));
+  LB_TRY(lb_session_take_context(s, NULL, &c));
   lb_output *all = lb_arena_new(&c->keys, lb_output, r->n_results);
-  lb_status st = all ? LB_OK : lb_oom();
+  lb_status st = all ? check_contents(c->program, inputs) : lb_oom();
   for (uint32_t i = 0; all && i < r->n_results; i++) all[i].wanted = true;
   if (!lb_failed(st))
     st = plan_slices(s, c, inputs, outputs ? outputs : all, &plan);
@@ -318,7 +366,10 @@ lb_status lb_session_record(lb_session *s, const char *path,
   lb_recorder *none = NULL, *r = atomic_load(&s->recorder);
   if (!r && !path) return LB_OK;
   if (!r) {
-    LB_TRY(lb_recorder_new(&s->program, log, &r));
+    lb_version *v = lb_version_take(s);
+    lb_status st = lb_recorder_new(v->program, log, &r);
+    lb_session_leave(s, v);
+    LB_TRY(st);
     if (!atomic_compare_exchange_strong(&s->recorder, &none, r)) {
       lb_recorder_free(r);
       r = none;
@@ -375,9 +426,18 @@ size_t lb_session_plan_bytes(const lb_session *s) {
 }
 
 void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
-  *out = (lb_session_stats){.packed_bytes = s->parts.packed_bytes,
-                            .own_bytes = sizeof *s + s->parts.arena.used};
-  out->runs = atomic_load(&s->runs);
+  lb_versions *v = &s->versions;
+  *out =
+      (lb_session_stats){.runs = atomic_load(&s->runs),
+                         .programs = atomic_load(&v->usage.count),
+                         .own_bytes = sizeof *s + atomic_load(&v->usage.bytes)};
+  lb_lock_take(&v->weights.lock);
+  out->packed_bytes = v->weights.bytes;
+  out->packings = v->weights.packings;
+  lb_lock_give(&v->weights.lock);
+  lb_version *now = lb_version_take(s);
+  out->version = lb_version_number(now);
+  lb_session_leave(s, now);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
     lb_context *c = atomic_exchange(&s->idle[i], NULL);  // nobody runs in it
     if (!c) continue;

@@ -15,6 +15,7 @@
 #include "cache/slots.h"
 #include "compile/service.h"
 #include "graph/graph.h"
+#include "partition/partition.h"
 #include "session/watch.h"
 
 typedef struct lb_session lb_session;
@@ -60,6 +61,25 @@ typedef struct lb_output {
 lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
                          lb_session **out);
 void lb_session_free(lb_session *s);  // no run may be inside; NULL is fine
+
+// -- versions of the program ------------------------------------------------
+// A session begins with one that fuses all that is never slower to fuse. Others
+// are built at any time, off the request path; a swap makes one of them that of
+// all runs that begin from then on. Runs that are inside end with the version
+// they began with, and no run waits for a swap. See session/versions.h.
+
+typedef struct lb_version lb_version;
+
+// Builds another version, which the caller leaves in the end. Weights that an
+// earlier one has packed are not packed again.
+lb_status lb_session_build(lb_session *s, const lb_partition_options *o,
+                           lb_version **out);
+// Makes it current; the caller still has it to leave. Any thread may swap.
+void lb_session_swap(lb_session *s, lb_version *v);
+// Is not used by the caller any more. A version that is not current loses its
+// plans with its last user, so whoever will swap back keeps it. NULL is fine.
+void lb_session_leave(lb_session *s, lb_version *v);
+uint64_t lb_version_number(const lb_version *v);  // 1, 2, ... in a session
 
 // Plans, and runs if that is quick, at guessed dims, so that the first request
 // need not pay for what is met for the first time (session/rehearse.h). To be
@@ -125,7 +145,10 @@ typedef struct lb_session_stats {
   size_t plans, plan_bytes;      // in the cache now
   size_t contexts, arena_bytes;  // of idle run contexts
   size_t packed_bytes;           // of weights, laid out for kernels
-  size_t own_bytes;              // partitions, idle contexts without values
+  size_t packings;               // constants that were packed so far
+  size_t programs;               // that exist, the current one included
+  uint64_t version;              // of the current one
+  size_t own_bytes;              // programs, idle contexts without values
 } lb_session_stats;
 void lb_session_stats_get(lb_session *s, lb_session_stats *out);
 // Its plan_bytes alone, without a lock.

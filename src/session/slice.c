@@ -169,7 +169,7 @@ static lb_status run_apart(job *j, int64_t i, int worker) {
   lb_shelf *shelf = j->s->options.slots ? j->s->options.slots->shelf : NULL;
   lb_context **c = &j->contexts[worker];
   lb_bound bound = j->bound;
-  if (!*c) LB_TRY(lb_session_take_context(j->s, c));
+  if (!*c) LB_TRY(lb_session_take_context(j->s, j->c, c));
   (*c)->bound = j->c->bound ? &bound : NULL;
   (*c)->run = j->c->run;
   lb_context_begin(*c, 0);

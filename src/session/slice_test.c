@@ -150,7 +150,7 @@ static void every_item_is_in_one_slice(void **state) {
     for (size_t bytes = 1; bytes < 5000; bytes = bytes * 5 + 300) {
       bed b = make(threads[k], bytes, 0);
       lb_context *c;
-      must(lb_session_take_context(b.s, &c));
+      must(lb_session_take_context(b.s, NULL, &c));
       for (int64_t items = 1; items <= 40; items++) {
         lb_tensor in[2];
         lb_slices cut;

@@ -16,6 +16,7 @@ typedef struct lb_step_event {
   uint64_t bytes;            // of operands, each counted once
   uint64_t flops;            // 0 for a host kernel: not counted
   int64_t start_ns, end_ns;  // of the monotonic clock
+  uint64_t version;          // of the program that the step belongs to
 } lb_step_event;
 
 struct lb_output;
@@ -33,7 +34,7 @@ typedef struct lb_watcher {
 // Why a slot gets no kernel that is not to get one.
 lb_reason lb_watch_fault(const lb_slot *slot);
 
-// Fills all of *out but the times.
+// Fills all of *out but the times and the version.
 struct lb_step;
 void lb_watch_step(const struct lb_step *step, lb_step_event *out);
 

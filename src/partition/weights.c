@@ -1,0 +1,196 @@
+// partition/weights.c -- packing what is not packed yet, in one block a call.
+#include "partition/weights.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "partition/recurrent.h"
+#include "partition/window.h"
+#include "spec/pack.h"
+
+typedef struct lb_weights_block {
+  struct lb_weights_block *next;  // in the arena of keys
+  void *data;
+} block;
+
+// All that decides the packed bytes.
+typedef struct key {
+  const lb_value *constant;
+  int32_t form;
+  int32_t layout;
+  int64_t order;  // of the constant's elements; see order_of
+} key;
+_Static_assert(sizeof(key) == 24, "compared as bytes");
+
+lb_status lb_weights_init(lb_weights *w) {
+  *w = (lb_weights){0};
+  lb_arena_init(&w->keys, 4 << 10);
+  return lb_lock_init(&w->lock);
+}
+
+void lb_weights_fini(lb_weights *w) {
+  for (const block *b = w->blocks; b; b = b->next) lb_alloc_put(NULL, b->data);
+  lb_map_fini(&w->map);
+  lb_arena_fini(&w->keys);
+  lb_lock_fini(&w->lock);
+}
+
+// -- one partition -----------------------------------------------------------
+
+static const lb_node *anchor_of(const lb_partition *part) {
+  return part->nodes[part->anchor];
+}
+
+// b of a product as a matrix, if it is a constant one.
+static bool constant_b(const lb_node *n, lb_matrix *out) {
+  const lb_tensor *b = lb_value_const(n->in[1]);
+  if (!b || lb_tensor_count(b) == 0) return false;
+  int row = b->rank - 2, col = b->rank - 1;
+  for (int i = 0; i < row; i++)
+    if (b->dims[i] != 1) return false;
+  if (lb_attr_int(n, "transB", 0) != 0) row = col, col = b->rank - 2;
+  bool f32 = b->dtype == LB_F32;
+  bool pairs = f32 && lb_pack_pays_in_pairs(b->dims[row], b->dims[col]);
+  *out = (lb_matrix){.data = b->data,
+                     .rows = b->dims[row],
+                     .cols = b->dims[col],
+                     .row_stride = b->strides[row],
+                     .col_stride = b->strides[col],
+                     .elem = lb_dtype_size(b->dtype),
+                     .flush = f32,
+                     .layout = n->op == LB_OP_MatMulInteger ? LB_LAYOUT_QUADS
+                               : pairs                      ? LB_LAYOUT_PAIRED
+                                                            : LB_LAYOUT_PACKED};
+  return true;
+}
+
+static bool is_window(const lb_partition *part) {
+  return part->form == LB_FORM_CONV || part->form == LB_FORM_WINDOW;
+}
+
+lb_layout lb_weights_layout(const lb_partition *part) {
+  const lb_node *n = anchor_of(part);
+  lb_matrix m;
+  if (part->form == LB_FORM_CONV) return lb_window_panels(n);
+  bool product = part->form == LB_FORM_MATMUL && !part->recurrent;
+  return product && constant_b(n, &m) ? m.layout : LB_LAYOUT_PACKED;
+}
+
+// Bytes of weights as its kernels read them; 0: it has none.
+static bool packed_size(const lb_partition *part, size_t *bytes) {
+  const lb_node *n = anchor_of(part);
+  lb_matrix m;
+  *bytes = 0;
+  if (part->recurrent) return lb_recurrent_pack_size(n, bytes);
+  if (is_window(part)) return lb_window_pack_size(n, part->form, bytes);
+  if (part->form != LB_FORM_MATMUL || !constant_b(n, &m)) return true;
+  return lb_pack_size(&m, bytes);
+}
+
+static lb_status pack(const lb_partition *part, void *to) {
+  const lb_node *n = anchor_of(part);
+  lb_matrix m;
+  if (is_window(part)) return lb_window_pack(n, part->form, to);
+  if (part->recurrent)
+    lb_recurrent_pack(n, to);
+  else if (constant_b(n, &m))
+    lb_pack_b(&m, to);
+  return LB_OK;
+}
+
+// In which order the operator reads the constant, as far as its form and the
+// layout leave that open. Recurrences are no products to be taken for one.
+static int64_t order_of(const lb_partition *part) {
+  const lb_node *n = anchor_of(part);
+  if (part->recurrent) return 2 + lb_recurrent_resets_first(n);
+  if (is_window(part)) return lb_window_pack_order(n);
+  return lb_attr_int(n, "transB", 0) != 0;
+}
+
+static key key_of(const lb_partition *part) {
+  const lb_node *n = anchor_of(part);
+  return (key){.constant = part->recurrent ? lb_recurrent_weights(n) : n->in[1],
+               .form = (int32_t)part->form,
+               .layout = (int32_t)part->panels,
+               .order = order_of(part)};
+}
+
+// -- all of them -------------------------------------------------------------
+
+typedef struct missing {  // partitions whose weights are not packed yet
+  lb_partition *part;
+  key *key;  // in the arena of keys
+  size_t bytes;
+} missing;
+
+static size_t aligned(size_t bytes) {
+  return (bytes + LB_TENSOR_ALIGN - 1) / LB_TENSOR_ALIGN * LB_TENSOR_ALIGN;
+}
+
+// Takes what is there, and lists what is not. A constant that several
+// partitions of the list read is among them several times.
+static lb_status find(lb_weights *w, lb_partition *const *parts, uint32_t n,
+                      missing *list, uint32_t *count, size_t *total) {
+  *count = 0;
+  *total = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    size_t bytes;
+    if (!packed_size(parts[i], &bytes) || bytes > SIZE_MAX / 2 - *total)
+      return lb_oom();
+    if (!bytes) continue;
+    key k = key_of(parts[i]);
+    parts[i]->packed = lb_map_get(&w->map, &k, sizeof k);
+    if (parts[i]->packed) continue;
+    missing *m = &list[(*count)++];
+    *m = (missing){parts[i], lb_arena_new(&w->keys, key, 1), aligned(bytes)};
+    if (!m->key) return lb_oom();
+    *m->key = k;
+    *total += m->bytes;
+  }
+  return LB_OK;
+}
+
+static lb_status pack_one(lb_weights *w, const missing *m, char *to,
+                          size_t *used) {
+  m->part->packed = lb_map_get(&w->map, m->key, sizeof *m->key);
+  if (m->part->packed) return LB_OK;
+  LB_TRY(pack(m->part, to + *used));
+  LB_TRY(lb_map_put(&w->map, m->key, sizeof *m->key, to + *used, NULL));
+  m->part->packed = to + *used;
+  *used += m->bytes;
+  w->packings++;
+  return LB_OK;
+}
+
+// Side by side, in few pages if they are large.
+static lb_status pack_missing(lb_weights *w, const missing *list, uint32_t n,
+                              size_t total) {
+  block *b = lb_arena_new(&w->keys, block, 1);
+  size_t used = 0;
+  lb_status st = b ? LB_OK : lb_oom();
+  if (lb_failed(st)) return st;
+  b->data = lb_alloc_get(NULL, total);
+  if (!b->data) return lb_oom();
+  b->next = w->blocks;
+  w->blocks = b;
+  for (uint32_t i = 0; i < n && !lb_failed(st); i++)
+    st = pack_one(w, &list[i], b->data, &used);
+  w->bytes += used;
+  return st;
+}
+
+lb_status lb_weights_pack(lb_weights *w, lb_partition *const *parts,
+                          uint32_t n) {
+  lb_arena scratch;
+  uint32_t count;
+  size_t total;
+  lb_arena_init(&scratch, 16 << 10);
+  missing *list = lb_arena_new(&scratch, missing, n);
+  lb_status st = list ? LB_OK : lb_oom();
+  lb_lock_take(&w->lock);
+  if (!lb_failed(st)) st = find(w, parts, n, list, &count, &total);
+  if (!lb_failed(st) && count) st = pack_missing(w, list, count, total);
+  lb_lock_give(&w->lock);
+  lb_arena_fini(&scratch);
+  return st;
+}

@@ -1,0 +1,41 @@
+// plan/load_test.h -- a graph made into a program, for tests.
+#ifndef LB_PLAN_LOAD_TEST_H
+#define LB_PLAN_LOAD_TEST_H
+
+#include "graph/build_test.h"
+#include "graph/infer.h"
+#include "partition/weights.h"
+#include "plan/plan.h"
+
+// A program of a graph, with all that it borrows.
+typedef struct loaded {
+  lb_graph *g;
+  lb_slots slots;
+  lb_weights weights;
+  lb_program *prog;
+} loaded;
+
+// Infers the graph. `pack` may be NULL.
+static void load(loaded *l, lb_graph *g, const lb_pack *pack,
+                 bool deterministic) {
+  l->g = g;
+  ok(lb_infer_graph(g));
+  ok(lb_slots_init(&l->slots, 8, pack));
+  ok(lb_weights_init(&l->weights));
+  ok(lb_program_new(&(lb_program_options){.graph = g,
+                                          .version = 1,
+                                          .slots = &l->slots,
+                                          .weights = &l->weights,
+                                          .deterministic = deterministic,
+                                          .ahead = LB_AHEAD_ALL},
+                    &l->prog));
+}
+
+static void unload(loaded *l) {
+  lb_program_release(l->prog);
+  lb_weights_fini(&l->weights);
+  lb_slots_fini(&l->slots);
+  lb_graph_free(l->g);
+}
+
+#endif
