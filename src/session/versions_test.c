@@ -38,7 +38,7 @@ static const char model[] =
     "out y l h\n";
 #define OUTPUTS 3
 
-// Of which a batch can be cut.
+// Of which a batch can be cut: it has values between its steps.
 static const char batch[] =
     "in x float32[n,8]\n"
     "const w float32[8,20] 1 -2 0 1 1 -1 2 0 0 1 -1 1 0 2 -2 1 1 0 1 -1 2 1\n"
@@ -48,7 +48,8 @@ static const char batch[] =
     "q = MatMul(y, u)\n"
     "r = Relu(q)\n"
     "s = Neg(r)\n"
-    "out y r s\n";
+    "t = Abs(x)\n"
+    "out r s t\n";
 
 typedef struct bed {
   lb_graph *g;
@@ -58,15 +59,35 @@ typedef struct bed {
   uint32_t *all;  // ids of all values
 } bed;
 
+// What the next allocation of a run makes current, or NULL.
+static _Atomic(lb_version *) swap_in;
+static lb_session *swapped;
+
+static void *swap_and_allocate(void *user, size_t size, size_t align) {
+  (void)user;
+  lb_version *v = atomic_exchange(&swap_in, NULL);
+  if (v) lb_session_swap(swapped, v);
+  return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void give_back(void *user, void *p) {
+  (void)user;
+  free(p);
+}
+
+static const lb_alloc meddling = {.alloc = swap_and_allocate,
+                                  .free = give_back};
+
 static void open_bed(bed *b, const char *source, size_t near_bytes) {
   *b = (bed){.g = graph_of(source)};
   must(lb_slots_init(&b->slots, 8, NULL));
   must(lb_pool_new(2, &b->pool));
-  must(lb_session_new(
-      b->g,
-      &(lb_session_options){
-          .pool = b->pool, .slots = &b->slots, .near_bytes = near_bytes},
-      &b->s));
+  must(lb_session_new(b->g,
+                      &(lb_session_options){.pool = b->pool,
+                                            .slots = &b->slots,
+                                            .alloc = &meddling,
+                                            .near_bytes = near_bytes},
+                      &b->s));
   b->all = malloc(b->g->n_values * sizeof *b->all);
   assert_non_null(b->all);
   for (uint32_t i = 0; i < b->g->n_values; i++) b->all[i] = i;
@@ -118,7 +139,8 @@ static void run_once(bed *b) {
 
 // -- kernels -----------------------------------------------------------------
 
-static atomic_int calls;
+static atomic_int calls, split_calls;  // of those, without Relu
+static atomic_bool slow;  // so that other threads have some work to do
 
 // Where element [i, c] lies: in panels of 16 columns, or of 8 in pairs of i.
 static int64_t place_of(int64_t i, int64_t c, int64_t panel, bool pairs) {
@@ -135,6 +157,8 @@ static void multiply(const uint64_t *args, bool pairs, bool relu) {
   int64_t k = (int64_t)args[5];
   const int64_t *strides = (const int64_t *)args + 6;
   atomic_fetch_add(&calls, 1);
+  atomic_fetch_add(&split_calls, !relu);
+  if (atomic_load(&slow)) usleep(300);
   for (int64_t r = 0; r < rows; r++)
     for (int64_t c = 0; c < cols; c++) {
       float sum = 0;
@@ -151,7 +175,7 @@ static void paired(const uint64_t *a) { multiply(a, true, false); }
 static void paired_relu(const uint64_t *a) { multiply(a, true, true); }
 
 static lb_kernel_fn *kernel_of(const lb_spec *s) {
-  bool relu = s->n_nodes > 1;
+  bool relu = s->n_nodes > s->n_in + 1;  // more than inputs and the sum
   if (s->form != LB_FORM_MATMUL) return NULL;
   if (s->in[1].layout == LB_LAYOUT_PACKED) return relu ? plain_relu : plain;
   assert_int_equal(s->in[1].layout, LB_LAYOUT_PAIRED);
@@ -285,6 +309,46 @@ static void a_run_ends_with_the_version_it_began_with(void **state) {
     assert_int_equal(stats_of(&b).programs, 1);
     assert_true(m.steps > 6);  // two products, a loop, the last stage
   }
+  close_bed(&b);
+}
+
+// Memory for results is allocated once the run has its version, and before
+// other threads begin.
+static void slices_have_the_version_of_their_run(void **state) {
+  (void)state;
+  bed b;
+  open_bed(&b, batch, 1);
+  give_kernels(&b);
+  lb_version *fused = build(&b, false), *alone = build(&b, true);
+  swapped = b.s;
+  atomic_store(&slow, true);
+  for (int i = 0; i < 50; i++) {
+    lb_output out[OUTPUTS];
+    lb_session_swap(b.s, fused);
+    atomic_store(&split_calls, 0);
+    atomic_store(&swap_in, alone);
+    must(run(b.s, MOST_ROWS, out, &(lb_run_how){0}));
+    assert_null(atomic_load(&swap_in));
+    assert_int_equal(atomic_load(&split_calls), 0);
+    for (int k = 0; k < OUTPUTS; k++) lb_output_free(b.s, &out[k]);
+  }
+  atomic_store(&slow, false);
+  lb_session_leave(b.s, fused);
+  lb_session_leave(b.s, alone);
+  close_bed(&b);
+}
+
+static void idle_contexts_let_go(void **state) {
+  (void)state;
+  bed b;
+  open_bed(&b, model, 0);
+  run_once(&b);
+  lb_version *v = build(&b, true);
+  assert_int_equal(atomic_load(&b.s->versions.usage.count), 2);
+  lb_session_swap(b.s, v);
+  lb_session_leave(b.s, v);
+  assert_int_equal(atomic_load(&b.s->versions.usage.count), 1);
+  assert_int_equal(lb_session_plan_bytes(b.s), 0);
   close_bed(&b);
 }
 
@@ -472,6 +536,8 @@ int main(void) {
       cmocka_unit_test(plans_of_versions_are_apart),
       cmocka_unit_test(weights_are_packed_once),
       cmocka_unit_test(a_run_ends_with_the_version_it_began_with),
+      cmocka_unit_test(slices_have_the_version_of_their_run),
+      cmocka_unit_test(idle_contexts_let_go),
       cmocka_unit_test(versions_go_with_runs_that_fail),
       cmocka_unit_test(eight_threads_run_while_programs_are_swapped),
       cmocka_unit_test(eight_threads_cut_batches_while_programs_are_swapped),
