@@ -33,8 +33,8 @@ typedef struct lb_context {
   const lb_alloc *alloc;     // borrowed
   lb_budget *budget;         // the outermost context's
   lb_budget own_budget;
-  // A user of it, and so is what lies in `last` (session/versions.h); of an
-  // inner context the outermost one's.
+  // Of this run, or of the last one: the context is one of its users
+  // (session/versions.h). NULL: none. An inner context has the outermost one's.
   struct lb_version *version;
   lb_program *program;  // that of the version
   lb_stay *stay;        // the outermost context's: since when the run is inside
