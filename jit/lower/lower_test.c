@@ -151,7 +151,7 @@ static void sums_do_not_depend_on_the_level(void **state) {
     for (int i = 0; i < LEVELS; i++) {
       const lb_target *t = &test_targets[i];
       lb_kernel k = lowered(&s, &(lb_facts){0}, t);
-      assert_int_equal(count_of(&k, LB_K_LOCAL), lb_target_lanes(t) < 16);
+      assert_int_equal(count_of(&k, LB_K_LOCAL), 1 + (lb_target_lanes(t) < 16));
       lb_karg args[] = {lb_karg_mem(&sums[i], 4), lb_karg_mem(x, sizeof x),
                         lb_karg_i64(1),           lb_karg_i64(n),
                         lb_karg_i64(1),           lb_karg_i64(0),
@@ -264,17 +264,18 @@ static void bands_add_to_each_row_once(void **state) {
 
 // -- code --------------------------------------------------------------------
 
+// In one of two loops: over the last block of a row, and over those before it.
 static void softmax_takes_each_exponential_once(void **state) {
   (void)state;
   lb_facts f = {0};
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
   lb_spec s = softmax(false);
   lb_kernel k = lowered(&s, &f, &test_targets[0]);
-  assert_int_equal(count_of(&k, LB_K_EXP), 4);
+  assert_int_equal(count_of(&k, LB_K_EXP), 2 * 4);
   lb_kernel_fini(&k);
   s = softmax(true);  // x is read again, and may be where y is
   k = lowered(&s, &f, &test_targets[0]);
-  assert_int_equal(count_of(&k, LB_K_EXP), 4 + 2);
+  assert_int_equal(count_of(&k, LB_K_EXP), 2 * 4 + 2);
   lb_kernel_fini(&k);
 }
 

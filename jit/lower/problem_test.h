@@ -37,12 +37,15 @@ static const lb_dtype dtypes[] = {LB_F32, LB_F32,  LB_F32, LB_F32, LB_F64,
                                   LB_F16, LB_BF16, LB_I32, LB_I64, LB_I8,
                                   LB_U8,  LB_U32,  LB_BOOL};
 
+static bool only_plain;  // numbers of which a long sum is one, and rounded
+
 // A number worth testing.
 static inline num draw_num(lb_dtype t) {
   static const double odd[] = {0,    -0.0,     1,         -1,  0.5,
                                NAN,  INFINITY, -INFINITY, 2,   1e-40,
                                3e38, -2.5,     1e-5,      100, -7};
   double x = draw(8) ? draw(2000) / 500.0 - 2 : PICK(odd);
+  if (only_plain) x = draw(1u << 24) / 7e6 - 1;
   if (lb_dtype_is_float(t)) return cast_num(t, (num){LB_F64, x, 0});
   uint64_t bits = (uint64_t)draw(1u << 31) << 33 | draw(1u << 31);
   return num_int(t, draw(4) ? draw(9) - 4u : bits);
@@ -498,6 +501,8 @@ static inline void compare(const problem_case *c, uint32_t lanes,
   }
 }
 
+static const int64_t around[] = {-1, 0, 1};
+
 // Small but for one or two: they are multiplied.
 static inline void draw_attention_dims(problem *p) {
   static const int64_t many[] = {255, 256, 257, 300, 511, 513};
@@ -509,6 +514,20 @@ static inline void draw_attention_dims(problem *p) {
   while (d[0] * d[3] * (d[1] + d[2]) > 200000) d[1] /= 2, d[2] /= 2;
 }
 
+// Numbers of taps around those at which a block or a part of a sum ends, of
+// runs shorter and longer than a block.
+static inline void draw_long_window(int64_t *d) {
+  static const int64_t ends[] = {LB_SUM_TAPS, LB_SUM_TAPS * LB_SUM_BLOCKS / 2,
+                                 LB_SUM_TAPS * LB_SUM_BLOCKS,
+                                 2 * LB_SUM_TAPS * LB_SUM_BLOCKS};
+  static const int64_t sides[] = {1, 2, 5, 7, 13, 23, 24, 25, 49};
+  int64_t side = PICK(sides), other = PICK(ends) / side + PICK(around);
+  bool tall = draw(2);
+  d[LB_DIM_LEN] = tall ? other : side;
+  d[LB_DIM_STEPS] = tall ? side : other;
+  while (d[0] * d[1] > 60) d[0] = (d[0] + 1) / 2, d[1] = (d[1] + 1) / 2;
+}
+
 static inline void draw_window_dims(problem *p) {
   int64_t *d = p->dims;
   d[LB_DIM_K] = PICK(few);
@@ -517,6 +536,13 @@ static inline void draw_window_dims(problem *p) {
   d[LB_DIM_STEPS] = draw(8) ? 1 + draw(most) : draw(6);
   if (p->spec.form == LB_FORM_WINDOW && draw(6) == 0)
     d[LB_DIM_LEN] = 1, d[LB_DIM_STEPS] = 62 + draw(5);
+  if (p->spec.form == LB_FORM_WINDOW && draw(4) == 0) draw_long_window(d);
+}
+
+// More than a block of a row.
+static inline void draw_long_row(problem *p) {
+  p->dims[LB_DIM_ROWS] = 1 + draw(2);
+  p->dims[LB_DIM_COLS] = (1 + draw(3)) * LB_SUM_COLS + PICK(around);
 }
 
 // False if the verifier refuses the spec: that is another test's.
@@ -530,11 +556,15 @@ static inline bool case_make(problem_case *c, lb_form form, uint64_t number) {
   if (!p->spec.n_nodes) return false;
   p->dims[0] = PICK(few), p->dims[1] = PICK(edges), p->dims[2] = PICK(edges);
   if (form == LB_FORM_MATMUL && draw(2)) p->dims[2] = PICK(few);
+  if (form == LB_FORM_ROWS && draw(30) == 0) draw_long_row(p);
   if (form == LB_FORM_ATTENTION) draw_attention_dims(p);
   if (lb_spec_has_taps(&p->spec)) draw_window_dims(p);
   if (lb_spec_factors(&p->spec) == 2)
     p->dims[LB_DIM_K] &= -lb_panel_rows(p->spec.in[1].layout);
   if (is_paired(p) && draw(2)) p->dims[LB_DIM_COLS] = 1 + draw(24);
+  int64_t taps = p->dims[LB_DIM_LEN] * p->dims[LB_DIM_STEPS];
+  only_plain = p->dims[LB_DIM_COLS] >= LB_SUM_COLS ||
+               (form == LB_FORM_WINDOW && taps > LB_SUM_TAPS);
   make_operands(p);
   draw_facts(p);
   c->alias = draw_alias(p);

@@ -304,6 +304,43 @@ static inline num combine_tap(lb_acc kind, lb_dtype t, bool first, num acc,
   return apply(LB_S_FMA, t, (num[3]){x, y, acc});
 }
 
+// A sum of floats in the making: blocks, their parts, and the total, of which
+// each begins with the first that it gets.
+typedef struct blocked_sum {
+  num block, part;
+  double total;
+  int taps, blocks;  // of the present block and part
+} blocked_sum;
+
+static inline void end_block(blocked_sum *s, lb_dtype t) {
+  if (s->taps == 0) return;
+  s->part =
+      s->blocks ? apply(LB_S_ADD, t, (num[3]){s->part, s->block}) : s->block;
+  s->taps = 0;
+  if (++s->blocks < LB_SUM_BLOCKS) return;
+  s->total += s->part.f;
+  s->blocks = 0;
+}
+
+// SUM and SQUARES at place (r, c).
+static inline num window_sum(const problem *p, lb_acc kind, lb_dtype t,
+                             int64_t r, int64_t c) {
+  int64_t len = p->dims[LB_DIM_LEN], steps = p->dims[LB_DIM_STEPS];
+  int64_t runs = steps && steps < LB_SUM_TAPS ? LB_SUM_TAPS / steps : 1;
+  blocked_sum s = {.total = -0.0};
+  if (len * steps == 0) return num_float(t, 0);
+  if (len * steps <= LB_SUM_TAPS) runs = len;
+  for (int64_t i = 0; i < len; i++)
+    for (int64_t j = 0; j < steps; j++) {
+      if (j ? j % LB_SUM_TAPS == 0 : i % runs == 0) end_block(&s, t);
+      int64_t at = i * p->taps[0].run + j * p->taps[0].step;
+      num x = cast_num(t, tap_at(p, 0, r * p->in[0].row + at + c));
+      s.block = combine_tap(kind, t, s.taps++ == 0, s.block, x, x);
+    }
+  end_block(&s, t);
+  return num_float(t, s.blocks ? s.total + s.part.f : s.total);
+}
+
 // Every product or element of place (r, c), in the order of runs, steps, k, of
 // which `start` is the first and the next is `by` further.
 static inline num taps_from(const problem *p, lb_acc kind, lb_dtype t,
@@ -336,6 +373,8 @@ static inline num taps_from(const problem *p, lb_acc kind, lb_dtype t,
 
 static inline num taps_at(const problem *p, lb_acc kind, lb_dtype t, int64_t r,
                           int64_t c) {
+  if (kind == LB_ACC_SUM || kind == LB_ACC_SQUARES)
+    return window_sum(p, kind, t, r, c);
   if (!is_paired(p)) return taps_from(p, kind, t, r, c, 0, 1);
   num odd = taps_from(p, kind, t, r, c, 1, 2);
   return apply(LB_S_ADD, t, (num[3]){taps_from(p, kind, t, r, c, 0, 2), odd});
@@ -390,13 +429,20 @@ static inline num reduce_at(reference *ref, uint8_t node) {
   const lb_snode *n = &ref->p->spec.nodes[node];
   lb_sop op = ops[n->op - LB_S_RSUM];
   num lane[64];
+  double total[64];
   int64_t cols = ref->p->dims[LB_DIM_COLS];
   if (cols == 0) return empty_reduction(n->op, n->dtype);
+  bool sum = op == LB_S_ADD && lb_dtype_is_float(n->dtype);
+  int64_t size = sum ? LB_SUM_COLS : INT64_MAX;
+  for (int i = 0; i < 64; i++) total[i] = -0.0;
   for (int64_t c = 0; c < cols; c++) {
     num x = value_of(ref, n->src[0], c);
     num *l = &lane[c % 64];
-    *l = c < 64 ? x : apply(op, n->dtype, (num[3]){*l, x});
+    if (c >= 64 && c % size < 64) total[c % 64] += l->f;
+    *l = c % size < 64 ? x : apply(op, n->dtype, (num[3]){*l, x});
   }
+  for (int64_t i = 0; sum && i < 64 && i < cols; i++)
+    lane[i] = num_float(n->dtype, total[i] + lane[i].f);
   for (int half = 32; half; half /= 2)
     for (int i = 0; i < half; i++)
       if (i + half < cols)

@@ -15,6 +15,11 @@
 // passes over them are values of one piece of code, in which nothing is made
 // twice; vectors of different rows are combined side by side until each lane is
 // what became of a row (lb_emit_fold).
+//
+// *Long* rows have more than LB_SUM_COLS elements. Their sums of floats are
+// made block by block, with totals of float64 in memory for each lane; the
+// branch is the same for all rows, and costs others nothing.
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,13 +43,20 @@ typedef struct reduction {
   lb_kval identity;          // in lanes
   lb_kval acc[MAX_VECTORS];  // registers
   lb_kval memory;            // LB_K_NONE: registers
+  lb_kval totals;            // of long rows; LB_K_NONE: it has none
 } reduction;
+
+typedef struct locals {  // memory of the reductions: taken once, not for a row
+  lb_kval lanes[LB_SPEC_MAX_NODES], totals[LB_SPEC_MAX_NODES];
+} locals;
 
 typedef struct pass {
   lb_emit *e;
   uint8_t stage;
   keeping keep;
   uint32_t vectors;  // a group: 64 elements
+  lb_kval last;      // where the last block of a row begins; 0: it has one
+  bool has_totals;
   reduction list[LB_SPEC_MAX_NODES];
   int n;
 } pass;
@@ -196,6 +208,21 @@ static void begin_reduction(const pass *p, reduction *r) {
   }
 }
 
+static lb_kval accumulator(const pass *p, const reduction *r, uint32_t v) {
+  lb_emit *e = p->e;
+  if (r->memory == LB_K_NONE) return lb_k_get(&e->b, r->acc[v]);
+  return lb_k_load(&e->b, memory_at(e, r, v), e->lanes, 0);
+}
+
+static void set_accumulator(const pass *p, const reduction *r, uint32_t v,
+                            lb_kval x) {
+  lb_emit *e = p->e;
+  if (r->memory == LB_K_NONE)
+    lb_k_set(&e->b, r->acc[v], x);
+  else
+    lb_k_store(&e->b, memory_at(e, r, v), x, 0);
+}
+
 // x belongs to vector v of its group; in memory, to where its column is.
 static void accumulate(const pass *p, const reduction *r, uint32_t v,
                        lb_kval x) {
@@ -213,12 +240,8 @@ static void accumulate(const pass *p, const reduction *r, uint32_t v,
 
 static void finish_reduction(const pass *p, const reduction *r) {
   lb_emit *e = p->e;
-  lb_kbuilder *b = &e->b;
   lb_kval x[MAX_VECTORS];
-  for (uint32_t v = 0; v < p->vectors; v++)
-    x[v] = r->memory == LB_K_NONE
-               ? lb_k_get(b, r->acc[v])
-               : lb_k_load(b, memory_at(e, r, v), e->lanes, 0);
+  for (uint32_t v = 0; v < p->vectors; v++) x[v] = accumulator(p, r, v);
   const lb_snode *n = &e->spec->nodes[r->node];
   lb_emit_give(e, r->node, combine_all(e, n, x, p->vectors));
 }
@@ -242,17 +265,16 @@ static void reduce_vector(const pass *p, uint32_t v, lb_kval col,
   lb_k_store_masked(b, to, lb_emit_value(e, p->keep.node), 0, mask);
 }
 
-// `vectors` at a time; where that ended.
-static lb_kval reduce_groups(const pass *p, uint32_t vectors) {
+// `vectors` at a time.
+static void reduce_groups(const pass *p, uint32_t vectors, lb_kval begin,
+                          lb_kval end) {
   lb_emit *e = p->e;
   lb_kbuilder *b = &e->b;
   int64_t width = vectors * e->lanes;
-  lb_kval end = lb_emit_down(e, e->dims[LB_DIM_COLS], width);
-  lb_kval col = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, width));
+  lb_kval col = lb_k_loop(b, begin, end, lb_k_i64(b, width));
   for (uint32_t v = 0; v < vectors; v++)
     reduce_vector(p, v, lb_emit_add(e, col, v * e->lanes), LB_K_NONE);
   lb_k_end(b);
-  return end;
 }
 
 // What is left of a group: each vector has registers of its own.
@@ -279,6 +301,85 @@ static void reduce_rest_in_memory(const pass *p, lb_kval begin) {
   lb_k_end(b);
 }
 
+// -- long rows ---------------------------------------------------------------
+
+static bool has_totals(const lb_emit *e, uint8_t node) {
+  const lb_snode *n = &e->spec->nodes[node];
+  int most = lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_COLS, INT_MAX);
+  most = lb_facts_get(e->facts, LB_ASSUME_EQUAL, LB_DIM_COLS, most);
+  return n->op == LB_S_RSUM && lb_dtype_is_float(n->dtype) &&
+         most > LB_SUM_COLS;
+}
+
+// Where the last block of a row begins: 0 if there is one alone.
+static lb_kval last_block(lb_emit *e) {
+  lb_kbuilder *b = &e->b;
+  lb_kval before = lb_emit_add(e, e->dims[LB_DIM_COLS], -1);
+  before = lb_k_max(b, before, lb_k_i64(b, 0));
+  return lb_emit_down(e, before, LB_SUM_COLS);
+}
+
+static lb_kval cast_to(lb_emit *e, lb_kval x, lb_dtype t) {
+  return lb_k_type(&e->b, x).dtype == t ? x : lb_k_cast(&e->b, x, t);
+}
+
+static lb_kval totals_at(lb_emit *e, const reduction *r, uint32_t v) {
+  return lb_k_ptr(&e->b, r->totals, lb_k_i64(&e->b, v * e->lanes), 0);
+}
+
+// The totals of vector v with what its lanes have.
+static lb_kval total(const pass *p, const reduction *r, uint32_t v) {
+  lb_emit *e = p->e;
+  lb_kval so_far = lb_k_load(&e->b, totals_at(e, r, v), e->lanes, 0);
+  return lb_k_add(&e->b, so_far, cast_to(e, accumulator(p, r, v), LB_F64));
+}
+
+static void begin_totals(const pass *p, const reduction *r) {
+  lb_emit *e = p->e;
+  lb_kval none = lb_k_num(&e->b, lb_kt(LB_F64, e->lanes), -0.0);
+  for (uint32_t v = 0; v < p->vectors; v++)
+    lb_k_store(&e->b, totals_at(e, r, v), none, 0);
+}
+
+static void add_to_totals(const pass *p, const reduction *r) {
+  lb_emit *e = p->e;
+  for (uint32_t v = 0; v < p->vectors; v++) {
+    lb_k_store(&e->b, totals_at(e, r, v), total(p, r, v), 0);
+    set_accumulator(p, r, v, r->identity);
+  }
+}
+
+// All blocks but the last. What is no sum goes on from block to block.
+static void reduce_blocks(const pass *p, uint32_t vectors) {
+  lb_emit *e = p->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0), size = lb_k_i64(b, LB_SUM_COLS);
+  lb_k_if(b, lb_k_lt(b, zero, p->last));
+  for (int i = 0; i < p->n; i++)
+    if (p->list[i].totals != LB_K_NONE) begin_totals(p, &p->list[i]);
+  lb_kval begin = lb_k_loop(b, zero, p->last, size);
+  reduce_groups(p, vectors, begin, lb_k_add(b, begin, size));
+  for (int i = 0; i < p->n; i++)
+    if (p->list[i].totals != LB_K_NONE) add_to_totals(p, &p->list[i]);
+  lb_k_end(b);
+  lb_k_end(b);
+}
+
+static void finish_totals(const pass *p) {
+  lb_emit *e = p->e;
+  lb_kbuilder *b = &e->b;
+  lb_k_if(b, lb_k_lt(b, lb_k_i64(b, 0), p->last));
+  for (int i = 0; i < p->n; i++) {
+    const reduction *r = &p->list[i];
+    lb_dtype t = e->spec->nodes[r->node].dtype;
+    for (uint32_t v = 0; v < p->vectors && r->totals != LB_K_NONE; v++)
+      set_accumulator(p, r, v, cast_to(e, total(p, r, v), t));
+  }
+  lb_k_end(b);
+}
+
+// -- a pass over a row -------------------------------------------------------
+
 static bool has_costly(const lb_emit *e, const cone *c, uint8_t kept) {
   for (int i = 0; i < e->spec->n_nodes; i++)
     if (c->has[i] && i != kept && lb_emit_is_costly(&e->spec->nodes[i]))
@@ -294,22 +395,30 @@ static bool is_in_memory(const lb_emit *e, uint8_t stage, keeping keep) {
   return LB_SPEC_LANES / e->lanes > MAX_REGISTERS && has_costly(e, &c, kept);
 }
 
-// Memory is taken once, not in the loop over rows.
-static void take_memory(lb_emit *e, keeping keep, lb_kval *memory) {
+static locals take_locals(lb_emit *e, keeping keep) {
+  locals l;
   for (uint8_t i = 0; i < e->spec->n_nodes; i++) {
-    memory[i] = LB_K_NONE;
+    lb_dtype t = e->spec->nodes[i].dtype;
+    l.lanes[i] = l.totals[i] = LB_K_NONE;
     if (is_reduction(e, i) && is_in_memory(e, e->stage[i], keep))
-      memory[i] = lb_k_local(&e->b, e->spec->nodes[i].dtype, LB_SPEC_LANES);
+      l.lanes[i] = lb_k_local(&e->b, t, LB_SPEC_LANES);
+    if (has_totals(e, i))
+      l.totals[i] = lb_k_local(&e->b, LB_F64, LB_SPEC_LANES);
   }
+  return l;
 }
 
-static pass pass_of(lb_emit *e, uint8_t stage, keeping keep,
-                    const lb_kval *memory) {
-  pass p = {.e = e, .stage = stage, .keep = keep};
+static pass pass_of(lb_emit *e, uint8_t stage, keeping keep, const locals *l,
+                    lb_kval last) {
+  pass p = {.e = e, .stage = stage, .keep = keep, .last = last};
   p.vectors = LB_SPEC_LANES / e->lanes;
-  for (uint8_t i = 0; i < e->spec->n_nodes; i++)
-    if (is_reduction(e, i) && e->stage[i] == stage)
-      p.list[p.n++] = (reduction){.node = i, .memory = memory[i]};
+  for (uint8_t i = 0; i < e->spec->n_nodes; i++) {
+    if (!is_reduction(e, i) || e->stage[i] != stage) continue;
+    p.has_totals |= l->totals[i] != LB_K_NONE;
+    p.list[p.n++] =
+        (reduction){.node = i, .memory = l->lanes[i], .totals = l->totals[i]};
+  }
+  if (!p.has_totals) p.last = lb_k_i64(&e->b, 0);
   return p;
 }
 
@@ -317,14 +426,17 @@ static void reduce_row(pass *p) {
   lb_emit *e = p->e;
   bool in_memory = p->list[0].memory != LB_K_NONE;
   uint32_t vectors = in_memory ? 2 : p->vectors;
+  lb_kval end = lb_emit_down(e, e->dims[LB_DIM_COLS], vectors * e->lanes);
   for (int i = 0; i < p->n; i++) begin_reduction(p, &p->list[i]);
-  lb_kval end = reduce_groups(p, vectors);
+  if (p->has_totals) reduce_blocks(p, vectors);
+  reduce_groups(p, vectors, p->last, end);
   if (!lb_facts_divides(e->facts, LB_DIM_COLS, (int)(vectors * e->lanes))) {
     if (in_memory)
       reduce_rest_in_memory(p, end);
     else
       reduce_rest(p, end);
   }
+  if (p->has_totals) finish_totals(p);
   for (int i = 0; i < p->n; i++) finish_reduction(p, &p->list[i]);
   lb_emit_stage(e, p->stage);
 }
@@ -499,15 +611,15 @@ static void emit_short_rows(lb_emit *e, uint32_t columns) {
 
 static void emit_long_rows(lb_emit *e) {
   lb_kbuilder *b = &e->b;
-  lb_kval memory[LB_SPEC_MAX_NODES];
   keeping k = choose_kept(e);
   lb_emit_all(e);
-  take_memory(e, k, memory);
+  locals l = take_locals(e, k);
+  lb_kval last = last_block(e);
   lb_kval row =
       lb_k_loop(b, lb_k_i64(b, 0), e->dims[LB_DIM_ROWS], lb_k_i64(b, 1));
   lb_emit_row(e, row);
   for (uint8_t stage = 1; stage <= last_stage(e); stage++) {
-    pass p = pass_of(e, stage, k, memory);
+    pass p = pass_of(e, stage, k, &l, last);
     reduce_row(&p);
     if (stage == k.stage) e->kept = k.node, e->kept_out = k.out;
   }

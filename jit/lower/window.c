@@ -10,6 +10,10 @@
 // r is step s - 1 of row r + 1. What a tile has of a run then stays in
 // registers, and each of the first steps reads the element of the last row
 // alone. Else, and for steps after those, an element is read for each product.
+//
+// *Long* sums, of more than LB_SUM_TAPS elements, are made block by block: a
+// block in the registers of all others, the blocks of a part in registers of
+// their own, which no tap needs, and parts in totals of float64 in memory.
 #include <math.h>
 
 #include "lower/emit.h"
@@ -21,7 +25,8 @@ enum {
   ROWS_A_POINTER = 3,
   SLIDING = 5,  // steps
   MAX_POINTERS = (MAX_ROWS + SLIDING + 1) / ROWS_A_POINTER,
-  LONG = 64,  // steps
+  LONG = 64,    // steps
+  AT_ONCE = 5,  // steps of a long sum, of which a block has a multiple
 };
 
 typedef struct window {
@@ -34,6 +39,12 @@ typedef struct window {
   lb_kval slides;          // whether rows do, and have a step
   lb_kval slid;            // how many steps that takes, or 0
   lb_kval behind[2];       // them, in elements of the two inputs
+  struct {                 // of sums
+    lb_kval is_long;
+    lb_kval runs, steps;  // of a block
+    lb_kval has_totals;   // whether there may be more than a part
+    lb_kval totals;       // memory of a tile's
+  } sum;
 } window;
 
 typedef struct tile {
@@ -147,19 +158,10 @@ static lb_kval go_on(lb_emit *e, lb_kval reg, lb_kval by) {
   return at;
 }
 
-// Steps of a run: all, or those behind the first ones of rows that slide.
-static void add_steps(const tile *t, lb_kval in_x, lb_kval in_y) {
+// One step, from the places in these registers of the two inputs on.
+static void add_step(const tile *t, lb_kval in_x, lb_kval in_y) {
   lb_emit *e = t->w->e;
-  lb_kbuilder *b = &e->b;
-  lb_kval x[MAX_VECTORS], y[MAX_VECTORS] = {0}, begin = lb_k_i64(b, 0);
-  if (may_slide(t)) {
-    begin = t->w->slid;
-    in_x = lb_k_add(b, in_x, t->w->behind[0]);
-    in_y = lb_k_add(b, in_y, t->w->behind[1]);
-  }
-  in_x = lb_k_reg(b, in_x);
-  in_y = lb_k_reg(b, in_y);
-  lb_k_loop(b, begin, e->dims[LB_DIM_STEPS], lb_k_i64(b, 1));
+  lb_kval x[MAX_VECTORS], y[MAX_VECTORS] = {0};
   if (t->w->kind == LB_ACC_DOT)
     load_weights(t, go_on(e, in_y, e->taps[1].step), y);
   in_x = go_on(e, in_x, e->taps[0].step);
@@ -167,6 +169,16 @@ static void add_steps(const tile *t, lb_kval in_x, lb_kval in_y) {
     load_row(t, r, in_x, x);
     add_row(t, r, x, y);
   }
+}
+
+// Steps of a run, from these places on.
+static void add_steps(const tile *t, lb_kval begin, lb_kval end, lb_kval in_x,
+                      lb_kval in_y) {
+  lb_kbuilder *b = &t->w->e->b;
+  in_x = lb_k_reg(b, in_x);
+  in_y = lb_k_reg(b, in_y);
+  lb_k_loop(b, begin, end, lb_k_i64(b, 1));
+  add_step(t, in_x, in_y);
   lb_k_end(b);
 }
 
@@ -178,9 +190,161 @@ static void add_taps(const tile *t) {
   lb_k_loop(b, zero, e->dims[LB_DIM_LEN], lb_k_i64(b, 1));
   in_x = go_on(e, in_x, e->taps[0].run);
   in_y = t->w->kind == LB_ACC_DOT ? go_on(e, in_y, e->taps[1].run) : zero;
-  if (may_slide(t)) add_sliding(t, in_x, in_y);
-  add_steps(t, in_x, in_y);
+  lb_kval begin = zero;
+  if (may_slide(t)) {
+    add_sliding(t, in_x, in_y);
+    begin = t->w->slid;
+    in_x = lb_k_add(b, in_x, t->w->behind[0]);
+    in_y = lb_k_add(b, in_y, t->w->behind[1]);
+  }
+  add_steps(t, begin, e->dims[LB_DIM_STEPS], in_x, in_y);
   lb_k_end(b);
+}
+
+// -- long sums ---------------------------------------------------------------
+
+static bool is_sum(const window *w) {
+  return w->kind == LB_ACC_SUM || w->kind == LB_ACC_SQUARES;
+}
+
+// A block has some runs of some steps: one of both numbers is all there are, or
+// 1. A part is flushed when it has all its blocks, so there is more than one
+// only where taps are more than half of what fills one.
+static void find_blocks(window *w) {
+  lb_emit *e = w->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval one = lb_k_i64(b, 1), most = lb_k_i64(b, LB_SUM_TAPS);
+  lb_kval len = e->dims[LB_DIM_LEN], steps = e->dims[LB_DIM_STEPS];
+  lb_kval taps = lb_k_mul(b, len, steps);
+  lb_kval part = lb_k_i64(b, LB_SUM_TAPS * LB_SUM_BLOCKS / 2);
+  uint32_t vectors = w->rows * w->vectors;
+  if (vectors < MAX_VECTORS) vectors = MAX_VECTORS;
+  w->sum.is_long = lb_k_lt(b, most, taps);
+  w->sum.steps = lb_k_max(b, lb_k_min(b, steps, most), one);
+  w->sum.runs = lb_k_div(b, most, w->sum.steps);
+  w->sum.has_totals = lb_k_lt(b, part, taps);
+  w->sum.totals = lb_k_local(b, LB_F64, vectors * e->lanes);
+}
+
+// Registers or places in memory of the vectors of a tile, one after the other.
+typedef struct long_sum {
+  const tile *t;
+  lb_kval none;  // -0.0, which changes no number when added
+  lb_kval n;     // blocks of the present part
+  lb_kval part[MAX_ROWS * MAX_VECTORS];
+} long_sum;
+
+static lb_kval acc_of(const tile *t, uint32_t i) {
+  return t->acc[i / t->vectors][i % t->vectors];
+}
+
+static lb_kval total_at(const tile *t, uint32_t i) {
+  lb_emit *e = t->w->e;
+  return lb_k_ptr(&e->b, t->w->sum.totals, lb_k_i64(&e->b, i * e->lanes), 0);
+}
+
+static lb_kval cast_to(lb_emit *e, lb_kval x, lb_dtype t) {
+  return lb_k_type(&e->b, x).dtype == t ? x : lb_k_cast(&e->b, x, t);
+}
+
+// The total of vector i with its part.
+static lb_kval total_of(const long_sum *s, uint32_t i) {
+  lb_emit *e = s->t->w->e;
+  lb_kval part = cast_to(e, lb_k_get(&e->b, s->part[i]), LB_F64);
+  lb_kval total = lb_k_load(&e->b, total_at(s->t, i), e->lanes, 0);
+  return lb_k_add(&e->b, total, part);
+}
+
+static void begin_long(long_sum *s) {
+  const tile *t = s->t;
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  uint32_t n = t->rows * t->vectors;
+  lb_kval none = lb_k_num(b, lb_kt(LB_F64, e->lanes), -0.0);
+  s->none = lb_k_num(b, lb_kt(t->w->dtype, e->lanes), -0.0);
+  s->n = lb_k_reg(b, lb_k_i64(b, 0));
+  for (uint32_t i = 0; i < n; i++) s->part[i] = lb_k_reg(b, s->none);
+  lb_k_if(b, t->w->sum.has_totals);
+  for (uint32_t i = 0; i < n; i++) lb_k_store(b, total_at(t, i), none, 0);
+  lb_k_end(b);
+}
+
+static void end_block(const long_sum *s) {
+  const tile *t = s->t;
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  uint32_t n = t->rows * t->vectors;
+  for (uint32_t i = 0; i < n; i++) {
+    lb_kval part = lb_k_get(b, s->part[i]), acc = lb_k_get(b, acc_of(t, i));
+    lb_k_set(b, s->part[i], lb_k_add(b, part, acc));
+    lb_k_set(b, acc_of(t, i), s->none);
+  }
+  lb_kval blocks = lb_emit_add(e, lb_k_get(b, s->n), 1);
+  lb_k_set(b, s->n, blocks);
+  lb_k_if(b, lb_k_eq(b, blocks, lb_k_i64(b, LB_SUM_BLOCKS)));
+  for (uint32_t i = 0; i < n; i++) {
+    lb_k_store(b, total_at(t, i), total_of(s, i), 0);
+    lb_k_set(b, s->part[i], s->none);
+  }
+  lb_k_set(b, s->n, lb_k_i64(b, 0));
+  lb_k_end(b);
+}
+
+static void end_long(const long_sum *s) {
+  const tile *t = s->t;
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  uint32_t n = t->rows * t->vectors;
+  for (uint32_t i = 0; i < n; i++)
+    lb_k_set(b, acc_of(t, i), lb_k_get(b, s->part[i]));
+  lb_k_if(b, t->w->sum.has_totals);
+  for (uint32_t i = 0; i < n; i++)
+    lb_k_set(b, acc_of(t, i), cast_to(e, total_of(s, i), t->w->dtype));
+  lb_k_end(b);
+}
+
+// Steps of a block. Rows that are taken whole wait for instructions, not for
+// the image: several steps at a time, as long as there are so many.
+static void add_block_steps(const tile *t, lb_kval begin, lb_kval end,
+                            lb_kval in_x) {
+  lb_emit *e = t->w->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0);
+  if (t->vectors == MAX_VECTORS) {
+    lb_kval at = lb_k_reg(b, begin), x = lb_k_reg(b, in_x);
+    lb_kval last = lb_emit_add(e, end, 1 - AT_ONCE);
+    lb_kval step = lb_k_loop(b, begin, last, lb_k_i64(b, AT_ONCE));
+    for (int i = 0; i < AT_ONCE; i++) add_step(t, x, zero);
+    lb_k_set(b, at, lb_emit_add(e, step, AT_ONCE));
+    lb_k_end(b);
+    begin = lb_k_get(b, at);
+    in_x = lb_k_get(b, x);
+  }
+  add_steps(t, begin, end, in_x, zero);
+}
+
+static void add_long(const tile *t) {
+  const window *w = t->w;
+  lb_emit *e = w->e;
+  lb_kbuilder *b = &e->b;
+  lb_kval zero = lb_k_i64(b, 0), len = e->dims[LB_DIM_LEN];
+  lb_kval steps = e->dims[LB_DIM_STEPS];
+  long_sum s = {.t = t};
+  begin_long(&s);
+  lb_kval run = lb_k_loop(b, zero, len, w->sum.runs);
+  lb_kval last_run = lb_k_min(b, lb_k_add(b, run, w->sum.runs), len);
+  lb_kval step = lb_k_loop(b, zero, steps, w->sum.steps);
+  lb_kval last_step = lb_k_min(b, lb_k_add(b, step, w->sum.steps), steps);
+  lb_kval in_x = lb_k_add(b, lb_k_mul(b, run, e->taps[0].run),
+                          lb_k_mul(b, step, e->taps[0].step));
+  in_x = lb_k_reg(b, in_x);
+  lb_k_loop(b, run, last_run, lb_k_i64(b, 1));
+  add_block_steps(t, step, last_step, go_on(e, in_x, e->taps[0].run));
+  lb_k_end(b);
+  end_block(&s);
+  lb_k_end(b);
+  lb_k_end(b);
+  end_long(&s);
 }
 
 // -- tiles -------------------------------------------------------------------
@@ -216,7 +380,13 @@ static void emit_tile(tile *t) {
   for (uint32_t r = 0; r < t->rows; r++)
     for (uint32_t v = 0; v < t->vectors; v++)
       t->acc[r][v] = lb_k_reg(&e->b, first);
+  if (is_sum(t->w)) {
+    lb_k_if(&e->b, t->w->sum.is_long);
+    add_long(t);
+    lb_k_else(&e->b);
+  }
   add_taps(t);
+  if (is_sum(t->w)) lb_k_end(&e->b);
   lb_emit_all(e);
   finish(t);
 }
@@ -386,5 +556,6 @@ void lb_emit_window(lb_emit *e) {
   w.rows = (uint32_t)lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, 8);
   if (w.rows > MAX_ROWS) w.rows = MAX_ROWS;
   w.vectors = w.rows > (e->lanes == 16 ? 6 : 4) ? 1 : w.rows > 2 ? 2 : 4;
+  if (is_sum(&w)) find_blocks(&w);
   emit_rows(&w);
 }

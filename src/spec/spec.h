@@ -49,14 +49,20 @@
 //     lane combines its elements in order (x0, then op(x0, x1), ...), and
 //     lane i is combined with lane i + n/2 for n = 64, 32, ..., 2. Lanes
 //     without an element do not take part. An empty row gives 0, 1, -inf (or
-//     the least integer), inf (or the greatest).
+//     the least integer), inf (or the greatest). A row of more than
+//     LB_SUM_COLS elements is cut into blocks of so many; a lane of a sum of
+//     floats begins anew with each, its sums of the blocks are added in order
+//     in float64, and what that gives is rounded before lanes are combined.
 // (5) A sum of products begins with a[m,0] * b[0,n]; each further product is
 //     added in the order of k (of r, s, k), in floats by one fused operation.
 //     Without products it is 0. Where b is PAIRED there are two such sums, of
 //     the even and of the odd k, and in the end they are added. Where it is in
 //     QUADS, ACC is int32, both are bytes, and a is FULL. A WINDOW
 //     combines likewise: x0, then op(that, x1), ...; without elements it gives
-//     what (4) says.
+//     what (4) says. If SUM or SQUARES has more than LB_SUM_TAPS elements, they
+//     are cut into blocks: of LB_SUM_TAPS steps of a run, or of as many runs as
+//     have no more than that. The sums of LB_SUM_BLOCKS blocks are added in
+//     order; their sums are added in order in float64 and rounded in the end.
 // (6) ATTENTION takes keys in blocks of 256. Each row has a maximum, a sum and
 //     N totals, at first -inf, 0 and 0. A block makes of them
 //       max' = the greatest of max and the scores, NaN left out;
@@ -84,11 +90,14 @@
 #define LB_SPEC_MAX_IN 12
 #define LB_SPEC_MAX_OUT 4
 #define LB_SPEC_MAX_SCALARS 8
-#define LB_SPEC_LANES 64  // of a reduction
-#define LB_PACK_COLS 16   // of a panel of PACKED and QUADS
-#define LB_PAIR_COLS 8    // of a panel of PAIRED
-#define LB_SPEC_KEYS 256  // of a block of ATTENTION
-#define LB_SHORT_COLS 32  // rows so short are reduced several at a time
+#define LB_SPEC_LANES 64   // of a reduction
+#define LB_SUM_COLS 16384  // of a row that lanes add up in one go
+#define LB_SUM_TAPS 25     // of a window, likewise
+#define LB_SUM_BLOCKS 16   // of so many taps
+#define LB_PACK_COLS 16    // of a panel of PACKED and QUADS
+#define LB_PAIR_COLS 8     // of a panel of PAIRED
+#define LB_SPEC_KEYS 256   // of a block of ATTENTION
+#define LB_SHORT_COLS 32   // rows so short are reduced several at a time
 
 typedef enum lb_form {
   LB_FORM_MAP,
