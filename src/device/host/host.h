@@ -7,11 +7,13 @@
 // are dense, row-major, and never overlap inputs. An output that nobody wants
 // has dtype LB_NONE. Dims may be 0 anywhere.
 //
-// Order of accumulation: a sum starts from its first element (not from zero)
-// and adds the others in row-major order of the reduced axes, in float for
-// float16, bfloat16 and float32, in double for float64, in the element's own
-// width (wrapping) for integers; an empty sum is 0. A contraction adds
-// products in order of k the same way. Parallel loops split outputs, never a
+// Order of accumulation: a sum adds its elements in row-major order of the
+// reduced axes. Floats are added in chains of LB_HOST_CHAIN elements, in float
+// for float16, bfloat16 and float32, in double for float64; the sums of the
+// chains are added in double and rounded in the end. So the error does not grow
+// with the number of elements. Integers are added in their own width
+// (wrapping). An empty sum is 0, a sum of -0 alone -0. A contraction adds
+// products in order of k, in one chain. Parallel loops split outputs, never a
 // sum, so results do not depend on the number of threads.
 #ifndef LB_DEVICE_HOST_HOST_H
 #define LB_DEVICE_HOST_HOST_H
@@ -47,6 +49,8 @@ lb_status lb_host_run(lb_host_call *c);
 #define LB_OP(id, ...) lb_host_fn lb_host_##id;
 #define LB_CONTROL(id, ...)
 #include "graph/ops.def"
+
+#define LB_HOST_CHAIN 16  // elements of a sum that are added in float
 
 // Element types that may be unaligned and alias: mapped weights lie anywhere.
 #define LB_ELEMENT __attribute__((aligned(1), may_alias))

@@ -31,6 +31,18 @@ static inline lb_dtype lb_work_dtype(lb_dtype t) {
   return t == LB_F64 ? LB_F64 : LB_F32;
 }
 
+// Declares `sum`, of type T, as the sum of TERM for i = 0, ..., n - 1; n is not
+// 0. See host.h for the order.
+#define LB_LINE_SUM(sum, n, TERM)                                         \
+  double sum##_total = -0.0;                                              \
+  for (int64_t i = 0; i < (n);) {                                         \
+    const int64_t end_ = (n)-i < LB_HOST_CHAIN ? (n) : i + LB_HOST_CHAIN; \
+    T chain_ = (T)-0.0;                                                   \
+    for (; i < end_; i++) chain_ += (TERM);                               \
+    sum##_total += chain_;                                                \
+  }                                                                       \
+  const T sum = (T)sum##_total
+
 // LogSoftmax of lines, for losses.
 lb_status lb_log_softmax(lb_host_call *c, const lb_tensor *in,
                          const lb_tensor *out, uint32_t axes);

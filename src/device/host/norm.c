@@ -84,33 +84,43 @@ typedef struct moments_job {
 
 #define LANES 8  // lines summed side by side; each in its own order
 
-#define MOMENTS(id, S, T, ...)                                        \
-  static void moments_block_##id(const moments_job *job, int64_t at,  \
-                                 int64_t n) {                         \
-    const S *x = job->x;                                              \
-    if (job->len > 0) x += at * job->len;                             \
-    const T count = (T)job->len;                                      \
-    T mean[LANES] = {0}, sum[LANES] = {0};                            \
-    for (int64_t j = 0; j < n && job->len && job->centred; j++)       \
-      mean[j] = x[j * job->len];                                      \
-    for (int64_t i = 1; i < job->len && job->centred; i++)            \
-      for (int64_t j = 0; j < n; j++) mean[j] += x[j * job->len + i]; \
-    for (int64_t j = 0; j < n && job->centred; j++) mean[j] /= count; \
-    for (int64_t i = 0; i < job->len; i++)                            \
-      for (int64_t j = 0; j < n; j++) {                               \
-        const T d = x[j * job->len + i] - mean[j];                    \
-        sum[j] += d * d;                                              \
-      }                                                               \
-    for (int64_t j = 0; j < n; j++) {                                 \
-      ((T *)job->mean)[at + j] = mean[j];                             \
-      ((T *)job->var)[at + j] = sum[j] / count;                       \
-    }                                                                 \
-  }                                                                   \
-  static void moments_##id(void *user, int64_t begin, int64_t end,    \
-                           int worker) {                              \
-    (void)worker;                                                     \
-    for (int64_t i = begin; i < end; i += LANES)                      \
-      moments_block_##id(user, i, end - i < LANES ? end - i : LANES); \
+// mean[j] and var[j], which has the sum of squares, are summed in chains.
+#define MOMENTS(id, S, T, ...)                                               \
+  static void add_chains_##id(const S *x, int64_t len, int64_t n,            \
+                              const T *less, bool squared, T *out) {         \
+    double total[LANES];                                                     \
+    for (int64_t j = 0; j < n; j++) total[j] = -0.0;                         \
+    for (int64_t i = 0; i < len;) {                                          \
+      const int64_t end = len - i < LB_HOST_CHAIN ? len : i + LB_HOST_CHAIN; \
+      T chain[LANES];                                                        \
+      for (int64_t j = 0; j < n; j++) chain[j] = (T)-0.0;                    \
+      for (; i < end; i++)                                                   \
+        for (int64_t j = 0; j < n; j++) {                                    \
+          const T d = x[j * len + i] - less[j];                              \
+          chain[j] += squared ? d * d : d;                                   \
+        }                                                                    \
+      for (int64_t j = 0; j < n; j++) total[j] += chain[j];                  \
+    }                                                                        \
+    for (int64_t j = 0; j < n; j++) out[j] = (T)(total[j] / (double)len);    \
+  }                                                                          \
+  static void moments_block_##id(const moments_job *job, int64_t at,         \
+                                 int64_t n) {                                \
+    const S *x = job->x;                                                     \
+    if (job->len > 0) x += at * job->len;                                    \
+    T mean[LANES] = {0}, var[LANES];                                         \
+    const T none[LANES] = {0};                                               \
+    if (job->centred) add_chains_##id(x, job->len, n, none, false, mean);    \
+    add_chains_##id(x, job->len, n, mean, true, var);                        \
+    for (int64_t j = 0; j < n; j++) {                                        \
+      ((T *)job->mean)[at + j] = mean[j];                                    \
+      ((T *)job->var)[at + j] = var[j];                                      \
+    }                                                                        \
+  }                                                                          \
+  static void moments_##id(void *user, int64_t begin, int64_t end,           \
+                           int worker) {                                     \
+    (void)worker;                                                            \
+    for (int64_t i = begin; i < end; i += LANES)                             \
+      moments_block_##id(user, i, end - i < LANES ? end - i : LANES);        \
   }
 LB_WIDE_FLOATS(MOMENTS, )
 
@@ -349,11 +359,9 @@ lb_status lb_host_GroupNormalization(lb_host_call *c) {
   }
 
 // The standard deviation gets 1e-9 added, as in ONNX's definition.
-LB_WIDE_FLOATS(LINE, mvn, T mean = x[0], var = 0;
-               for (int64_t i = 1; i < n; i++) mean += x[i]; mean /= (T)n;
-               for (int64_t i = 0; i < n; i++) var +=
-               (x[i] - mean) * (x[i] - mean);
-               const T deviation = sqrt(var / (T)n) + (T)1e-9;
+LB_WIDE_FLOATS(LINE, mvn, LB_LINE_SUM(sum, n, x[i]); const T mean = sum / (T)n;
+               LB_LINE_SUM(squares, n, (x[i] - mean) * (x[i] - mean));
+               const T deviation = sqrt(squares / (T)n) + (T)1e-9;
                for (int64_t i = 0; i < n; i++)
                    y[i] = (x[i] - mean) / deviation;)
 
@@ -377,11 +385,8 @@ lb_status lb_host_MeanVarianceNormalization(lb_host_call *c) {
 // A line of zeros stays one.
 #define DIVIDE_BY(norm) \
   for (int64_t i = 0; i < n; i++) y[i] = (norm) == 0 ? 0 : x[i] / (norm);
-LB_WIDE_FLOATS(LINE, lp1, T sum = 0;
-               for (int64_t i = 0; i < n; i++) sum += fabs((T)x[i]);
-               DIVIDE_BY(sum))
-LB_WIDE_FLOATS(LINE, lp2, T sum = 0;
-               for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+LB_WIDE_FLOATS(LINE, lp1, LB_LINE_SUM(sum, n, fabs((T)x[i])); DIVIDE_BY(sum))
+LB_WIDE_FLOATS(LINE, lp2, LB_LINE_SUM(sum, n, x[i] * x[i]);
                const T norm = sqrt(sum); DIVIDE_BY(norm))
 
 lb_status lb_host_LpNormalization(lb_host_call *c) {

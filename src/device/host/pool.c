@@ -87,7 +87,10 @@ static int64_t column_major(const lb_window *w, int64_t offset) {
                        int64_t *best) {                               \
     const lb_window *w = &p->w;                                       \
     int64_t index[LB_MAX_RANK] = {0}, step = w->dilation[w->n - 1];   \
-    T acc = p->kind == POOL_MAX ? (T)p->lowest : 0;                   \
+    const bool sums = p->kind != POOL_MAX;                            \
+    T acc = sums ? (T)-0.0 : (T)p->lowest;                            \
+    double total = -0.0;                                              \
+    int chain = 0;                                                    \
     bool any = false;                                                 \
     do {                                                              \
       const int64_t row = row_offset(w, s, index);                    \
@@ -97,16 +100,17 @@ static int64_t column_major(const lb_window *w, int64_t offset) {
           v = FABS(v);                                                \
           v = p->p == 1 ? v : p->p == 2 ? v * v : POW(v, (T)p->p);    \
         }                                                             \
-        if (!any)                                                     \
-          acc = v, *best = row + i * step;                            \
-        else if (p->kind != POOL_MAX)                                 \
+        if (sums)                                                     \
           acc += v;                                                   \
-        else if (v > acc || (v != v && acc == acc))                   \
+        else if (!any || v > acc || (v != v && acc == acc))           \
           acc = v, *best = row + i * step;                            \
         any = true;                                                   \
+        if (!sums || ++chain < LB_HOST_CHAIN) continue;               \
+        total += acc, acc = (T)-0.0;                                  \
+        chain = 0;                                                    \
       }                                                               \
     } while (lb_next_index(w->n - 1, s->count, index));               \
-    return acc;                                                       \
+    return sums ? (T)(total + acc) : acc;                             \
   }                                                                   \
   static void plane_##id(const pooling *p, int64_t plane) {           \
     const S *x = p->x ? (const S *)p->x + plane * p->in_plane : NULL; \

@@ -128,6 +128,37 @@ static void reduce(lb_host_call *c, uint32_t axes, block_fn *fn, bool last) {
     }                                                                    \
   }
 
+// acc[j] becomes the sum of TERM over all elements x of output j, where
+// total[j] has the sum of nothing: chains in T, added in double.
+#define SUM_UP(S, load, acc, total, TERM)                            \
+  do {                                                               \
+    int chain_ = 0;                                                  \
+    for (int64_t j = 0; j < n; j++) acc[j] = (T)-0.0;                \
+    EACH_REDUCED(                                                    \
+        0, EACH_OUTPUT(S, load, at, acc[j] += (TERM););              \
+        if (++chain_ == LB_HOST_CHAIN) {                             \
+          for (int64_t j = 0; j < n; j++)                            \
+            total[j] += acc[j], acc[j] = (T)-0.0;                    \
+          chain_ = 0;                                                \
+        });                                                          \
+    for (int64_t j = 0; j < n; j++) acc[j] = (T)(total[j] + acc[j]); \
+  } while (0)
+
+// A sum of floats; LAST makes the result of a, the sum, and count.
+#define SUM_OF(id, S, TT, load, store, Name, TERM, LAST)                \
+  static void Name##_##id(const reduction *r, int64_t n, char *from,    \
+                          int64_t step, char *to) {                     \
+    typedef TT T;                                                       \
+    T acc[BLOCK];                                                       \
+    double total[BLOCK];                                                \
+    for (int64_t j = 0; j < n; j++) total[j] = r->count > 0 ? -0.0 : 0; \
+    SUM_UP(S, load, acc, total, TERM);                                  \
+    for (int64_t j = 0; j < n; j++) {                                   \
+      const T a = acc[j];                                               \
+      ((S *)to)[j] = store((T)(LAST));                                  \
+    }                                                                   \
+  }
+
 #define ENTRY(id, S, T, load, store, Name, ...) [LB_##id] = Name##_##id,
 #define OPERATOR(Name, LIST)                                            \
   lb_status lb_host_##Name(lb_host_call *c) {                           \
@@ -166,12 +197,12 @@ static lb_status run(lb_host_call *c, block_fn *const *fns) {
 #define LEAST LB_WRAP(T, 1, <<, 8 * sizeof(T) - 1)  // of a signed T
 #define SQUARE LB_WRAP(T, x, *, x)
 
-LB_FLOATS(BLOCK_OF, ReduceSum, 0, x, a + x, a)
+LB_FLOATS(SUM_OF, ReduceSum, x, a)
 LB_INTS(BLOCK_OF, ReduceSum, 0, x, LB_WRAP(T, a, +, x), a)
 OPERATOR(ReduceSum, LB_NUMBERS)
 
 // Sums of integers divide as in C; a count beyond the type counts as none.
-LB_FLOATS(BLOCK_OF, ReduceMean, 0, x, a + x, a / COUNT)
+LB_FLOATS(SUM_OF, ReduceMean, x, a / COUNT)
 LB_SIGNED(BLOCK_OF, ReduceMean, 0, x, LB_WRAP(T, a, +, x),
           COUNT == 0 || COUNT == -1 ? 0 : a / COUNT)
 LB_UNSIGNED(BLOCK_OF, ReduceMean, 0, x, LB_WRAP(T, a, +, x),
@@ -182,25 +213,25 @@ LB_FLOATS(BLOCK_OF, ReduceProd, 1, x, a *x, a)
 LB_INTS(BLOCK_OF, ReduceProd, 1, x, LB_WRAP(T, a, *, x), a)
 OPERATOR(ReduceProd, LB_NUMBERS)
 
-LB_FLOATS(BLOCK_OF, ReduceSumSquare, 0, x *x, a + x * x, a)
+LB_FLOATS(SUM_OF, ReduceSumSquare, x *x, a)
 LB_INTS(BLOCK_OF, ReduceSumSquare, 0, SQUARE, LB_WRAP(T, a, +, SQUARE), a)
 OPERATOR(ReduceSumSquare, LB_NUMBERS)
 
 #define MAGNITUDE (x < 0 ? LB_WRAP(T, 0, -, x) : x)
-LB_FLOATS(BLOCK_OF, ReduceL1, 0, fabs(x), a + fabs(x), a)
+LB_FLOATS(SUM_OF, ReduceL1, fabs(x), a)
 LB_SIGNED(BLOCK_OF, ReduceL1, 0, MAGNITUDE, LB_WRAP(T, a, +, MAGNITUDE), a)
 LB_UNSIGNED(BLOCK_OF, ReduceL1, 0, x, LB_WRAP(T, a, +, x), a)
 OPERATOR(ReduceL1, LB_NUMBERS)
 
 // A sum of squares that wrapped below zero has no root: 0.
 #define ROOT (a > 0 ? sqrt((double)a) : 0)
-LB_FLOATS(BLOCK_OF, ReduceL2, 0, x *x, a + x * x, sqrt(a))
+LB_FLOATS(SUM_OF, ReduceL2, x *x, sqrt(a))
 LB_INTS(BLOCK_OF, ReduceL2, 0, SQUARE, LB_WRAP(T, a, +, SQUARE), ROOT)
 OPERATOR(ReduceL2, LB_NUMBERS)
 
 // Logarithms of integers lose their fraction; that of no positive sum is 0.
 #define LOG (a > 0 ? log((double)a) : 0)
-LB_FLOATS(BLOCK_OF, ReduceLogSum, 0, x, a + x, log(a))
+LB_FLOATS(SUM_OF, ReduceLogSum, x, log(a))
 LB_INTS(BLOCK_OF, ReduceLogSum, 0, x, LB_WRAP(T, a, +, x), LOG)
 OPERATOR(ReduceLogSum, LB_NUMBERS)
 
@@ -227,12 +258,11 @@ OPERATOR(ReduceMin, EVERYTHING)
                                    int64_t step, char *to) {                  \
     typedef TT T;                                                             \
     T top[BLOCK], acc[BLOCK];                                                 \
-    for (int64_t j = 0; j < n; j++) top[j] = acc[j] = 0;                      \
-    if (r->count > 0) {                                                       \
-      ACCUMULATE(S, load, top, x, a > x || isnan(a) ? a : x);                 \
-      for (int64_t j = 0; j < n; j++) top[j] = isinf(top[j]) ? 0 : top[j];    \
-      ACCUMULATE(S, load, acc, exp(x - top[j]), a + exp(x - top[j]));         \
-    }                                                                         \
+    double total[BLOCK];                                                      \
+    for (int64_t j = 0; j < n; j++) top[j] = 0, total[j] = 0;                 \
+    if (r->count > 0) ACCUMULATE(S, load, top, x, a > x || isnan(a) ? a : x); \
+    for (int64_t j = 0; j < n; j++) top[j] = isinf(top[j]) ? 0 : top[j];      \
+    SUM_UP(S, load, acc, total, exp(x - top[j]));                             \
     for (int64_t j = 0; j < n; j++)                                           \
       ((S *)to)[j] = store(top[j] + log(acc[j]));                             \
   }

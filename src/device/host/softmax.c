@@ -19,12 +19,10 @@
     __VA_ARGS__                                                          \
   }
 
-LB_WIDE_FLOATS(LINE, softmax, T sum = y[0] = exp(x[0] - top);
-               for (int64_t i = 1; i < n; i++) sum += y[i] = exp(x[i] - top);
+LB_WIDE_FLOATS(LINE, softmax, LB_LINE_SUM(sum, n, y[i] = exp(x[i] - top));
                for (int64_t i = 0; i < n; i++) y[i] /= sum;)
 
-LB_WIDE_FLOATS(LINE, log_softmax, T sum = exp(x[0] - top);
-               for (int64_t i = 1; i < n; i++) sum += exp(x[i] - top);
+LB_WIDE_FLOATS(LINE, log_softmax, LB_LINE_SUM(sum, n, exp(x[i] - top));
                const T less = log(sum);
                for (int64_t i = 0; i < n; i++) y[i] = x[i] - top - less;)
 
