@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +85,8 @@ static void wake(lb_events *e) {
     sem_post(&e->wake);
 }
 
-void lb_events_put(lb_events *e, const lb_event *event, const char *fmt, ...) {
+void lb_events_vput(lb_events *e, const lb_event *event, const char *fmt,
+                    va_list ap) {
   size_t at;
   if (getpid() != e->process) return;
   cell *c = take_cell(e, &at);
@@ -98,12 +98,16 @@ void lb_events_put(lb_events *e, const lb_event *event, const char *fmt, ...) {
   c->event.end_ns = lb_clock_ns();
   if (!c->event.start_ns) c->event.start_ns = c->event.end_ns;
   c->event.thread = lb_thread_id();
-  va_list ap;
-  va_start(ap, fmt);
   vsnprintf(c->text, sizeof c->text, fmt, ap);
-  va_end(ap);
   atomic_store(&c->turn, at + 1);
   wake(e);
+}
+
+void lb_events_put(lb_events *e, const lb_event *event, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  lb_events_vput(e, event, fmt, ap);
+  va_end(ap);
 }
 
 // -- listening ---------------------------------------------------------------

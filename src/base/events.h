@@ -15,6 +15,7 @@
 #ifndef LB_BASE_EVENTS_H
 #define LB_BASE_EVENTS_H
 
+#include <stdarg.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -61,6 +62,8 @@ void lb_events_flush(lb_events *e);
 #define LB_EVENT_TEXT 400
 void lb_events_put(lb_events *e, const lb_event *event, const char *fmt, ...)
     LB_PRINTF(3, 4);
+void lb_events_vput(lb_events *e, const lb_event *event, const char *fmt,
+                    va_list ap) LB_PRINTF(3, 0);
 
 // lb_tell(events, PLAN_BUILT, NEW_SHAPES, "%s", text): arguments are evaluated
 // only if somebody listens.

@@ -1,0 +1,99 @@
+// base/hub.h -- the runtimes of a process, for the objects that they share.
+//
+// What exists once per process (kernels, the compile service, the disk store)
+// reaches the runtimes through a hub: it emits events to them, writes to their
+// logs and counts their runs. Runtimes join and leave at any time.
+//
+// (1) Nothing here takes a lock: any thread may call, whatever locks it holds.
+// (2) lb_hub_close returns once no call is inside the member, so what the
+//     member borrows may be freed then. A log callback must not destroy its own
+//     runtime.
+// (3) Every member has a bit, by which it can be addressed. 62 members at a
+// time
+//     have one of their own; those beyond share one and hear of each other.
+// (4) In a forked child, calls of threads that fork left behind do not count
+//     (once there is an lb_lock, with which forks are counted).
+//
+// {0} is a hub without members. Seats are reused and never freed: a process has
+// one hub.
+#ifndef LB_BASE_HUB_H
+#define LB_BASE_HUB_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/events.h"
+#include "base/log.h"
+#include "base/pool.h"
+
+#define LB_HUB_ALL UINT64_MAX
+
+typedef struct lb_member {  // all borrowed
+  const lb_log *log;        // NULL: silent
+  lb_events *events;        // NULL: it listens to none
+  lb_pool *pool;            // NULL: it runs nothing
+} lb_member;
+
+typedef struct lb_seat lb_seat;
+
+typedef struct lb_hub {
+  _Atomic(lb_seat *) seats;  // owned; a list that only grows
+  atomic_uint listeners;     // members with events
+  _Atomic uint64_t entered;  // the largest number of runs that was counted
+  _Atomic uint64_t gone;     // runs of members that have left
+} lb_hub;
+
+lb_status lb_hub_join(lb_hub *h, const lb_member *who, lb_seat **out);
+// No call reaches the member from here on; its bit is not given to another
+// before it leaves. NULL is fine, here and below.
+void lb_hub_close(lb_hub *h, lb_seat *seat);
+void lb_hub_leave(lb_hub *h, lb_seat *seat);  // closes it, if nobody did
+uint64_t lb_seat_bit(const lb_seat *seat);
+bool lb_seat_is_shared(const lb_seat *seat);  // is its bit?
+bool lb_hub_is_empty(const lb_hub *h);        // it has no members
+// Frees the seats; nobody calls any more. For tests.
+void lb_hub_fini(lb_hub *h);
+
+// -- events; the hub may be NULL
+
+static inline bool lb_hub_listens(const lb_hub *h) {
+  return h && atomic_load_explicit(&h->listeners, memory_order_relaxed);
+}
+// Emits an event to the members whose bits are in `to`.
+void lb_hub_put(lb_hub *h, uint64_t to, const lb_event *e, const char *fmt, ...)
+    LB_PRINTF(4, 5);
+
+// To all members; arguments are evaluated only if somebody listens.
+#define lb_hub_tell(h, kind_, reason_, number, ...)         \
+  do {                                                      \
+    if (lb_hub_listens(h))                                  \
+      lb_hub_put((h), LB_HUB_ALL,                           \
+                 &(lb_event){.kind = LB_EVENT_##kind_,      \
+                             .reason = LB_REASON_##reason_, \
+                             .value = (int64_t)(number)},   \
+                 __VA_ARGS__);                              \
+  } while (0)
+
+// When something begins that an event will be about; 0 if nobody listens.
+static inline int64_t lb_hub_start(const lb_hub *h) {
+  return lb_hub_listens(h) ? lb_clock_ns() : 0;
+}
+
+// -- log
+
+// A log whose lines go to the log of every member, as far as its level lets
+// them pass; to standard error once, however many members write there. Without
+// members, warnings and errors go to standard error.
+lb_log lb_hub_log(lb_hub *h);
+
+// -- runs
+
+typedef struct lb_hub_runs {
+  lb_pool_runs runs;  // of all members together; `entered` never falls
+  int threads;        // of the pools that run something; if none does, of the
+                      // largest
+} lb_hub_runs;
+lb_hub_runs lb_hub_count(lb_hub *h);  // none for NULL
+
+#endif
