@@ -55,8 +55,9 @@ static lb_status add_tile(const tuner *t, const lb_slot *slot, int64_t n,
   lb_facts f = with_tile(&slot->key.facts, n, rows, cols);
   lb_slot *made;
   if (out->n == MAX_TILES) return LB_OK;
-  LB_TRY(lb_slots_intern(t->subject.session->session->options.slots,
-                         &slot->key.spec, &f, &made));
+  const lb_session_options *o = &t->subject.session->session->options;
+  lb_slot_user user = {.bit = o->user};
+  LB_TRY(lb_slots_intern(o->slots, user, &slot->key.spec, &f, &made));
   out->list[out->n++] = made;
   return LB_OK;
 }

@@ -48,11 +48,24 @@ LIMBER_API const char *limber_last_error(void);
 LIMBER_API const char *limber_status_name(limber_status status);
 LIMBER_API const char *limber_version(void);  // "0.1.0"
 
-// -- runtime: the thread pool, and what sessions share ------------------------
-// Most programs need none: NULL stands for a default one, made at first use.
+// -- runtime: a thread pool, an allocator, a log, a listener to events
+// --------- Most programs need none: NULL stands for a default one, made at
+// first use.
 //
 // The environment decides what the options leave open: LIMBER_THREADS=N,
 // LIMBER_LOG=error|warn|info|debug.
+//
+// Kernels, primitives, the store on disk and the compiler's process belong to
+// the process, not to a runtime: all runtimes share them, and a kernel is
+// compiled once, whichever of them wants it. Where they differ in when to
+// compile (compile, compile_ops, sightings), the most eager one that wants a
+// kernel decides. The environment that concerns what is shared (LIMBER_JIT,
+// LIMBER_ISA, LIMBER_CACHE_DIR, LIMBER_CACHE_CAPACITY and others) is read once,
+// when the first runtime is made. Log lines about it go to the log of every
+// runtime that exists, to standard error once.
+//
+// Destroying a runtime waits for nothing that others need. With the last one,
+// the compiler's process ends; what is compiled stays for runtimes to come.
 
 typedef struct limber_runtime limber_runtime;
 
@@ -104,15 +117,20 @@ typedef struct limber_runtime_options {
   // them than there are processors to run on; the others sleep.
   int threads;
   int log_level;  // limber_log_level; lines above it are dropped
-  // NULL: standard error. Any thread may call it, several at once.
+  // NULL: standard error. Any thread may call it, several at once. It must not
+  // destroy its runtime.
   void (*log)(void *user, int level, const char *line);
   void *log_user;
   const limber_allocator *allocator;  // copied; NULL: the C library
-  uint64_t cache_capacity;  // limber_set_cache_capacity; 0: leave it as it is
-  // Is told every decision, in order, by a thread of its own: however long it
-  // takes, no run waits for it. What comes too fast for it is counted and told
-  // as "events_lost". It must not call functions of its runtime or sessions.
-  // NULL: nobody listens, and that costs nothing.
+  // limber_set_cache_capacity, for the whole process: the last one set holds.
+  // 0: leave it as it is.
+  uint64_t cache_capacity;
+  // Is told every decision about this runtime's sessions, about the kernels
+  // that these use, whichever runtime had them compiled, and about the
+  // compiler; in order, by a thread of its own: however long it takes, no run
+  // waits for it. What comes too fast for it is counted and told as
+  // "events_lost". It must not call functions of its runtime or sessions. NULL:
+  // nobody listens, and that costs nothing.
   void (*event)(void *user, const limber_event *event);
   void *event_user;
   int compile;      // limber_compile
@@ -137,7 +155,7 @@ LIMBER_API void limber_runtime_flush(limber_runtime *runtime);
 LIMBER_API const char *limber_event_name(size_t i);
 LIMBER_API const char *limber_reason_name(size_t i);
 
-// What a runtime found around it, and what it goes by.
+// What a runtime and its process found around them, and what they go by.
 typedef struct limber_runtime_info {
   size_t size;  // sizeof this struct, set by the caller
   int threads;
@@ -152,7 +170,7 @@ typedef struct limber_runtime_info {
   uint64_t cache_capacity;
 } limber_runtime_info;
 
-// Texts are the runtime's and stay.
+// Texts stay until the process exits.
 LIMBER_API limber_status limber_runtime_describe(limber_runtime *runtime,
                                                  limber_runtime_info *out);
 
@@ -178,12 +196,12 @@ typedef struct limber_layer_stats {  // 0 where a layer has no such thing
   uint64_t load_us;         // spent reading
 } limber_layer_stats;
 
+// All of it is of the process: the same whichever runtime is asked.
 typedef struct limber_cache_stats {
   size_t size;  // sizeof this struct, set by the caller
-  // Of the process: the budget, what stands under it, and what runs in flight
-  // still hold of what was evicted.
+  // The budget, what stands under it, and what runs in flight still hold of
+  // what was evicted.
   uint64_t capacity, bytes, retired_bytes;
-  // Of the runtime.
   limber_layer_stats pack;        // kernels that the library contains
   limber_layer_stats kernels;     // compiled ones in memory
   limber_layer_stats primitives;  // in memory
@@ -196,12 +214,13 @@ typedef struct limber_cache_stats {
 LIMBER_API limber_status limber_get_cache_stats(limber_runtime *runtime,
                                                 limber_cache_stats *out);
 
-// The same as Prometheus text; freed with limber_string_free.
+// The same numbers, of the process, as Prometheus text; freed with
+// limber_string_free.
 LIMBER_API limber_status limber_metrics(limber_runtime *runtime, char **out);
 
-// What was asked for last and not found in memory, which one that is there
-// comes nearest, and in what they differ: a line for kernels, one for
-// primitives; "" if all was found. Freed with limber_string_free.
+// What was asked for last in this process and not found in memory, which one
+// that is there comes nearest, and in what they differ: a line for kernels, one
+// for primitives; "" if all was found. Freed with limber_string_free.
 LIMBER_API limber_status limber_explain_miss(limber_runtime *runtime,
                                              char **out);
 
@@ -368,17 +387,20 @@ typedef struct limber_session_options {
   // shape; -1: choose freely; 0: as LIMBER_PREFER_REUSABLE_KERNELS=0|1 says,
   // else as the library was built.
   int prefer_reusable_kernels;
-  int compile;      // limber_compile; 0: as the runtime's. A runtime that
-                    // leaves it to settle does so for all its sessions
+  int compile;      // limber_compile; 0: as the runtime's
   int compile_ops;  // limber_compile_ops; 0: as the runtime's
   // -1: loading plans and runs nothing; 0: it does so once, at small sizes and
   // on zeros, for a quarter of its time, 2 to 10 ms, and has some of the
   // memory for values there, 8 MB and 8 more of other threads at most, so that
   // the first request is a fast one. Nothing else is seen of it.
   int rehearse;
+  // 1: every operator runs by its reference implementation, in plain C; no
+  // kernel is used or compiled. To compare with. 0: kernels where there are
+  // any.
+  int reference;
 } limber_session_options;
 #define LIMBER_SESSION_OPTIONS_INIT \
-  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0 }
+  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0 }
 
 // Loads a model. `options` may be NULL. The file stays mapped; it must not be
 // truncated meanwhile (copy_weights avoids that).
@@ -566,10 +588,10 @@ LIMBER_API limber_status limber_session_warm_file(limber_session *session,
                                                   const char *path,
                                                   double seconds);
 
-// Waits until there are kernels for all that the plans that exist still lack,
-// those of this session first; run never does. Does nothing where
-// LIMBER_JIT=off. LIMBER_CANCELLED when `seconds` did not suffice; call it
-// again to go on.
+// Waits until there are kernels for all that the plans of the runtime's
+// sessions and primitives still lack, those of this session first; run never
+// does. Does nothing where LIMBER_JIT=off. LIMBER_CANCELLED when `seconds` did
+// not suffice; call it again to go on.
 LIMBER_API limber_status limber_session_settle(limber_session *session,
                                                double seconds);
 
@@ -591,23 +613,26 @@ typedef enum limber_state {
 typedef struct limber_stats {
   size_t size;  // sizeof this struct, set by the caller
   uint64_t runs, plans_built, plans_evicted, plans, plan_bytes, arena_bytes;
-  // Of the whole runtime: kernels that plans asked for, those compiled.
+  // Of the runtime: kernels that its plans asked for. Of the process: those
+  // compiled.
   uint64_t kernels_wanted, kernels;
-  uint64_t kernels_by_tier[LIMBER_TIERS];  // those asked for, as they are now
-  uint64_t kernels_refused;                // see limber_session_kernel
-  uint64_t code_bytes;                     // of what was compiled
+  // Of the runtime: those asked for, as they are now.
+  uint64_t kernels_by_tier[LIMBER_TIERS];
+  uint64_t kernels_refused;     // of the process; see limber_session_kernel
+  uint64_t code_bytes;          // of the process: of what was compiled
   uint64_t packed_bytes;        // of this session: weights laid out for kernels
   int prefer_reusable_kernels;  // of this session: 1: on
   const char *prefer_reusable_from;  // who says so: "session", "environment" or
                                      // "build"; static
   uint64_t kernels_bounded;          // of those asked for: they take more than
                                      // divisibility for granted
-  uint64_t state;                    // limber_state
-  uint64_t kernels_lacking;  // asked for, and none but the library's is there
+  uint64_t state;                    // limber_state, of the runtime
+  uint64_t kernels_lacking;  // of the runtime: asked for, and none but the
+                             // library's is there
   uint64_t kernels_asked;    // of these, told by runs and still to be compiled
-  uint64_t worker_failures;  // crashes, hangs, bad answers of limber-jit
+  // Of the process, from here on: crashes, hangs, bad answers of limber-jit.
+  uint64_t worker_failures;
   // What threads inside a run spent compiling, or waiting for it: 0, always.
-  // Of the whole process.
   uint64_t compile_us_on_callers;
   // Compiled ones are timed against what they replaced, in the runs that use
   // them: those that are to be, those that stayed, those that were slower and
@@ -616,7 +641,7 @@ typedef struct limber_stats {
 } limber_stats;
 LIMBER_API limber_status limber_session_stats(limber_session *session,
                                               limber_stats *out);
-// What is said of the whole runtime; the rest is 0.
+// What is said of the runtime and of the process; the rest is 0.
 LIMBER_API limber_status limber_runtime_stats(limber_runtime *runtime,
                                               limber_stats *out);
 
@@ -631,8 +656,8 @@ typedef struct limber_kernel_info {
 } limber_kernel_info;
 
 // Kernel `i` of those that were compiled or refused so far, in that order, for
-// all sessions of the runtime. Texts are borrowed until the runtime is
-// destroyed. LIMBER_INVALID: there are not so many.
+// all sessions of the process. Texts stay until it exits. LIMBER_INVALID: there
+// are not so many.
 LIMBER_API limber_status limber_session_kernel(limber_session *session,
                                                size_t i,
                                                limber_kernel_info *out);

@@ -219,7 +219,10 @@ LIMBER_API limber_status limber_attr_set_reference(limber_attr *attr, int on);
 typedef struct limber_primitive limber_primitive;
 
 // Returns at once, with the best kernels there are. Equal descriptors and
-// attributes share what is made; it is remembered.
+// attributes share what is made, whichever runtime asks; it is remembered, by
+// the process. The handle is the caller's and executes on its runtime's
+// threads, results are from that runtime's allocator: it is destroyed before
+// the runtime.
 LIMBER_API limber_status limber_primitive_create(
     limber_runtime *runtime, const limber_primitive_desc *desc,
     const limber_attr *attr, limber_primitive **out);

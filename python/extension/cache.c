@@ -78,8 +78,9 @@ PyMethodDef lb_cache_methods[] = {
      "set_cache_capacity(bytes)\n--\n\nSets that; evicts just enough at once.\n"
      "0: nothing compiled is kept."},
     {"cache_stats", stats, METH_NOARGS,
-     "cache_stats()\n--\n\nWhat the caches did, as a dict: by layer (pack,\n"
-     "kernels, primitives, store, worker) hits, misses and so on."},
+     "cache_stats()\n--\n\nWhat the caches of this process did, as a dict: by\n"
+     "layer (pack, kernels, primitives, store, worker) hits, misses and so\n"
+     "on. All sessions share them, whatever their threads."},
     {"metrics", metrics, METH_NOARGS,
      "metrics()\n--\n\nThe same as Prometheus text."},
     {"explain_miss", explain_miss, METH_NOARGS,

@@ -107,6 +107,7 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
                           "compile_ops",
                           "event",
                           "rehearse",
+                          "reference",
                           NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
@@ -119,10 +120,11 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
     return -1;
   }
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "Sp|iippO&LzpizzOp", names, &source, &in_memory,
+          args, keywords, "Sp|iippO&LzpizzOpp", names, &source, &in_memory,
           &threads, &log_level, &optimize, &o.copy_weights, read_limit,
           &o.memory_limit, &turns, &o.folder, &o.deterministic,
-          &o.prefer_reusable_kernels, &compile, &ops, &listener, &rehearse))
+          &o.prefer_reusable_kernels, &compile, &ops, &listener, &rehearse,
+          &o.reference))
     return -1;
   if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;

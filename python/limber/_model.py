@@ -33,8 +33,8 @@ class Stats(NamedTuple):
     plans: int
     plan_bytes: int
     arena_bytes: int
-    kernels_wanted: int  # of all sessions of the runtime
-    kernels: int
+    kernels_wanted: int  # of all sessions that share these threads
+    kernels: int  # compiled, in this process
     packed_bytes: int  # of weights, laid out for kernels
     prefer_reusable_kernels: bool
     prefer_reusable_from: str  # "session", "environment" or "build"
@@ -99,7 +99,8 @@ class Model(_limber.Session):
     def __init__(self, path_or_bytes, *, threads=0, optimize=True,
                  copy_weights=False, memory_limit=0, loop_limit=0, folder=None,
                  deterministic=False, prefer_reusable_kernels=None,
-                 compile=None, compile_ops=None, event=None, rehearse=True):
+                 compile=None, compile_ops=None, event=None, rehearse=True,
+                 reference=False):
         source, in_memory = source_of(path_or_bytes)
         if folder is not None:
             folder = os.fsdecode(folder)
@@ -110,7 +111,7 @@ class Model(_limber.Session):
                          prefer_reusable_kernels=preference(
                              prefer_reusable_kernels),
                          compile=compile, compile_ops=compile_ops,
-                         event=event, rehearse=rehearse)
+                         event=event, rehearse=rehearse, reference=reference)
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
 
@@ -153,6 +154,12 @@ def load(path_or_bytes, **options):
     own: no run waits for it. It must not use the model.
     rehearse=False: loading plans and runs nothing. Otherwise it does so once,
     at small sizes and on zeros, so that the first request is a fast one.
+    reference=True: every operator runs by its reference implementation, in
+    plain C, and no kernel is used or compiled: to compare with.
+
+    Sessions of a process share kernels and the compiler, whatever their
+    threads: each kernel is compiled once. The most eager session that wants a
+    kernel decides when.
 
     A model is called with its inputs, by position or by name, and returns an
     array, or a list of arrays if it has several outputs. model.run(names,

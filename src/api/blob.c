@@ -40,10 +40,9 @@ typedef struct head {
 } head;
 _Static_assert(sizeof(head) == 64 + LB_TARGET_TEXT, "no padding");
 
-static lb_status print_target(const lb_log *log, char *out) {
-  lb_target target = lb_kernels_target(log);
+static lb_status print_target(const lb_target *target, char *out) {
   lb_strbuf text = {0};
-  lb_target_print(&target, &text);
+  lb_target_print(target, &text);
   lb_status st = lb_strbuf_status(&text);
   memset(out, 0, LB_TARGET_TEXT);
   strncpy(out, lb_strbuf_str(&text), LB_TARGET_TEXT - 1);
@@ -51,14 +50,14 @@ static lb_status print_target(const lb_log *log, char *out) {
   return st;
 }
 
-static lb_status fill_head(const limber_primitive *p, head *h) {
+static lb_status fill_head(const lb_primitive *p, head *h) {
   *h = (head){.magic = MAGIC,
               .version = VERSION,
               .abi = LB_KERNEL_ABI,
               .generator = LB_GENERATOR_VERSION,
               .key_size = (uint32_t)p->key_size};
   strncpy(h->library, LIMBER_VERSION, sizeof h->library - 1);
-  return print_target(&p->runtime->log, h->target);
+  return print_target(&p->shared->kernels.target, h->target);
 }
 
 static uint64_t sum_of(const head *h, lb_span rest) {
@@ -72,8 +71,9 @@ static uint64_t sum_of(const head *h, lb_span rest) {
 limber_status limber_primitive_get_cache_id(const limber_primitive *primitive,
                                             char out[LIMBER_CACHE_ID]) {
   head h;
-  lb_status st = fill_head(primitive, &h);
-  uint64_t a = sum_of(&h, (lb_span){primitive->key, primitive->key_size});
+  const lb_primitive *p = primitive->core;
+  lb_status st = fill_head(p, &h);
+  uint64_t a = sum_of(&h, (lb_span){p->key, p->key_size});
   h.sum = a;
   lb_hash128 wide = lb_hash_wide(&h, sizeof h);
   snprintf(out, LIMBER_CACHE_ID, "%016llx%016llx",
@@ -86,7 +86,7 @@ limber_status limber_primitive_get_cache_id(const limber_primitive *primitive,
 typedef struct writer {
   lb_strbuf bytes;
   lb_worker *worker;  // NULL: not needed yet
-  const limber_primitive *primitive;
+  const lb_primitive *primitive;
   head head;
   int64_t end_ns;
 } writer;
@@ -116,14 +116,9 @@ static void add_slot(void *user, lb_slot *slot) {
 }
 
 static lb_status open_worker(writer *w) {
-  lb_strbuf path = {0};
   lb_worker_options o = {.generator = LB_GENERATOR_VERSION};
-  if (w->worker) return LB_OK;
-  lb_kernels_worker(&path);
-  lb_status st = lb_strbuf_status(&path);
-  if (!lb_failed(st)) st = lb_worker_new(lb_strbuf_str(&path), &o, &w->worker);
-  lb_strbuf_fini(&path);
-  return st;
+  const lb_strbuf *path = &w->primitive->shared->kernels.worker;
+  return w->worker ? LB_OK : lb_worker_new(lb_strbuf_str(path), &o, &w->worker);
 }
 
 static void put(writer *w, const void *p, size_t n) {
@@ -133,7 +128,7 @@ static void put(writer *w, const void *p, size_t n) {
 // Compiled code has lost what linked it: the object is on disk, or made again.
 static lb_status get_object(writer *w, const lb_request *r, lb_kept *out) {
   int64_t left = w->end_ns - lb_clock_ns();
-  if (lb_keep_get(w->primitive->runtime->kernels.store, r, LB_GENERATOR_VERSION,
+  if (lb_keep_get(w->primitive->shared->kernels.store, r, LB_GENERATOR_VERSION,
                   out))
     return LB_OK;
   if (left <= 0)
@@ -166,7 +161,7 @@ static lb_status put_kernel(writer *w, const lb_slot *slot) {
 
 static lb_status write_all(writer *w) {
   slots all = {0};
-  const limber_primitive *p = w->primitive;
+  const lb_primitive *p = w->primitive;
   lb_status st = fill_head(p, &w->head);
   put(w, &w->head, sizeof w->head);
   put(w, p->key, p->key_size);
@@ -188,7 +183,7 @@ static lb_status write_all(writer *w) {
 limber_status limber_primitive_get_cache_blob(limber_primitive *primitive,
                                               double seconds, void **out,
                                               size_t *size) {
-  writer w = {.primitive = primitive};
+  writer w = {.primitive = primitive->core};
   double most = seconds < 1e6 ? seconds : 1e6;
   w.end_ns = lb_clock_ns() + (int64_t)(most * 1e9);
   *out = NULL;
@@ -211,7 +206,8 @@ void limber_blob_free(void *blob) { free(blob); }
 typedef struct reader {
   lb_span rest;
   head head;
-  const limber_primitive *primitive;
+  const limber_runtime *runtime;
+  const lb_primitive *primitive;
 } reader;
 
 static lb_status short_blob(void) {
@@ -228,11 +224,10 @@ static lb_status take(reader *r, size_t n, const uint8_t **out) {
 }
 
 // Has this machine, as far as kernels may use it, all that the text names?
-static lb_status check_target(const char *target, const lb_log *log) {
+static lb_status check_target(const char *target, lb_target here) {
   char own[LB_TARGET_TEXT];
-  lb_target here = lb_kernels_target(log);
   lb_strbuf common = {0};
-  LB_TRY(print_target(log, own));
+  LB_TRY(print_target(&here, own));
   LB_TRY(lb_target_restrict(&here, target));
   lb_target_print(&here, &common);
   lb_status st = lb_strbuf_status(&common);
@@ -264,7 +259,7 @@ static lb_status check_head(reader *r, size_t size) {
                     h->library);
   if (h->n_kernels > MAX_KERNELS)
     return lb_error(LB_INVALID, "cache blob: it is damaged");
-  return check_target(h->target, &r->primitive->runtime->log);
+  return check_target(h->target, r->primitive->shared->kernels.target);
 }
 
 static lb_status check_key(reader *r) {
@@ -281,8 +276,8 @@ static lb_status check_key(reader *r) {
 
 static void release(void *exec) { lb_cpu_exec_release(exec); }
 
-// One for all blobs of a runtime, made when it is needed.
-static lb_status code_of(limber_runtime *r, lb_cpu_code **out) {
+// One for all blobs of the process, made when it is needed.
+static lb_status code_of(lb_shared *r, lb_cpu_code **out) {
   lb_cpu_code *none = NULL, *mine;
   *out = atomic_load(&r->code);
   if (*out) return LB_OK;
@@ -294,15 +289,16 @@ static lb_status code_of(limber_runtime *r, lb_cpu_code **out) {
 }
 
 static lb_status load(reader *r, const lb_request *request, lb_span object) {
-  limber_runtime *runtime = r->primitive->runtime;
-  lb_slots *all = runtime->kernels.slots;
+  lb_shared *shared = r->primitive->shared;
+  lb_slots *all = shared->kernels.slots;
   lb_cpu_code *code;
   lb_cpu_exec *exec;
   lb_slot *slot;
   bool kept;
-  LB_TRY(lb_slots_intern(all, &request->spec, &request->facts, &slot));
+  LB_TRY(lb_slots_intern(all, lb_runtime_user(r->runtime), &request->spec,
+                         &request->facts, &slot));
   if (lb_slot_tier(slot) > LB_TIER_PACK) return LB_OK;
-  LB_TRY(code_of(runtime, &code));
+  LB_TRY(code_of(shared, &code));
   LB_TRY(lb_cpu_exec_create(code, NULL, object, "blob", &exec));
   lb_slot_code made = {.kernel = (lb_kernel_fn *)exec->entry,
                        .tier = lb_facts_reusable(&request->facts)
@@ -342,7 +338,7 @@ static lb_status read_all(reader *r, const void *blob, size_t size) {
       (lb_span){(const uint8_t *)blob + sizeof(head), size - sizeof(head)};
   LB_TRY(check_head(r, size));
   LB_TRY(check_key(r));
-  if (r->head.n_kernels && !r->primitive->runtime->kernels.slots)
+  if (r->head.n_kernels && !r->primitive->shared->kernels.slots)
     return lb_error(LB_UNSUPPORTED,
                     "cache blob: kernels are off on this machine");
   for (uint32_t i = 0; i < r->head.n_kernels; i++) LB_TRY(read_kernel(r));
@@ -356,7 +352,7 @@ limber_status limber_primitive_create_from_cache_blob(
     limber_primitive **out) {
   limber_status status = limber_primitive_create(runtime, desc, attr, out);
   if (status) return status;
-  reader r = {.primitive = *out};
+  reader r = {.runtime = (*out)->runtime, .primitive = (*out)->core};
   const lb_log *log = &(*out)->runtime->log;
   lb_status st = read_all(&r, blob, size);
   if (lb_failed(st)) {

@@ -1,15 +1,17 @@
-// api/cache.h -- the shelf of this process: one byte budget for the compiled
-// kernels and the primitives of all runtimes.
+// api/cache.h -- the byte budget of this process, for compiled kernels and
+// primitives.
 //
 //   LIMBER_CACHE_CAPACITY  how many bytes: "64M" (the default), "1G", "0"
 #ifndef LB_API_CACHE_H
 #define LB_API_CACHE_H
 
-#include "base/log.h"
-#include "cache/shelf.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-// The shelf, made at first use; lives for ever. A bad variable is one warning.
-lb_status lb_process_shelf(const lb_log *log, lb_shelf **out);
+#include "base/log.h"
+
+// What the variable says, or the default. A bad one is a warning.
+uint64_t lb_cache_first_capacity(const lb_log *log);
 
 // Reads "64M": bytes, or K, M, G of them. False if it is something else, or
 // more than fits.

@@ -1,9 +1,9 @@
-// api/found.h -- what a runtime found around it, in words; see
+// api/found.h -- what the process found around it, in words; see
 // limber_runtime_describe.
 #ifndef LB_API_FOUND_H
 #define LB_API_FOUND_H
 
-#include "base/strbuf.h"
+#include "api/jit.h"
 
 typedef struct lb_found {
   lb_strbuf isa;     // what kernels may use
@@ -11,7 +11,7 @@ typedef struct lb_found {
   lb_strbuf store;   // folder of kernels on disk; empty: there is none
 } lb_found;
 
-lb_status lb_found_init(lb_found *f);  // fini in any case
+lb_status lb_found_init(lb_found *f, const lb_kernels *k);  // fini in any case
 void lb_found_fini(lb_found *f);
 
 #endif

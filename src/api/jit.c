@@ -1,4 +1,4 @@
-// api/jit.c -- LIMBER_JIT, LIMBER_COMPILE, LIMBER_ISA and what belongs to them.
+// api/jit.c -- LIMBER_JIT, LIMBER_ISA and what belongs to them.
 #include "api/jit.h"
 
 #include <dlfcn.h>
@@ -6,69 +6,34 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/cache.h"
+#include "api/env.h"
 #include "api/store.h"
-#include "spec/target.h"
+#include "limber/limber.h"
 
 // -- what is asked for -------------------------------------------------------
 
-// The place in `words` of what the variable says, or 0: the first word is what
-// stands for it if it says nothing.
-static int choice(const char *name, const char *const words[2],
-                  const lb_log *log) {
-  const char *text = getenv(name);
-  if (!text || !*text || strcmp(text, words[0]) == 0) return 0;
-  if (strcmp(text, words[1]) == 0) return 1;
-  lb_log_line(log, LB_LOG_WARN, "%s=%s is ignored: it must be %s or %s", name,
-              text, words[0], words[1]);
-  return 0;
-}
-
-bool lb_kernels_may_compile(const lb_log *log) {
-  return !choice("LIMBER_JIT", (const char *const[]){"process", "off"}, log);
-}
-
-static bool in_background(const limber_runtime_options *o, const lb_log *log) {
-  if (o->compile) return o->compile == LIMBER_COMPILE_BACKGROUND;
-  return !choice("LIMBER_COMPILE",
-                 (const char *const[]){"background", "settle"}, log);
-}
-
-static bool critical_alone(const limber_runtime_options *o, const lb_log *log) {
-  if (o->compile_ops) return o->compile_ops == LIMBER_COMPILE_CRITICAL;
-  return choice("LIMBER_COMPILE_OPS", (const char *const[]){"all", "critical"},
-                log);
+static bool may_compile(const lb_log *log) {
+  return !lb_env_choice("LIMBER_JIT", (const char *const[]){"process", "off"},
+                        log);
 }
 
 // For measuring what the order is worth.
 static bool in_turn(const lb_log *log) {
-  return choice("LIMBER_COMPILE_ORDER", (const char *const[]){"worth", "fifo"},
-                log);
+  return lb_env_choice("LIMBER_COMPILE_ORDER",
+                       (const char *const[]){"worth", "fifo"}, log);
 }
 
 static bool judges(const lb_log *log) {
-  return !choice("LIMBER_JUDGE", (const char *const[]){"on", "off"}, log);
+  return !lb_env_choice("LIMBER_JUDGE", (const char *const[]){"on", "off"},
+                        log);
 }
 
 static bool unpaced(const lb_log *log) {
-  return choice("LIMBER_COMPILE_PACE", (const char *const[]){"on", "off"}, log);
+  return lb_env_choice("LIMBER_COMPILE_PACE",
+                       (const char *const[]){"on", "off"}, log);
 }
 
-static unsigned sightings(const limber_runtime_options *o, const lb_log *log) {
-  const char *text = getenv("LIMBER_SIGHTINGS");
-  if (o->sightings) return (unsigned)o->sightings;
-  if (!text || !*text) return 0;
-  char *end;
-  long n = strtol(text, &end, 10);
-  if (!*end && n >= 1 && n <= 1000000) return (unsigned)n;
-  lb_log_line(log, LB_LOG_WARN,
-              "LIMBER_SIGHTINGS=%s is ignored: it must be a number from 1 to "
-              "1000000",
-              text);
-  return 0;
-}
-
-lb_target lb_kernels_target(const lb_log *log) {
+static lb_target read_target(const lb_log *log) {
   const char *text = getenv("LIMBER_ISA");
   lb_target target = lb_target_host();
   lb_status st = text && *text ? lb_target_restrict(&target, text) : LB_OK;
@@ -97,7 +62,7 @@ static void find_beside(lb_strbuf *out) {
   lb_strbuf_puts(out, "limber-jit");
 }
 
-void lb_kernels_worker(lb_strbuf *out) {
+static void find_worker(lb_strbuf *out) {
   const char *given = secure_getenv("LIMBER_JIT_PATH");
   if (given && *given) {
     lb_strbuf_puts(out, given);
@@ -145,17 +110,19 @@ const char *lb_kernels_levels(void) {
 
 // -- opening -----------------------------------------------------------------
 
-static lb_status open_slots(lb_kernels *k, const lb_target *target,
-                            const lb_pack *pack, const lb_log *log) {
+static lb_status open_slots(lb_kernels *k, const lb_pack *pack, lb_shelf *shelf,
+                            lb_hub *hub) {
   lb_slots *s = calloc(1, sizeof *s);
   if (!s) return lb_oom();
-  lb_status st = lb_slots_init(s, lb_target_lanes(target), pack);
+  lb_status st = lb_slots_init(s, lb_target_lanes(&k->target), pack);
   if (lb_failed(st)) {
     free(s);
     return st;
   }
+  s->shelf = shelf;
+  s->hub = hub;
   k->slots = s;
-  return lb_process_shelf(log, &s->shelf);
+  return LB_OK;
 }
 
 // A library that was built without the program is no reason for a warning: it
@@ -167,54 +134,42 @@ static bool is_there(const char *path, const lb_log *log) {
   return false;
 }
 
-static lb_status open_service(lb_kernels *k, const lb_service_options *service,
-                              lb_target target, const lb_log *log) {
-  lb_strbuf path = {0};
-  lb_service_options o = *service;
+static lb_status open_service(lb_kernels *k, const lb_log *log) {
   const char *given = secure_getenv("LIMBER_JIT_PATH");
-  lb_kernels_worker(&path);
+  const char *path = lb_strbuf_str(&k->worker);
+  LB_TRY(lb_strbuf_status(&k->worker));
   lb_status_drop(lb_store_of_environment(log, &k->store));
-  if (!given || !*given) o.find_only = !is_there(lb_strbuf_str(&path), log);
-  if (o.find_only && !k->store) o.background = false;
-  o.maker = (lb_maker_options){.worker = lb_strbuf_str(&path),
-                               .slots = k->slots,
-                               .store = k->store,
-                               .target = target,
-                               .judges = service->maker.judges,
-                               .log = log,
-                               .events = k->slots->events,
-                               .dump = writes_to("LIMBER_DUMP_OBJECTS"),
-                               .perf = writes_to("LIMBER_PERF") != NULL};
-  lb_status st = lb_strbuf_status(&path);
-  if (!lb_failed(st)) st = lb_service_new(&o, &k->service);
-  lb_strbuf_fini(&path);
-  return st;
+  lb_service_options o = {.maker = {.worker = path,
+                                    .slots = k->slots,
+                                    .store = k->store,
+                                    .target = k->target,
+                                    .log = log,
+                                    .hub = k->slots->hub,
+                                    .dump = writes_to("LIMBER_DUMP_OBJECTS"),
+                                    .perf = writes_to("LIMBER_PERF") != NULL},
+                          .judges = judges(log),
+                          .in_turn = in_turn(log),
+                          .unpaced = unpaced(log)};
+  if (!given || !*given) o.find_only = !is_there(path, log);
+  return lb_service_new(&o, &k->service);
 }
 
-void lb_kernels_open(lb_kernels *k, const limber_runtime_options *o,
-                     const lb_kernels_with *with) {
-  const lb_log *log = with->log;
-  bool compiles = lb_kernels_may_compile(log);
-  lb_service_options service = {.pool = with->pool,
-                                .maker = {.judges = judges(log)},
-                                .in_turn = in_turn(log),
-                                .background = in_background(o, log),
-                                .unpaced = unpaced(log),
-                                .sightings = sightings(o, log)};
-  lb_target target = lb_kernels_target(log);
-  const lb_pack *pack = pack_of(target.level);
-  *k = (lb_kernels){.critical = critical_alone(o, log)};
-  if (target.level < LB_LEVEL_V3) {
+void lb_kernels_open(lb_kernels *k, lb_shelf *shelf, lb_hub *hub,
+                     const lb_log *log) {
+  *k =
+      (lb_kernels){.target = read_target(log), .may_compile = may_compile(log)};
+  find_worker(&k->worker);
+  const lb_pack *pack = pack_of(k->target.level);
+  if (k->target.level < LB_LEVEL_V3) {
     lb_log_line(log, LB_LOG_WARN,
                 "fast kernels need x86-64-v3 or more, this is %s: everything "
                 "runs, slowly",
-                lb_level_name(target.level));
+                lb_level_name(k->target.level));
     return;
   }
-  if (!compiles && !pack) return;
-  lb_status st = open_slots(k, &target, pack, log);
-  if (k->slots) k->slots->events = with->events;
-  if (!lb_failed(st) && compiles) st = open_service(k, &service, target, log);
+  if (!k->may_compile && !pack) return;
+  lb_status st = open_slots(k, pack, shelf, hub);
+  if (!lb_failed(st) && k->may_compile) st = open_service(k, log);
   if (lb_failed(st))
     lb_log_line(log, LB_LOG_WARN, "no kernels will be compiled: %s",
                 lb_status_message(st));
@@ -226,5 +181,6 @@ void lb_kernels_close(lb_kernels *k) {
   lb_store_free(k->store);
   if (k->slots) lb_slots_fini(k->slots);
   free(k->slots);
+  lb_strbuf_fini(&k->worker);
   *k = (lb_kernels){0};
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/cache.h"
 #include "api/error.h"
 #include "api/options.h"
 #include "api/runtime.h"
@@ -76,12 +75,12 @@ static void read_store(lb_store *store, limber_layer_stats *out) {
   out->load_us = s.get_ns / 1000;
 }
 
-static void read_all(limber_runtime *r, limber_cache_stats *out) {
-  const lb_kernels *k = &r->kernels;
+static void read_all(lb_shared *s, limber_cache_stats *out) {
+  const lb_kernels *k = &s->kernels;
   *out = (limber_cache_stats){0};
-  if (k->slots && k->slots->shelf) read_shelf(k->slots->shelf, out);
+  read_shelf(&s->shelf, out);
   if (k->slots) read_slots(k->slots, out);
-  if (r->primitives.shelf) read_primitives(&r->primitives, out);
+  read_primitives(&s->primitives, out);
   if (k->store) read_store(k->store, &out->store);
   read_worker(k, &out->worker);
 }
@@ -92,7 +91,7 @@ limber_status limber_get_cache_stats(limber_runtime *runtime,
   lb_status st = lb_runtime_of(runtime, &r);
   if (lb_failed(st)) return lb_report(st, NULL);
   limber_cache_stats stats;
-  read_all(r, &stats);
+  read_all(r->shared, &stats);
   st = lb_options_write("limber_cache_stats", &stats, sizeof stats, out);
   return lb_report(st, &r->log);
 }
@@ -181,7 +180,7 @@ limber_status limber_metrics(limber_runtime *runtime, char **out) {
   if (lb_failed(st)) return lb_report(st, NULL);
   limber_cache_stats stats;
   lb_strbuf text = {0};
-  read_all(r, &stats);
+  read_all(r->shared, &stats);
   put_all(&stats, &text);
   return lb_report(hand_out(&text, out), &r->log);
 }
@@ -194,10 +193,9 @@ limber_status limber_explain_miss(limber_runtime *runtime, char **out) {
   lb_status st = lb_runtime_of(runtime, &r);
   if (lb_failed(st)) return lb_report(st, NULL);
   lb_strbuf text = {0}, more = {0};
-  if (r->kernels.slots)
-    lb_status_drop(lb_slots_explain(r->kernels.slots, &text));
-  if (r->primitives.shelf)
-    lb_status_drop(lb_cache_explain(&r->primitives, &more));
+  lb_slots *slots = r->shared->kernels.slots;
+  if (slots) lb_status_drop(lb_slots_explain(slots, &text));
+  lb_status_drop(lb_cache_explain(&r->shared->primitives, &more));
   if (*lb_strbuf_str(&text) && *lb_strbuf_str(&more))
     lb_strbuf_puts(&text, "\n");
   lb_strbuf_puts(&text, lb_strbuf_str(&more));

@@ -62,6 +62,7 @@ SETTER(set_threads, o->runtime.threads = value)
 SETTER(set_log, o->runtime.log_level = value)
 SETTER(set_capacity, o->runtime.cache_capacity = (uint64_t)value)
 SETTER(set_compile, o->runtime.compile = value)
+SETTER(set_session_compile, o->session.compile = value)
 SETTER(set_ops, o->runtime.compile_ops = value)
 SETTER(set_session_ops, o->session.compile_ops = value)
 SETTER(set_sightings, o->runtime.sightings = value)
@@ -106,14 +107,14 @@ static int see_prefer(const bench *b) {
     (void)b;                        \
     return (int)(expression);       \
   }
-SEER(see_background, service.background)
+SEER(see_background, !session.quiet)
 SEER(see_critical, session.critical)
-SEER(see_sightings, service.sightings)
+SEER(see_sightings, session.sightings)
 SEER(see_deterministic, session.deterministic)
 SEER(see_reusable, session.reusable)
 SEER(see_service, service.maker.slots != NULL)
 SEER(see_order, service.in_turn)
-SEER(see_trials, service.maker.judges)
+SEER(see_trials, service.judges)
 SEER(see_unpaced, service.unpaced)
 
 typedef struct choice {
@@ -160,7 +161,7 @@ static const setting settings[] = {
      false},
     {"LIMBER_COMPILE",
      set_compile,
-     NULL,
+     set_session_compile,
      see_background,
      {{"background", LIMBER_COMPILE_BACKGROUND, 1},
       {"settle", LIMBER_COMPILE_SETTLE, 0}},

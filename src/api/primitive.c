@@ -5,12 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/error.h"
 #include "api/options.h"
 #include "api/session.h"
-#include "device/cpu/code.h"
 #include "graph/pass.h"
 
 // Tables of a small session, about: symbols, sizes, specs.
@@ -19,26 +17,48 @@
 // What plans of one primitive may take: at more shapes they are made again.
 #define PLAN_BYTES ((size_t)4 << 20)
 
-// -- a primitive's life ------------------------------------------------------
+// What the runtime decides where attributes leave it open.
+typedef struct decided {
+  uint64_t passes_off;
+  lb_policy policy;
+  int32_t deterministic, reusable, zero;
+} decided;
+_Static_assert(sizeof(decided) == 32, "no padding: it is part of a key");
 
-limber_primitive *lb_primitive_retain(limber_primitive *p) {
-  lb_ref_retain(&p->ref);
-  return p;
+typedef struct wish {
+  limber_runtime *runtime;
+  const lb_desc *desc;
+  lb_prefer prefer;
+  decided decided;
+  size_t key_size, cache_size;
+  uint8_t key[LB_KEY_MAX + sizeof(decided)];
+} wish;
+
+static void wish_init(wish *w, limber_runtime *r, const lb_desc *d) {
+  w->runtime = r;
+  w->desc = d;
+  w->prefer = lb_prefer_of(d->attr->reusable, "attribute", r->prefer);
+  w->decided =
+      (decided){.passes_off = r->passes_off,
+                .policy = r->policy,
+                .deterministic = d->attr->deterministic || r->deterministic,
+                .reusable = w->prefer.reusable};
+  w->key_size = lb_desc_key(d, w->key);
+  memcpy(w->key + w->key_size, &w->decided, sizeof w->decided);
+  w->cache_size = w->key_size + sizeof w->decided;
 }
 
-void lb_primitive_release(limber_primitive *p) {
+// -- a primitive's life ------------------------------------------------------
+
+static void retain(lb_primitive *p) { lb_ref_retain(&p->ref); }
+
+static void release(lb_primitive *p) {
   if (!p || !lb_ref_release(&p->ref)) return;
-  limber_runtime *r = p->runtime;
   lb_session_free(p->session);
   lb_primitive_graph_fini(&p->g);
   free(p->text);
   free(p->key);
   free(p);
-  atomic_fetch_sub(&r->n_primitives, 1);
-}
-
-void limber_primitive_destroy(limber_primitive *primitive) {
-  lb_primitive_release(primitive);
 }
 
 // [batch, channels, space...] becomes [batch, space..., channels], and back.
@@ -56,7 +76,7 @@ static void dims_from_memory(lb_tensor *t) {
 }
 
 // Tensors that have the dims of the graph's parameters, all of them numbers.
-static void declared(const limber_primitive *p, lb_tensor *in) {
+static void declared(const lb_primitive *p, lb_tensor *in) {
   for (uint32_t i = 0; i < p->g.n_in; i++) {
     const lb_vinfo *info = &p->g.graph->main->params[i]->info;
     in[i] = (lb_tensor){.dtype = info->dtype, .rank = info->rank};
@@ -65,20 +85,21 @@ static void declared(const limber_primitive *p, lb_tensor *in) {
   }
 }
 
-static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
-  const limber_runtime *r = p->runtime;
-  p->prefer = lb_prefer_of(d->attr->reusable, "attribute", r->prefer);
+static lb_status make_ready(lb_primitive *p, const wish *w) {
+  const lb_desc *d = w->desc;
+  const lb_kernels *k = &p->shared->kernels;
   lb_session_options o = {
-      .pool = r->pool,
-      .alloc = &r->alloc,
       .plan_bytes = PLAN_BYTES,
-      .slots = d->attr->reference ? NULL : r->kernels.slots,
-      .service = d->attr->reference ? NULL : r->kernels.service,
-      .critical = r->kernels.critical,
-      .passes_off = d->attr->reference ? LB_PASS_ALL : r->passes_off,
-      .log = &r->log,
-      .deterministic = d->attr->deterministic || r->deterministic,
-      .reusable = p->prefer.reusable,
+      .slots = d->attr->reference ? NULL : k->slots,
+      .service = d->attr->reference ? NULL : k->service,
+      .quiet = w->decided.policy.quiet,
+      .passive = true,  // in the cache it is not used: handles hold
+      .critical = w->decided.policy.critical,
+      .sightings = w->decided.policy.sightings,
+      .passes_off = d->attr->reference ? LB_PASS_ALL : w->decided.passes_off,
+      .log = &p->shared->log,
+      .deterministic = w->decided.deterministic,
+      .reusable = w->decided.reusable,
   };
   lb_session_stats stats;
   lb_plan_counts counts;
@@ -90,36 +111,34 @@ static lb_status make_ready(limber_primitive *p, const lb_desc *d) {
   declared(p, in);
   if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, NULL, &counts));
   lb_session_stats_get(p->session, &stats);
-  p->bytes = sizeof *p + TABLE_BYTES + p->key_size + strlen(p->text) +
+  p->bytes = sizeof *p + TABLE_BYTES + p->cache_size + strlen(p->text) +
              stats.own_bytes + stats.packed_bytes + p->g.graph->arena.used;
   return LB_OK;
 }
 
-static lb_status copy_key(limber_primitive *p, const lb_desc *d) {
-  uint8_t key[LB_KEY_MAX];
-  p->key_size = lb_desc_key(d, key);
-  p->key = malloc(p->key_size);
+static lb_status copy_key(lb_primitive *p, const wish *w) {
+  p->key_size = w->key_size;
+  p->cache_size = w->cache_size;
+  p->key = malloc(p->cache_size);
   if (!p->key) return lb_oom();
-  memcpy(p->key, key, p->key_size);
+  memcpy(p->key, w->key, p->cache_size);
   return LB_OK;
 }
 
-static lb_status build(limber_runtime *r, const lb_desc *d,
-                       limber_primitive **out) {
+static lb_status build(const wish *w, lb_primitive **out) {
   lb_strbuf text = {0};
-  LB_TRY(lb_desc_check(d));
-  limber_primitive *p = calloc(1, sizeof *p);
+  LB_TRY(lb_desc_check(w->desc));
+  lb_primitive *p = calloc(1, sizeof *p);
   if (!p) return lb_oom();
   lb_ref_init(&p->ref);
-  p->runtime = r;
-  atomic_fetch_add(&r->n_primitives, 1);
-  lb_desc_print(d, &text);
+  p->shared = w->runtime->shared;
+  lb_desc_print(w->desc, &text);
   lb_status st = lb_strbuf_status(&text);
   p->text = text.data;
-  if (!lb_failed(st)) st = copy_key(p, d);
-  if (!lb_failed(st)) st = make_ready(p, d);
+  if (!lb_failed(st)) st = copy_key(p, w);
+  if (!lb_failed(st)) st = make_ready(p, w);
   if (lb_failed(st)) {
-    lb_primitive_release(p);
+    release(p);
   } else {
     *out = p;
   }
@@ -128,21 +147,21 @@ static lb_status build(limber_runtime *r, const lb_desc *d,
 
 // -- remembering -------------------------------------------------------------
 
-static void cache_retain(void *value) { lb_primitive_retain(value); }
+static void cache_retain(void *value) { retain(value); }
 // One that a program still holds gives back its memory between steps, which
 // nothing counts any more.
 static void cache_release(void *value) {
-  limber_primitive *p = value;
+  lb_primitive *p = value;
   lb_session_trim(p->session);
-  lb_primitive_release(p);
+  release(p);
 }
 // Plans and memory between steps.
-static size_t added_bytes(const limber_primitive *p) {
+static size_t added_bytes(const lb_primitive *p) {
   return lb_session_plan_bytes(p->session) +
          lb_session_scratch_bytes(p->session);
 }
 static uint64_t cache_bytes(const void *value) {
-  const limber_primitive *p = value;
+  const lb_primitive *p = value;
   return p->bytes + added_bytes(p);
 }
 
@@ -160,31 +179,31 @@ static const lb_cache_type in_cache = {.retain = cache_retain,
                                        .bytes = cache_bytes,
                                        .key = &key_type};
 
-lb_status lb_primitives_init(limber_runtime *r, lb_shelf *shelf) {
-  return lb_cache_init(&r->primitives, shelf, &in_cache);
-}
-
-// What was evicted is freed by whichever thread did it, which may be one of
-// another runtime, and still be at it: this waits for that.
-void lb_primitives_fini(limber_runtime *r) {
-  struct timespec moment = {0, 100000};
-  lb_shelf *shelf = r->primitives.shelf;
-  if (!shelf) return;
-  lb_cache_fini(&r->primitives);
-  while (atomic_load(&r->n_primitives)) {
-    lb_shelf_collect(shelf);
-    if (atomic_load(&r->n_primitives)) nanosleep(&moment, NULL);
-  }
-  lb_cpu_code_release(atomic_load(&r->code));
+lb_status lb_primitives_init(lb_cache *cache, lb_shelf *shelf) {
+  return lb_cache_init(cache, shelf, &in_cache);
 }
 
 // With runtime dims each shape adds a plan; and each execution that needs more
 // memory between steps than those before keeps it.
-static void count_added(limber_primitive *p) {
+static void count_added(lb_primitive *p) {
   size_t bytes = added_bytes(p);
   if (bytes == atomic_load_explicit(&p->counted, memory_order_relaxed)) return;
   atomic_store_explicit(&p->counted, bytes, memory_order_relaxed);
-  lb_cache_recount(&p->runtime->primitives, p->key, p->key_size, p);
+  lb_cache_recount(&p->shared->primitives, p->key, p->cache_size, p);
+}
+
+static void adopt(void *user, lb_slot *slot) {
+  const limber_runtime *r = user;
+  lb_slots_adopt(r->shared->kernels.slots, lb_runtime_user(r), slot);
+}
+
+// Plans are those of all handles: their slots are the runtime's, too.
+static void adopt_plans(limber_primitive *p) {
+  size_t bytes = lb_session_plan_bytes(p->core->session);
+  if (bytes == atomic_load_explicit(&p->plan_bytes, memory_order_relaxed))
+    return;
+  atomic_store_explicit(&p->plan_bytes, bytes, memory_order_relaxed);
+  lb_session_each_slot(p->core->session, adopt, p->runtime);
 }
 
 static bool same_elements(const limber_operand *o, const char *name,
@@ -200,7 +219,7 @@ static bool same_elements(const limber_operand *o, const char *name,
 }
 
 // A key has a hash of the constants: these are compared themselves.
-static bool same_constants(const limber_primitive *p, const lb_desc *d) {
+static bool same_constants(const lb_primitive *p, const lb_desc *d) {
   const lb_kind_info *kind = &lb_kind_infos[d->desc->kind];
   char name[24];
   for (uint32_t i = 0; i < kind->max_in; i++)
@@ -213,31 +232,53 @@ static bool same_constants(const limber_primitive *p, const lb_desc *d) {
   return true;
 }
 
-typedef struct wish {
-  limber_runtime *runtime;
-  const lb_desc *desc;
-} wish;
-
 static lb_status build_wish(void *user, void **out) {
-  const wish *w = user;
-  limber_primitive *p;
-  LB_TRY(build(w->runtime, w->desc, &p));
+  lb_primitive *p;
+  LB_TRY(build(user, &p));
   *out = p;
   return LB_OK;
 }
 
+static lb_status find_or_build(wish *w, lb_primitive **out) {
+  lb_cache *cache = &w->runtime->shared->primitives;
+  void *found;
+  LB_TRY(lb_cache_get(cache, w->key, w->cache_size, build_wish, w, &found));
+  *out = found;
+  if (same_constants(*out, w->desc)) return LB_OK;
+  release(*out);
+  *out = NULL;
+  return build(w, out);
+}
+
+// NULL: no kernels are compiled for it in the background.
+static lb_service *service_of(const limber_primitive *p) {
+  return p->runtime->policy.quiet ? NULL : p->runtime->shared->kernels.service;
+}
+
 static lb_status create(limber_runtime *r, const lb_desc *d,
                         limber_primitive **out) {
-  uint8_t key[LB_KEY_MAX];
-  wish w = {r, d};
-  void *found;
-  size_t size = lb_desc_key(d, key);
-  LB_TRY(lb_cache_get(&r->primitives, key, size, build_wish, &w, &found));
-  *out = found;
-  if (same_constants(*out, d)) return LB_OK;
-  lb_primitive_release(*out);
-  *out = NULL;
-  return build(r, d, out);
+  wish w;
+  wish_init(&w, r, d);
+  limber_primitive *p = calloc(1, sizeof *p);
+  if (!p) return lb_oom();
+  p->runtime = r;
+  p->prefer = w.prefer;
+  lb_status st = find_or_build(&w, &p->core);
+  if (lb_failed(st)) {
+    free(p);
+    return st;
+  }
+  adopt_plans(p);
+  if (service_of(p)) lb_service_hold(service_of(p));
+  *out = p;
+  return LB_OK;
+}
+
+void limber_primitive_destroy(limber_primitive *primitive) {
+  if (!primitive) return;
+  if (service_of(primitive)) lb_service_let_go(service_of(primitive));
+  release(primitive->core);
+  free(primitive);
 }
 
 limber_status limber_primitive_create(limber_runtime *runtime,
@@ -261,15 +302,16 @@ limber_status limber_primitive_create(limber_runtime *runtime,
 
 limber_status limber_primitive_wait(limber_primitive *primitive,
                                     double seconds) {
-  return lb_report(lb_session_settle(primitive->session, seconds),
-                   &primitive->runtime->log);
+  const limber_runtime *r = primitive->runtime;
+  return lb_report(lb_session_settle(primitive->core->session, seconds,
+                                     lb_runtime_user(r).bit),
+                   &r->log);
 }
 
 // -- executing ---------------------------------------------------------------
 
-static lb_status take_inputs(const limber_primitive *p,
-                             const limber_tensor *inputs, size_t n,
-                             bool planning, lb_tensor *in) {
+static lb_status take_inputs(const lb_primitive *p, const limber_tensor *inputs,
+                             size_t n, bool planning, lb_tensor *in) {
   if (n != p->g.n_in)
     return lb_error(LB_INVALID, "%zu inputs were given, it takes %u", n,
                     p->g.n_in);
@@ -292,7 +334,7 @@ typedef struct results {
   int64_t strides[3][LB_MAX_RANK];  // of those whose channels lie last
 } results;
 
-static lb_status take_outputs(const limber_primitive *p,
+static lb_status take_outputs(const lb_primitive *p,
                               const limber_tensor *outputs, size_t n,
                               results *r) {
   *r = (results){0};
@@ -316,8 +358,9 @@ static lb_status take_outputs(const limber_primitive *p,
 
 // What a sum adds may be the very memory of the result, which is written before
 // all of it was read: then a copy is added.
-static lb_status part_sum(const limber_primitive *p, lb_tensor *in,
+static lb_status part_sum(const limber_primitive *handle, lb_tensor *in,
                           const lb_output *out, void **copy) {
+  const lb_primitive *p = handle->core;
   *copy = NULL;
   for (uint32_t i = 0; i < p->g.n_in; i++) {
     const char *from = in[i].data, *to = out->data;
@@ -329,7 +372,7 @@ static lb_status part_sum(const limber_primitive *p, lb_tensor *in,
     lb_tensor part = in[i];
     lb_tensor_dense(&part);
     if (!*copy)
-      *copy = lb_alloc_get(&p->runtime->alloc, lb_tensor_bytes(&part));
+      *copy = lb_alloc_get(&handle->runtime->alloc, lb_tensor_bytes(&part));
     if (!*copy) return lb_oom();
     part.data = *copy;
     lb_tensor_copy(&in[i], &part);
@@ -338,21 +381,22 @@ static lb_status part_sum(const limber_primitive *p, lb_tensor *in,
   return LB_OK;
 }
 
-static lb_status execute(limber_primitive *p, const limber_tensor *inputs,
+static lb_status execute(limber_primitive *handle, const limber_tensor *inputs,
                          size_t n_inputs, limber_tensor *outputs,
                          size_t n_outputs, const lb_run_how *how) {
+  const lb_primitive *p = handle->core;
   lb_tensor in[LB_MAX_PORTS];
   results r;
   lb_output *out = r.out;
   void *copy;
   LB_TRY(take_inputs(p, inputs, n_inputs, false, in));
   LB_TRY(take_outputs(p, outputs, n_outputs, &r));
-  lb_status st = part_sum(p, in, &out[0], &copy);
+  lb_status st = part_sum(handle, in, &out[0], &copy);
   if (!lb_failed(st)) st = lb_session_run_so(p->session, in, out, how);
-  lb_alloc_put(&p->runtime->alloc, copy);
+  lb_alloc_put(&handle->runtime->alloc, copy);
   for (size_t i = 0; !lb_failed(st) && i < n_outputs; i++) {
     if (p->g.out[i].last) dims_from_memory(&out[i].tensor);
-    lb_api_give(p->runtime, &out[i], &outputs[i]);
+    lb_api_give(handle->runtime, &out[i], &outputs[i]);
   }
   return st;
 }
@@ -365,10 +409,13 @@ limber_status limber_primitive_execute(limber_primitive *primitive,
   lb_run_how how;
   lb_bound bound;
   lb_status st = lb_how_read(options, &bound, &how);
-  if (primitive->user_scratch) how.lends = true;
+  if (primitive->core->user_scratch) how.lends = true;
+  how.pool = primitive->runtime->pool;
+  how.alloc = &primitive->runtime->alloc;
   if (!lb_failed(st))
     st = execute(primitive, inputs, n_inputs, outputs, n_outputs, &how);
-  count_added(primitive);
+  adopt_plans(primitive);
+  count_added(primitive->core);
   return lb_report(st, &primitive->runtime->log);
 }
 
@@ -402,8 +449,10 @@ static limber_layout layout_of(const lb_port *port) {
   return port->last ? LIMBER_LAYOUT_CHANNELS_LAST : LIMBER_LAYOUT_ROW_MAJOR;
 }
 
-static lb_status query(limber_primitive *p, const limber_tensor *inputs,
-                       size_t n_inputs, limber_primitive_info *out) {
+static lb_status query(const limber_primitive *handle,
+                       const limber_tensor *inputs, size_t n_inputs,
+                       limber_primitive_info *out) {
+  const lb_primitive *p = handle->core;
   lb_tensor in[LB_MAX_PORTS];
   answer a = {.worst = LB_TIER_FUSED, .reusable = true};
   lb_plan_counts n;
@@ -427,8 +476,8 @@ static lb_status query(limber_primitive *p, const limber_tensor *inputs,
                                 .implementation = implementation,
                                 .tier = lb_tier_name(a.worst),
                                 .reusable = a.reusable,
-                                .prefer_reusable = p->prefer.reusable,
-                                .prefer_reusable_from = p->prefer.from,
+                                .prefer_reusable = handle->prefer.reusable,
+                                .prefer_reusable_from = handle->prefer.from,
                                 .n_inputs = p->g.n_in,
                                 .n_outputs = p->g.n_out,
                                 .out_layout = layout_of(&p->g.out[0]),

@@ -1,5 +1,5 @@
-// api/runtime.c -- what sessions share: threads, log, memory, the compiler. The
-// environment is read here and in jit.c, nowhere else.
+// api/runtime.c -- threads, log, memory and events of sessions, and what these
+// do that do not say.
 //
 // The default runtime is made at first use and never destroyed: threads of the
 // program may still run sessions while it exits.
@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/cache.h"
 #include "api/error.h"
 #include "api/options.h"
 #include "base/cpu.h"
@@ -156,22 +155,19 @@ static lb_status runtime_new(const limber_runtime_options *o,
         (lb_alloc){o->allocator->alloc, o->allocator->free, o->allocator->user};
   int threads = o->threads ? o->threads : read_threads(r);
   if (!threads) threads = lb_cpu_usable();
-  lb_shelf *shelf;
   lb_status st = listen(r, o);
-  if (!lb_failed(st)) st = lb_found_init(&r->found);
-  if (!lb_failed(st)) st = lb_process_shelf(&r->log, &shelf);
-  if (!lb_failed(st)) st = lb_primitives_init(r, shelf);
   if (!lb_failed(st)) st = lb_pool_new(threads, &r->pool);
+  lb_member self = {&r->log, r->events, r->pool};
+  if (!lb_failed(st)) st = lb_shared_join(&self, &r->shared, &r->seat);
   if (lb_failed(st)) {
-    lb_primitives_fini(r);
-    lb_found_fini(&r->found);
+    lb_pool_free(r->pool);
     lb_events_free(r->events);
     free(r);
     return st;
   }
-  lb_kernels_with with = {r->pool, &r->log, r->events};
-  lb_kernels_open(&r->kernels, o, &with);
-  if (o->cache_capacity) lb_shelf_set_capacity(shelf, o->cache_capacity);
+  if (o->cache_capacity)
+    lb_shelf_set_capacity(&r->shared->shelf, o->cache_capacity);
+  r->policy = lb_policy_read(o, &r->log);
   r->deterministic = read_deterministic(r);
   r->prefer = lb_prefer_read(&r->log);
   r->passes_off = lb_passes_read(&r->log);
@@ -202,6 +198,10 @@ lb_status lb_runtime_of(limber_runtime *given, limber_runtime **out) {
   return given ? LB_OK : default_runtime(out);
 }
 
+lb_slot_user lb_runtime_user(const limber_runtime *r) {
+  return (lb_slot_user){.bit = lb_seat_bit(r->seat)};
+}
+
 // -- the public functions ----------------------------------------------------
 
 limber_status limber_runtime_create(const limber_runtime_options *options,
@@ -216,10 +216,8 @@ limber_status limber_runtime_create(const limber_runtime_options *options,
 
 void limber_runtime_destroy(limber_runtime *runtime) {
   if (!runtime) return;
-  lb_primitives_fini(runtime);
-  lb_kernels_close(&runtime->kernels);  // which looks at the pool's runs
+  lb_shared_leave(runtime->shared, runtime->seat);
   lb_pool_free(runtime->pool);
-  lb_found_fini(&runtime->found);
   lb_events_free(runtime->events);
   free(runtime);
 }

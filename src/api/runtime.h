@@ -1,25 +1,22 @@
-// api/runtime.h -- what sessions share: threads, log, memory.
+// api/runtime.h -- a thread pool, an allocator, a log, a listener to events,
+// and what sessions do that do not say.
 #ifndef LB_API_RUNTIME_H
 #define LB_API_RUNTIME_H
 
-#include "api/found.h"
-#include "api/jit.h"
 #include "api/passes.h"
+#include "api/policy.h"
 #include "api/prefer.h"
+#include "api/shared.h"
 #include "base/alloc.h"
 #include "base/events.h"
 #include "base/log.h"
 #include "base/pool.h"
-#include "cache/cache.h"
 #include "limber/limber.h"
 
 struct limber_runtime {
-  lb_pool *pool;  // owned
-  lb_kernels kernels;
-  lb_found found;
-  lb_cache primitives;         // by descriptor and attributes: api/primitive.c
-  atomic_size_t n_primitives;  // that live
-  _Atomic(struct lb_cpu_code *) code;  // owned; for kernels of blobs, or NULL
+  lb_shared *shared;  // the process's
+  lb_seat *seat;      // where it sits in the hub
+  lb_pool *pool;      // owned
   lb_log log;
   lb_alloc alloc;
   void (*user_log)(void *user, int level, const char *line);
@@ -29,15 +26,15 @@ struct limber_runtime {
   void *event_user;
   bool deterministic;   // what sessions are that do not say
   lb_prefer prefer;     // likewise
+  lb_policy policy;     // likewise
   uint64_t passes_off;  // bits of lb_pass_options.off
 };
 
-lb_status lb_primitives_init(limber_runtime *r, lb_shelf *shelf);
-// Nobody holds a primitive of the runtime.
-void lb_primitives_fini(limber_runtime *r);
-
 // `given`, or where that is NULL the default one, which lives for ever.
 lb_status lb_runtime_of(limber_runtime *given, limber_runtime **out);
+
+// As users of slots: what does not say more than its runtime.
+lb_slot_user lb_runtime_user(const limber_runtime *r);
 
 // LB_INVALID unless it is a limber_compile, a limber_compile_ops.
 lb_status lb_check_compile(int when);

@@ -84,6 +84,9 @@ static lb_status check_options(const limber_session_options *o) {
     return lb_error(LB_INVALID,
                     "prefer_reusable_kernels: %d is none of -1, 0 and 1",
                     o->prefer_reusable_kernels);
+  if (o->reference < 0 || o->reference > 1)
+    return lb_error(LB_INVALID, "reference: %d is neither 0 nor 1",
+                    o->reference);
   LB_TRY(lb_check_compile(o->compile));
   return lb_check_compile_ops(o->compile_ops);
 }
@@ -101,8 +104,8 @@ static lb_status load(limber_session *s, const source *from,
   LB_TRY(check_options(o));
   s->prefer =
       lb_prefer_of(o->prefer_reusable_kernels, "session", s->runtime->prefer);
-  s->critical = o->compile_ops ? o->compile_ops == LIMBER_COMPILE_CRITICAL
-                               : s->runtime->kernels.critical;
+  s->policy = lb_policy_of(s->runtime->policy, o);
+  const lb_kernels *kernels = &s->runtime->shared->kernels;
   LB_TRY(from->path ? lb_onnx_load(from->path, &how, &s->model)
                     : lb_onnx_parse(from->bytes, o->folder, &how, &s->model));
   lb_session_options options = {
@@ -113,14 +116,16 @@ static lb_status load(limber_session *s, const source *from,
       .loop_limit = o->loop_limit,
       .passes_off = o->optimize < 0 ? LB_PASS_ALL : s->runtime->passes_off,
       .log = &s->runtime->log,
-      .slots = s->runtime->kernels.slots,
+      .slots = o->reference ? NULL : kernels->slots,
+      .user = lb_seat_bit(s->runtime->seat),
       .near_bytes = near_bytes(),
       .events = s->runtime->events,
       .deterministic = o->deterministic || s->runtime->deterministic,
       .reusable = s->prefer.reusable,
-      .service = s->runtime->kernels.service,
-      .quiet = o->compile == LIMBER_COMPILE_SETTLE,
-      .critical = s->critical,
+      .service = o->reference ? NULL : kernels->service,
+      .quiet = s->policy.quiet,
+      .critical = s->policy.critical,
+      .sightings = s->policy.sightings,
   };
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
   // Weights that were packed are not read in the file any more.
@@ -221,28 +226,40 @@ limber_status limber_session_model(const limber_session *session,
 }
 
 limber_status limber_session_settle(limber_session *session, double seconds) {
-  return lb_report(lb_session_settle(session->session, seconds),
-                   &session->runtime->log);
+  const limber_runtime *r = session->runtime;
+  return lb_report(
+      lb_session_settle(session->session, seconds, lb_seat_bit(r->seat)),
+      &r->log);
 }
 
-// Of the slots that plans asked for.
-static void count_tiers(lb_slots *slots, limber_stats *out) {
+// Of the slots that plans of the runtime asked for.
+static void count_tiers(lb_slots *slots, uint64_t user, limber_stats *out) {
   _Static_assert((int)LIMBER_TIER_FUSED == (int)LB_TIER_FUSED, "one to one");
   const lb_slot *slot;
   for (size_t i = 0; slots && (slot = lb_slots_at(slots, i)); i++) {
-    if (!atomic_load(&slot->wanted)) continue;
+    if (!(lb_slot_users(slot) & user) || !atomic_load(&slot->wanted)) continue;
     out->kernels_by_tier[lb_slot_tier(slot)]++;
     out->kernels_bounded += !lb_facts_reusable(&slot->key.facts);
   }
 }
 
 // Those that nothing better than the pack's is known for yet.
-static uint64_t count_lacking(const lb_kernels *k, bool critical) {
+static uint64_t count_lacking(const lb_kernels *k, uint64_t user,
+                              bool critical) {
   const lb_slot *slot;
   uint64_t n = 0;
   for (size_t i = 0; k->service && (slot = lb_slots_at(k->slots, i)); i++)
-    n += lb_slot_lacks(slot) &&
+    n += lb_slot_lacks(slot) && lb_slot_users(slot) & user &&
          (!critical || lb_spec_is_critical(&slot->key.spec));
+  return n;
+}
+
+// Those that wait for the compiler, or are in its hands.
+static uint64_t count_asked(const lb_kernels *k, uint64_t user) {
+  const lb_slot *slot;
+  uint64_t n = 0;
+  for (size_t i = 0; k->service && (slot = lb_slots_at(k->slots, i)); i++)
+    n += lb_slot_users(slot) & user && atomic_load(&slot->wish.asked);
   return n;
 }
 
@@ -256,22 +273,24 @@ static uint64_t count_trials(const lb_kernels *k) {
 
 static limber_stats runtime_stats(const limber_runtime *r, bool critical) {
   lb_service_stats k = {0};
-  const lb_kernels *kernels = &r->kernels;
+  const lb_kernels *kernels = &r->shared->kernels;
+  uint64_t user = lb_seat_bit(r->seat);
   if (kernels->service) k = lb_service_count(kernels->service);
   limber_stats stats = {
-      .kernels_wanted = kernels->slots ? lb_slots_wanted(kernels->slots) : 0,
+      .kernels_wanted =
+          kernels->slots ? lb_slots_wanted(kernels->slots, user) : 0,
       .kernels = k.made.compiled,
       .kernels_refused = k.made.refused,
       .code_bytes = k.made.code_bytes,
-      .kernels_lacking = count_lacking(kernels, critical),
-      .kernels_asked = k.waiting,
+      .kernels_lacking = count_lacking(kernels, user, critical),
+      .kernels_asked = count_asked(kernels, user),
       .worker_failures = k.failures,
       .compile_us_on_callers = lb_detour_us(),
       .kernels_on_trial = count_trials(kernels),
       .kernels_kept = k.made.kept,
       .kernels_demoted = k.made.demoted,
   };
-  count_tiers(kernels->slots, &stats);
+  count_tiers(kernels->slots, user, &stats);
   stats.state = stats.kernels_lacking ? LIMBER_READY : LIMBER_SETTLED;
   return stats;
 }
@@ -280,7 +299,7 @@ limber_status limber_runtime_stats(limber_runtime *runtime, limber_stats *out) {
   limber_runtime *r;
   lb_status st = lb_runtime_of(runtime, &r);
   if (lb_failed(st)) return lb_report(st, NULL);
-  limber_stats stats = runtime_stats(r, r->kernels.critical);
+  limber_stats stats = runtime_stats(r, r->policy.critical);
   return lb_report(lb_options_write("limber_stats", &stats, sizeof stats, out),
                    &r->log);
 }
@@ -288,7 +307,8 @@ limber_status limber_runtime_stats(limber_runtime *runtime, limber_stats *out) {
 limber_status limber_session_stats(limber_session *session, limber_stats *out) {
   lb_session_stats s;
   lb_session_stats_get(session->session, &s);
-  limber_stats stats = runtime_stats(session->runtime, session->critical);
+  limber_stats stats =
+      runtime_stats(session->runtime, session->policy.critical);
   stats.runs = s.runs;
   stats.plans_built = s.plans_built;
   stats.plans_evicted = s.plans_evicted;
@@ -304,7 +324,7 @@ limber_status limber_session_stats(limber_session *session, limber_stats *out) {
 
 limber_status limber_session_kernel(limber_session *session, size_t i,
                                     limber_kernel_info *out) {
-  const lb_kernels *kernels = &session->runtime->kernels;
+  const lb_kernels *kernels = &session->runtime->shared->kernels;
   lb_built b;
   if (!kernels->service || !lb_service_built(kernels->service, i, &b))
     return lb_report(lb_error(LB_INVALID, "there is no kernel %zu", i), NULL);

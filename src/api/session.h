@@ -21,7 +21,7 @@ struct limber_session {
   lb_model model;
   lb_session *session;  // owned
   lb_prefer prefer;
-  bool critical;  // nothing else is compiled for it
+  lb_policy policy;
   lb_arena arena;
   lb_ports inputs, outputs;
   limber_property *properties;  // in the arena

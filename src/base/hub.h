@@ -38,8 +38,8 @@ typedef struct lb_member {  // all borrowed
 typedef struct lb_seat lb_seat;
 
 typedef struct lb_hub {
-  _Atomic(lb_seat *) seats;  // owned; a list that only grows
   atomic_uint listeners;     // members with events
+  _Atomic(lb_seat *) seats;  // owned; a list that only grows
   _Atomic uint64_t entered;  // the largest number of runs that was counted
   _Atomic uint64_t gone;     // runs of members that have left
 } lb_hub;

@@ -93,8 +93,8 @@ static int setup(void **state) {
   assert_false(lb_failed(lb_slots_init(&all.slots, 16, NULL)));
   assert_false(lb_failed(lb_shelf_init(&all.shelf, 10 * BYTES)));
   all.slots.shelf = &all.shelf;
-  assert_false(
-      lb_failed(lb_slots_intern(&all.slots, &spec, &(lb_facts){0}, &all.slot)));
+  assert_false(lb_failed(lb_slots_intern(&all.slots, (lb_slot_user){0}, &spec,
+                                         &(lb_facts){0}, &all.slot)));
   return 0;
 }
 

@@ -82,18 +82,58 @@ const char *lb_slot_text(const lb_slot *slot, char *buf, size_t cap) {
   return buf;
 }
 
-static void want(lb_slots *s, lb_slot *slot) {
+static void put_text(lb_hub *hub, uint64_t to, const lb_slot *slot,
+                     const lb_event *e, const char *before) {
   char text[LB_EVENT_TEXT];
-  if (atomic_exchange(&slot->wanted, true)) return;
-  lb_tell(s->events, KERNEL_WANTED, NO_KERNEL, "%s",
-          lb_slot_text(slot, text, sizeof text));
+  lb_hub_put(hub, to, e, "%s%s", before, lb_slot_text(slot, text, sizeof text));
 }
 
-bool lb_slots_use(lb_slots *s, lb_slot *slot) {
-  bool first =
-      !atomic_load_explicit(&slot->planned, memory_order_relaxed) &&
-      !atomic_exchange_explicit(&slot->planned, true, memory_order_relaxed);
-  if (first) want(s, slot);
+void lb_slot_tell(lb_hub *hub, const lb_slot *slot, const lb_event *e,
+                  const char *fmt, ...) {
+  char before[LB_EVENT_TEXT];
+  va_list ap;
+  if (!lb_hub_listens(hub)) return;
+  va_start(ap, fmt);
+  vsnprintf(before, sizeof before, fmt, ap);
+  va_end(ap);
+  uint64_t users = lb_slot_users(slot);
+  put_text(hub, users ? users : LB_HUB_ALL, slot, e, before);
+}
+
+// -- users
+// ---------------------------------------------------------------------
+
+#define NAMELESS (UINT64_C(1) << 63)  // the bit of a user that has none
+
+static uint64_t bit_of(lb_slot_user user) {
+  return user.bit ? user.bit : NAMELESS;
+}
+
+// `before`: users until now. Each hears of what it wants for the first time.
+static void want(lb_slots *s, lb_slot_user user, lb_slot *slot,
+                 uint64_t before) {
+  static const lb_event e = {.kind = LB_EVENT_KERNEL_WANTED,
+                             .reason = LB_REASON_NO_KERNEL};
+  atomic_store(&slot->wanted, true);
+  if (!(before & user.bit) && lb_hub_listens(s->hub))
+    put_text(s->hub, user.bit, slot, &e, "");
+}
+
+// True if the bit was not there.
+static bool add_bit(_Atomic uint64_t *bits, uint64_t bit) {
+  return !(atomic_load_explicit(bits, memory_order_relaxed) & bit) &&
+         !(atomic_fetch_or(bits, bit) & bit);
+}
+
+bool lb_slots_adopt(lb_slots *s, lb_slot_user user, lb_slot *slot) {
+  uint64_t before = lb_slot_users(slot);
+  bool first = add_bit(&slot->planned, bit_of(user));
+  if (first) want(s, user, slot, before);
+  return first;
+}
+
+bool lb_slots_use(lb_slots *s, lb_slot_user user, lb_slot *slot) {
+  bool first = lb_slots_adopt(s, user, slot);
   bool hit = lb_slot_tier(slot) > LB_TIER_PACK;
   atomic_fetch_add_explicit(hit ? &s->hits : &s->misses, 1,
                             memory_order_relaxed);
@@ -101,10 +141,10 @@ bool lb_slots_use(lb_slots *s, lb_slot *slot) {
   return first;
 }
 
-lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
+lb_status lb_slots_intern(lb_slots *s, lb_slot_user user, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out) {
   LB_TRY(lb_slots_add(s, spec, facts, out));
-  lb_slots_use(s, *out);
+  lb_slots_use(s, user, *out);
   return LB_OK;
 }
 
@@ -121,24 +161,50 @@ lb_status lb_slot_set_kin(lb_slot *slot, const int64_t *dims,
   return LB_OK;
 }
 
-// True if it was less.
-static bool raise_ahead(lb_slot *slot, lb_ahead ahead) {
+static void raise_ahead(lb_slot *slot, lb_ahead ahead) {
   int was = atomic_load(&slot->ahead);
   while (was < (int)ahead)
-    if (atomic_compare_exchange_weak(&slot->ahead, &was, (int)ahead))
-      return true;
-  return false;
+    if (atomic_compare_exchange_weak(&slot->ahead, &was, (int)ahead)) return;
 }
 
-void lb_slots_want_kin(lb_slots *s, lb_slot *slot, lb_slot *const *kin, int n,
-                       lb_ahead ahead) {
-  if (!raise_ahead(slot, ahead)) return;
-  want(s, slot);
-  for (int i = 0; i < n; i++) {
-    raise_ahead(kin[i], ahead);
-    want(s, kin[i]);
-  }
+bool lb_slot_wants_kin(const lb_slot *slot, lb_slot_user user) {
+  return !(atomic_load_explicit(&slot->kin, memory_order_relaxed) &
+           bit_of(user)) ||
+         atomic_load_explicit(&slot->ahead, memory_order_relaxed) <
+             (int)user.ahead;
+}
+
+static void want_one(lb_slots *s, lb_slot_user user, lb_slot *slot) {
+  uint64_t before = lb_slot_users(slot);
+  raise_ahead(slot, user.ahead);
+  add_bit(&slot->kin, bit_of(user));
+  want(s, user, slot, before);
+}
+
+void lb_slots_want_kin(lb_slots *s, lb_slot_user user, lb_slot *slot,
+                       lb_slot *const *kin, int n) {
+  if (!lb_slot_wants_kin(slot, user)) return;
+  want_one(s, user, slot);
+  for (int i = 0; i < n; i++) want_one(s, user, kin[i]);
   atomic_store(&s->more_kin, true);
+}
+
+// Another user may come at the same time: whichever of the two writes `wanted`
+// last, it ends up true.
+static void forget_one(lb_slot *slot, uint64_t bit) {
+  atomic_fetch_and(&slot->planned, ~bit);
+  atomic_fetch_and(&slot->kin, ~bit);
+  if (lb_slot_users(slot)) return;
+  atomic_store(&slot->ahead, LB_AHEAD_UNKNOWN);
+  atomic_store(&slot->wanted, false);
+  if (atomic_load(&slot->planned) | atomic_load(&slot->kin))
+    atomic_store(&slot->wanted, true);
+}
+
+void lb_slots_forget(lb_slots *s, uint64_t bit) {
+  lb_slot *slot;
+  for (size_t i = 0; bit && (slot = lb_slots_at(s, i)); i++)
+    if (lb_slot_users(slot) & bit) forget_one(slot, bit);
 }
 
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
@@ -160,11 +226,13 @@ lb_status lb_slots_add(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
   return st;
 }
 
-size_t lb_slots_wanted(lb_slots *s) {
+size_t lb_slots_wanted(lb_slots *s, uint64_t bits) {
   size_t n = 0;
   lb_lock_take(&s->lock);
-  for (size_t i = 0; i < s->map.count; i++)
-    n += atomic_load(&((lb_slot *)s->map.entries[i].value)->wanted);
+  for (size_t i = 0; i < s->map.count; i++) {
+    const lb_slot *slot = s->map.entries[i].value;
+    n += lb_slot_users(slot) & bits && atomic_load(&slot->wanted);
+  }
   lb_lock_give(&s->lock);
   return n;
 }
@@ -205,13 +273,14 @@ static void go_back(lb_slot *slot) {
 static void hide(lb_shelf_item *base) {
   const item *x = (item *)base;
   lb_slot *slot = x->slot;
-  char text[LB_EVENT_TEXT];
+  lb_event e = {.kind = LB_EVENT_KERNEL_EVICTED,
+                .reason = LB_REASON_BUDGET,
+                .value = (int64_t)base->bytes};
   x->slots->evictions++;
   atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
   atomic_store_explicit(&slot->wanted, false, memory_order_relaxed);
   go_back(slot);
-  lb_tell_since(x->slots->events, KERNEL_EVICTED, BUDGET, 0, base->bytes, "%s",
-                lb_slot_text(slot, text, sizeof text));
+  lb_slot_tell(x->slots->hub, slot, &e, "%s", "");
 }
 
 static void drop(lb_shelf_item *base) {
@@ -263,11 +332,10 @@ lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
   *kept = put(s->shelf, slot, x, code);
   s->insertions += *kept;
   lb_lock_give(&s->shelf->lock);
-  char text[LB_EVENT_TEXT];
-  if (*kept)
-    lb_tell_since(s->events, KERNEL_PUBLISHED, BETTER, 0, code->bytes, "%s: %s",
-                  lb_tier_name(code->tier),
-                  lb_slot_text(slot, text, sizeof text));
+  lb_event e = {.kind = LB_EVENT_KERNEL_PUBLISHED,
+                .reason = LB_REASON_BETTER,
+                .value = (int64_t)code->bytes};
+  if (*kept) lb_slot_tell(s->hub, slot, &e, "%s: ", lb_tier_name(code->tier));
   if (!*kept) drop(&x->base);
   lb_shelf_collect(s->shelf);
   return LB_OK;

@@ -1,8 +1,9 @@
 // cache/slots.h -- where the best kernel known now is published.
 //
 // One slot per (spec, facts), interned process-wide: plans hold slots, not
-// kernels. A slot begins with the pack's kernel, where the pack has one, and
-// gets better ones by one atomic store; whoever runs a step loads it once.
+// kernels, and a slot knows which runtimes use it. A slot begins with the
+// pack's kernel, where the pack has one, and gets better ones by one atomic
+// store; whoever runs a step loads it once.
 //
 // Compiled kernels stand on a shelf (cache/shelf.h): when its bytes run out,
 // the least recently used go, and their slots are back at the pack's kernel, or
@@ -15,7 +16,7 @@
 #ifndef LB_CACHE_SLOTS_H
 #define LB_CACHE_SLOTS_H
 
-#include "base/events.h"
+#include "base/hub.h"
 #include "base/map.h"
 #include "cache/shelf.h"
 #include "cache/trial.h"
@@ -48,6 +49,8 @@ typedef struct lb_wish {
   atomic_bool asked;               // it is there, or in the queue, or in work
   atomic_int urgent;               // somebody waits for it; the more, the more
   atomic_uint seen;                // runs that met it
+  atomic_uint sightings;           // the fewest that a session asks for before
+                                   // it is compiled; 0: none has said
   _Atomic uint64_t run;            // the last of these
   atomic_uint session;             // whose run that was
   _Atomic uint64_t ns;             // that all of them spent in its step
@@ -89,8 +92,10 @@ typedef struct lb_slot {
   atomic_uint evicted;             // how often its kernel was
   atomic_uint *reviews;            // of its table; borrowed
   atomic_bool wanted;              // is worth compiling: not of a cover alone
-  atomic_bool planned;             // some plan has a use for it as it is
-  atomic_int ahead;  // lb_ahead: of it and its kin, wanted for shapes to come
+  // Bits of those whose plans use it as it is, and of those for whom it and its
+  // kin are wanted for shapes to come.
+  _Atomic uint64_t planned, kin;
+  atomic_int ahead;  // lb_ahead: the latter, and when they are compiled
   _Atomic(lb_slot_kin *) others;  // its kin, if found ahead; owned, or NULL
   // Where the partition's cover begins anew: bit i stands for its node i. 0:
   // not decided yet. See plan/cover.c.
@@ -116,7 +121,7 @@ typedef struct lb_slots {
   uint32_t lanes;        // float32 in a vector of the target: for lb_facts_of
   const lb_pack *pack;   // borrowed; NULL: there is none
   lb_shelf *shelf;       // borrowed; NULL: no compiled kernels come
-  lb_events *events;     // borrowed; NULL: nobody listens
+  lb_hub *hub;           // borrowed; who hears of it; NULL: nobody
   lb_slots_stats stats;  // all but what is the shelf's to say
   uint64_t insertions, evictions;  // with the shelf's lock
   _Atomic uint64_t hits, misses;   // of the statistics
@@ -130,12 +135,19 @@ typedef struct lb_slots {
   atomic_bool more_kin;
 } lb_slots;
 
-// The caller may set the shelf and the events then.
+// The caller may set the shelf and the hub then.
 lb_status lb_slots_init(lb_slots *s, uint32_t lanes, const lb_pack *pack);
 void lb_slots_fini(lb_slots *s);  // nobody runs; compiled kernels go as well
 
-// The slot of that key, made if new, and wanted from now on.
-lb_status lb_slots_intern(lb_slots *s, const lb_spec *spec,
+// Who uses slots: the sessions of one runtime that compile alike. {0} is a user
+// without a name, which is never forgotten.
+typedef struct lb_slot_user {
+  uint64_t bit;    // of the runtime, as the hub knows it
+  lb_ahead ahead;  // what is compiled for it before a run has needed it
+} lb_slot_user;
+
+// The slot of that key, made if new, and wanted by `user` from now on.
+lb_status lb_slots_intern(lb_slots *s, lb_slot_user user, const lb_spec *spec,
                           const lb_facts *facts, lb_slot **out);
 // The same, but only if the pack has a kernel for it: else *out is NULL. It is
 // not wanted for that.
@@ -147,15 +159,19 @@ lb_status lb_slot_set_kin(lb_slot *slot, const int64_t *dims,
                           lb_slot *const *kin, int n);
 // Wants a slot and its kin for shapes to come; none is counted as used. Once is
 // enough for all of them, until a session is more eager.
-void lb_slots_want_kin(lb_slots *s, lb_slot *slot, lb_slot *const *kin, int n,
-                       lb_ahead ahead);
-static inline bool lb_slot_wants_kin(const lb_slot *s, lb_ahead ahead) {
-  return atomic_load_explicit(&s->ahead, memory_order_relaxed) < (int)ahead;
-}
+void lb_slots_want_kin(lb_slots *s, lb_slot_user user, lb_slot *slot,
+                       lb_slot *const *kin, int n);
+// Is that still to be done for this user?
+bool lb_slot_wants_kin(const lb_slot *slot, lb_slot_user user);
 
-// Counts one more use of a slot by a plan. True if it is the first: from now on
-// it is wanted.
-bool lb_slots_use(lb_slots *s, lb_slot *slot);
+// Counts one more use of a slot by a plan. True if it is the user's first: from
+// now on it is wanted.
+bool lb_slots_use(lb_slots *s, lb_slot_user user, lb_slot *slot);
+// The same of a plan that another user made; that is not counted.
+bool lb_slots_adopt(lb_slots *s, lb_slot_user user, lb_slot *slot);
+
+// The runtime of that bit is gone: what no other user wants is wanted no more.
+void lb_slots_forget(lb_slots *s, uint64_t bit);
 
 // The same, made if new, with or without a kernel of the pack; not wanted for
 // that, nor counted.
@@ -166,8 +182,14 @@ lb_status lb_slots_add(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
 // where `buf` is too small. Returns buf.
 const char *lb_slot_text(const lb_slot *slot, char *buf, size_t cap);
 
-// How many slots are wanted.
-size_t lb_slots_wanted(lb_slots *s);
+// Emits an event about a slot to its users, or to all members of the hub where
+// it has none (a kernel that was loaded ahead). The text is what `fmt` says,
+// then the slot's.
+void lb_slot_tell(lb_hub *hub, const lb_slot *slot, const lb_event *e,
+                  const char *fmt, ...) LB_PRINTF(4, 5);
+
+// How many slots are wanted of those that the bits use.
+size_t lb_slots_wanted(lb_slots *s, uint64_t bits);
 // The i-th slot in order of making, wanted or not, or NULL.
 lb_slot *lb_slots_at(lb_slots *s, size_t i);
 
@@ -182,6 +204,11 @@ static inline bool lb_slot_lacks(const lb_slot *s) {
   return lb_slot_tier(s) <= LB_TIER_PACK &&
          !atomic_load_explicit(&s->failed, memory_order_relaxed) &&
          atomic_load_explicit(&s->wanted, memory_order_relaxed);
+}
+// Bits of those who use it, or want it for shapes to come.
+static inline uint64_t lb_slot_users(const lb_slot *s) {
+  return atomic_load_explicit(&s->planned, memory_order_relaxed) |
+         atomic_load_explicit(&s->kin, memory_order_relaxed);
 }
 // A run that is inside notes that it uses the slot's kernel, and wants one
 // again that was evicted.

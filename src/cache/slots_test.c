@@ -22,7 +22,7 @@ static lb_spec spec_of(lb_sop op) {
 
 static lb_slot *intern(lb_slots *t, const lb_spec *s, const lb_facts *f) {
   lb_slot *slot;
-  assert_false(lb_failed(lb_slots_intern(t, s, f, &slot)));
+  assert_false(lb_failed(lb_slots_intern(t, (lb_slot_user){0}, s, f, &slot)));
   return slot;
 }
 
@@ -40,7 +40,7 @@ static void equal_keys_share_a_slot(void **state) {
   assert_ptr_equal(lb_slots_at(&t, 0), a);
   assert_non_null(lb_slots_at(&t, 2));
   assert_null(lb_slots_at(&t, 3));
-  assert_int_equal(lb_slots_wanted(&t), 3);
+  assert_int_equal(lb_slots_wanted(&t, LB_HUB_ALL), 3);
   lb_slots_fini(&t);
 }
 
@@ -100,9 +100,9 @@ static void a_slot_begins_with_what_the_pack_has(void **state) {
   assert_non_null(s);
   assert_int_equal(lb_slot_tier(s), LB_TIER_PACK);
   assert_true((uintptr_t)lb_slot_kernel(s) == (uintptr_t)p.code);
-  assert_int_equal(lb_slots_wanted(&t), 0);
+  assert_int_equal(lb_slots_wanted(&t, LB_HUB_ALL), 0);
   assert_ptr_equal(intern(&t, &exp, &(lb_facts){0}), s);
-  assert_int_equal(lb_slots_wanted(&t), 1);
+  assert_int_equal(lb_slots_wanted(&t, LB_HUB_ALL), 1);
   assert_int_equal(lb_slot_tier(intern(&t, &log, &(lb_facts){0})),
                    LB_TIER_HOST);
   lb_slots_fini(&t);
@@ -219,8 +219,106 @@ static void what_is_evicted_lacks_again(void **state) {
   lb_shelf_fini(&shelf);
 }
 
+static void hear(void *user, const lb_event *e, const char *text) {
+  int *n = user;
+  n[e->kind]++;
+  assert_non_null(strstr(text, "exp"));
+}
+
+typedef struct member {
+  int heard[LB_EVENT_COUNT];
+  lb_events *events;
+  lb_seat *seat;
+  lb_slot_user user;
+} member;
+
+static void join(member *m, lb_hub *hub) {
+  *m = (member){0};
+  assert_false(lb_failed(lb_events_new(hear, m->heard, &m->events)));
+  assert_false(
+      lb_failed(lb_hub_join(hub, &(lb_member){.events = m->events}, &m->seat)));
+  m->user.bit = lb_seat_bit(m->seat);
+}
+
+static int heard(member *m, lb_event_kind kind) {
+  lb_events_flush(m->events);
+  return m->heard[kind];
+}
+
+static void leave(member *m, lb_hub *hub) {
+  lb_hub_leave(hub, m->seat);
+  lb_events_free(m->events);
+}
+
+// Each user is told once that it wants a slot, and then of what becomes of it.
+static void a_slot_knows_who_uses_it(void **state) {
+  (void)state;
+  lb_hub hub = {0};
+  lb_slots t;
+  lb_slot *s;
+  member a, b, c;
+  lb_spec exp = spec_of(LB_S_EXP);
+  lb_event e = {.kind = LB_EVENT_KERNEL_COMPILED};
+  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  t.hub = &hub;
+  join(&a, &hub);
+  join(&b, &hub);
+  join(&c, &hub);
+  assert_false(
+      lb_failed(lb_slots_intern(&t, a.user, &exp, &(lb_facts){0}, &s)));
+  assert_false(lb_slots_use(&t, a.user, s));
+  assert_true(lb_slots_adopt(&t, b.user, s));
+  assert_false(lb_slots_adopt(&t, b.user, s));
+  lb_slots_want_kin(&t, b.user, s, NULL, 0);
+  lb_slot_tell(&hub, s, &e, "%s", "");
+  assert_int_equal(heard(&a, LB_EVENT_KERNEL_WANTED), 1);
+  assert_int_equal(heard(&b, LB_EVENT_KERNEL_WANTED), 1);
+  assert_int_equal(heard(&a, LB_EVENT_KERNEL_COMPILED), 1);
+  assert_int_equal(heard(&b, LB_EVENT_KERNEL_COMPILED), 1);
+  assert_int_equal(heard(&c, LB_EVENT_KERNEL_WANTED), 0);
+  assert_int_equal(heard(&c, LB_EVENT_KERNEL_COMPILED), 0);
+  assert_int_equal(lb_slots_wanted(&t, b.user.bit), 1);
+  assert_int_equal(lb_slots_wanted(&t, c.user.bit), 0);
+  lb_slots_stats n;
+  lb_slots_count(&t, &n);
+  assert_int_equal(n.misses, 2);  // adopting counts nothing
+  leave(&a, &hub);
+  leave(&b, &hub);
+  leave(&c, &hub);
+  lb_slots_fini(&t);
+  lb_hub_fini(&hub);
+}
+
+static void what_nobody_uses_any_more_is_not_wanted(void **state) {
+  (void)state;
+  lb_slots t;
+  lb_slot *s, *kin;
+  lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
+  lb_slot_user a = {.bit = 1, .ahead = LB_AHEAD_NONE},
+               b = {.bit = 2, .ahead = LB_AHEAD_ALL};
+  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  assert_false(lb_failed(lb_slots_intern(&t, a, &exp, &(lb_facts){0}, &s)));
+  assert_false(lb_failed(lb_slots_add(&t, &log, &(lb_facts){0}, &kin)));
+  lb_slots_want_kin(&t, a, s, &kin, 1);
+  assert_true(!lb_slot_wants_kin(s, a) && lb_slot_wants_kin(s, b));
+  assert_int_equal(atomic_load(&kin->ahead), LB_AHEAD_NONE);
+  lb_slots_want_kin(&t, b, s, &kin, 1);
+  assert_false(lb_slot_wants_kin(s, b));
+  assert_int_equal(atomic_load(&kin->ahead), LB_AHEAD_ALL);
+  lb_slots_forget(&t, a.bit);
+  assert_true(lb_slot_lacks(s) && lb_slot_lacks(kin));
+  lb_slots_forget(&t, b.bit);
+  assert_false(lb_slot_lacks(s) || lb_slot_lacks(kin));
+  assert_int_equal(atomic_load(&kin->ahead), LB_AHEAD_UNKNOWN);
+  assert_true(lb_slots_use(&t, a, s));  // as for the first time
+  assert_true(lb_slot_lacks(s) && !lb_slot_lacks(kin));
+  lb_slots_fini(&t);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_slot_knows_who_uses_it),
+      cmocka_unit_test(what_nobody_uses_any_more_is_not_wanted),
       cmocka_unit_test(equal_keys_share_a_slot),
       cmocka_unit_test(a_slot_is_empty_until_published),
       cmocka_unit_test(a_cover_asks_for_nothing_to_be_made),

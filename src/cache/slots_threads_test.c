@@ -118,8 +118,8 @@ static void open_slots(shared *s) {
                    LB_LAYOUT_FULL);
     assert_false(lb_failed(lb_spec_finish(&b, &spec)));
     lb_facts_add(&facts, LB_ASSUME_MULTIPLE, LB_DIM_COLS, (uint16_t)(i + 1));
-    assert_false(
-        lb_failed(lb_slots_intern(&s->slots, &spec, &facts, &s->slot[i])));
+    assert_false(lb_failed(lb_slots_intern(&s->slots, (lb_slot_user){0}, &spec,
+                                           &facts, &s->slot[i])));
   }
 }
 

@@ -12,7 +12,12 @@
 
 void lb_brake_init(lb_brake *b, const lb_brake_options *o) {
   *b = (lb_brake){.options = *o, .cpu = -1};
-  lb_pace_init(&b->pace, lb_cpu_allowed(), lb_pool_threads(o->pool));
+  lb_pace_init(&b->pace, lb_cpu_allowed(), lb_hub_count(o->hub).threads);
+}
+
+void lb_brake_begin(lb_brake *b) {
+  b->own = 0;
+  b->cpu = -1;
 }
 
 void lb_brake_hurry(lb_brake *b, int by) { atomic_fetch_add(&b->hurried, by); }
@@ -44,7 +49,7 @@ static void read_cgroups(lb_brake *b, int64_t now) {
 }
 
 void lb_brake_place(lb_brake *b, pid_t worker) {
-  lb_pool_runs runs = lb_pool_count(b->options.pool);
+  lb_pool_runs runs = lb_hub_count(b->options.hub).runs;
   int cpu = lb_pace_displaces(&b->pace, &runs) ? runs.cpu : -1;
   bool same = cpu == b->cpu && (cpu < 0 || worker == b->placed);
   b->cpu = cpu;
@@ -57,20 +62,21 @@ void lb_brake_place(lb_brake *b, pid_t worker) {
 // One event when the state has changed, not for each slice.
 static void tell(lb_brake *b, int64_t now) {
   lb_pace_state state = b->pace.state;
-  lb_events *events = b->options.events;
+  lb_hub *hub = b->options.hub;
   bool held = state >= LB_PACE_PRESSED;
-  if (!events || held == b->told_held || now - b->told_at < TELL) return;
+  if (!lb_hub_listens(hub) || held == b->told_held || now - b->told_at < TELL)
+    return;
   b->told_held = held;
   b->told_at = now;
   int permille = (int)(1000 * b->pace.share);
   if (state == LB_PACE_PRESSED)
-    lb_tell_since(events, WORKER_HELD, PRESSED, 0, permille, "%s", "");
+    lb_hub_tell(hub, WORKER_HELD, PRESSED, permille, "%s", "");
   else if (state == LB_PACE_THROTTLED)
-    lb_tell_since(events, WORKER_HELD, THROTTLED, 0, permille, "%s", "");
+    lb_hub_tell(hub, WORKER_HELD, THROTTLED, permille, "%s", "");
   else if (state == LB_PACE_WANTED)
-    lb_tell(events, WORKER_FREED, ASKED, "%s", "");
+    lb_hub_tell(hub, WORKER_FREED, ASKED, 0, "%s", "");
   else
-    lb_tell(events, WORKER_FREED, QUIET, "%s", "");
+    lb_hub_tell(hub, WORKER_FREED, QUIET, 0, "%s", "");
 }
 
 int64_t lb_brake_lets_go(lb_brake *b, int64_t *ns) {
@@ -79,8 +85,10 @@ int64_t lb_brake_lets_go(lb_brake *b, int64_t *ns) {
   if (o->off) return LB_PACE_FREELY;
   int64_t now = lb_clock_ns();
   read_cgroups(b, now);
+  lb_hub_runs all = lb_hub_count(o->hub);
+  b->pace.threads = all.threads;
   lb_pace_look seen = {.now = now,
-                       .runs = lb_pool_count(o->pool),
+                       .runs = all.runs,
                        .wanted = atomic_load(&b->hurried) > 0,
                        .returns = o->returns ? o->returns(o->user) : 0,
                        .spent = lb_brake_spent(b) - b->told};

@@ -1,6 +1,6 @@
 // compile/brake.h -- holds compiling back while requests need the processors:
-// what pace.h decides, from the pool, the clocks and the cgroups of this
-// process.
+// what pace.h decides, from all runs of this process, the clocks and the
+// cgroups of this process.
 //
 // The thread that compiles asks before a job and again and again while one is
 // under way; its own processor time counts, as does what it says that the
@@ -11,13 +11,12 @@
 #include <stdatomic.h>
 
 #include "base/cpu.h"
-#include "base/events.h"
+#include "base/hub.h"
 #include "compile/pace.h"
 
 typedef struct lb_brake_options {
-  lb_pool *pool;      // borrowed; may be NULL
-  lb_events *events;  // borrowed; may be NULL
-  bool off;           // nothing is held back, ever
+  lb_hub *hub;  // whose runs are the requests; borrowed, may be NULL
+  bool off;     // nothing is held back, ever
   // What that which is to be compiled returns (see pace.h): asked whenever the
   // thread asks, so it may as well see to what came up meanwhile. NULL:
   // nothing.
@@ -45,6 +44,8 @@ typedef struct lb_brake {
 } lb_brake;
 
 void lb_brake_init(lb_brake *b, const lb_brake_options *o);
+// Another thread compiles from now on, and calls this first.
+void lb_brake_begin(lb_brake *b);
 
 // The worker has used so much processor time.
 void lb_brake_spend(lb_brake *b, int64_t ns);

@@ -30,7 +30,7 @@ struct lb_maker {
   lb_strbuf target;   // "x86-64-v4+avx512vnni"
   ahead ahead;
   const lb_log *log;  // borrowed
-  lb_events *events;  // borrowed; may be NULL
+  lb_hub *hub;        // borrowed; may be NULL
   lb_perf *perf;      // owned; NULL: nobody asked
   bool judges;
   lb_lock lock;  // of all below
@@ -57,10 +57,9 @@ lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out) {
     return st;
   }
   m->log = o->log;
-  m->events = o->events;
+  m->hub = o->hub;
   m->slots = o->slots;
   m->store = o->store;
-  m->judges = o->judges;
   lb_target_print(&o->target, &m->target);
   st = lb_strbuf_status(&m->target);
   lb_worker_options w = o->limits;
@@ -90,6 +89,10 @@ void lb_maker_free(lb_maker *m) {
 
 void lb_maker_cancel(lb_maker *m) { lb_worker_cancel(m->worker); }
 
+void lb_maker_resume(lb_maker *m) { lb_worker_resume(m->worker); }
+
+void lb_maker_set_judges(lb_maker *m, bool judges) { m->judges = judges; }
+
 void lb_maker_note(lb_maker *m) {
   if (m->store) lb_status_drop(lb_store_flush(m->store));
 }
@@ -97,7 +100,7 @@ void lb_maker_note(lb_maker *m) {
 static void tell_started(const lb_maker *m, pid_t before) {
   pid_t after = lb_worker_pid(m->worker);
   if (after && after != before)
-    lb_tell_since(m->events, WORKER_STARTED, NEEDED, 0, after, "%s", "");
+    lb_hub_tell(m->hub, WORKER_STARTED, NEEDED, after, "%s", "");
 }
 
 // Not nice: that can be told it later, while to take it back needs a privilege.
@@ -115,8 +118,9 @@ bool lb_maker_gets_ready(lb_maker *m, int64_t *ns) {
 void lb_maker_rest(lb_maker *m) {
   pid_t pid = lb_worker_pid(m->worker);
   lb_worker_rest(m->worker);
-  if (pid) lb_tell_since(m->events, WORKER_ENDED, IDLE, 0, pid, "%s", "");
+  if (pid) lb_hub_tell(m->hub, WORKER_ENDED, IDLE, pid, "%s", "");
 }
+
 void lb_maker_set_yields(lb_maker *m, bool yields) {
   lb_worker_set_yields(m->worker, yields);
 }
@@ -206,13 +210,13 @@ static lb_hash128 key_of(const lb_request *r) {
 
 // What was measured before, by whichever process, on such a processor.
 static bool was_demoted(lb_maker *m, lb_slot *slot, lb_hash128 key) {
-  char text[LB_EVENT_TEXT];
+  static const lb_event e = {.kind = LB_EVENT_KERNEL_DEMOTED,
+                             .reason = LB_REASON_REMEMBERED};
   if (!m->judges) return false;
   lb_verdict v = lb_store_verdict(m->store, key, lb_host_model_get().text);
   slot->judged |= v == LB_VERDICT_KEPT;
   if (v != LB_VERDICT_DEMOTED) return false;
-  lb_tell(m->events, KERNEL_DEMOTED, REMEMBERED, "%s",
-          lb_slot_text(slot, text, sizeof text));
+  lb_slot_tell(m->hub, slot, &e, "%s", "");
   atomic_store(&slot->failed, LB_SLOT_DEMOTED);
   return true;
 }
@@ -221,8 +225,9 @@ static bool was_demoted(lb_maker *m, lb_slot *slot, lb_hash128 key) {
 static lb_status find(lb_maker *m, lb_slot *slot, const lb_request *r,
                       bool *found) {
   lb_kept kept;
-  char text[LB_EVENT_TEXT];
-  int64_t start = lb_tell_start(m->events);
+  lb_event e = {.kind = LB_EVENT_KERNEL_FOUND,
+                .reason = LB_REASON_ASKED,
+                .start_ns = lb_hub_start(m->hub)};
   *found = m->store && was_demoted(m, slot, key_of(r));
   if (*found) return LB_OK;
   LB_TRY(open_code(m));
@@ -237,9 +242,8 @@ static lb_status find(lb_maker *m, lb_slot *slot, const lb_request *r,
     lb_status_drop(st);
     st = LB_OK;
   }
-  if (*found)
-    lb_tell_since(m->events, KERNEL_FOUND, ASKED, start, kept.object.size, "%s",
-                  lb_slot_text(slot, text, sizeof text));
+  e.value = (int64_t)kept.object.size;
+  if (*found) lb_slot_tell(m->hub, slot, &e, "%s", "");
   lb_kept_fini(&kept);
   return st;
 }
@@ -254,9 +258,9 @@ static lb_status request_of(const lb_maker *m, const lb_slot *slot,
 static void refuse(lb_maker *m, lb_slot *slot, const lb_request *r,
                    lb_built *built, const char *why) {
   if (!built) lb_status_drop(note(m, r, &(lb_object_info){0}, &built));
-  char text[LB_EVENT_TEXT];
-  lb_tell(m->events, KERNEL_REFUSED, BAD_KERNEL, "%s: %s", why,
-          lb_slot_text(slot, text, sizeof text));
+  static const lb_event e = {.kind = LB_EVENT_KERNEL_REFUSED,
+                             .reason = LB_REASON_BAD_KERNEL};
+  lb_slot_tell(m->hub, slot, &e, "%s: ", why);
   lb_log_line(m->log, LB_LOG_WARN, "a kernel is left out: %s", why);
   note_refused(m, built, why);
   atomic_store(&slot->failed, LB_SLOT_GIVEN_UP);
@@ -268,27 +272,27 @@ static bool is_passing(lb_code code) {
 
 static void tell_compiled(const lb_maker *m, lb_slot *slot, int64_t start,
                           size_t bytes) {
-  char text[LB_EVENT_TEXT];
-  if (atomic_load(&slot->wish.urgent))
-    lb_tell_since(m->events, KERNEL_COMPILED, ASKED, start, bytes, "%s",
-                  lb_slot_text(slot, text, sizeof text));
-  else
-    lb_tell_since(m->events, KERNEL_COMPILED, SIGHTED, start, bytes, "%s",
-                  lb_slot_text(slot, text, sizeof text));
+  bool asked = atomic_load(&slot->wish.urgent) > 0;
+  lb_event e = {.kind = LB_EVENT_KERNEL_COMPILED,
+                .reason = asked ? LB_REASON_ASKED : LB_REASON_SIGHTED,
+                .start_ns = start,
+                .value = (int64_t)bytes};
+  lb_slot_tell(m->hub, slot, &e, "%s", "");
 }
 
 // What cannot be kept there is made again by the next process.
 static void keep(lb_maker *m, lb_slot *slot, const lb_request *r,
                  const lb_object_info *info, lb_span object) {
-  char text[LB_EVENT_TEXT];
-  int64_t start = lb_tell_start(m->events);
+  lb_event e = {.kind = LB_EVENT_KERNEL_STORED,
+                .reason = LB_REASON_DONE,
+                .start_ns = lb_hub_start(m->hub),
+                .value = (int64_t)object.size};
   if (!m->store) return;
   lb_status st = lb_keep_put(m->store, r, info, object);
   if (lb_failed(st))
-    lb_tell(m->events, STORE_FAILED, FAILED, "%s", lb_status_message(st));
+    lb_hub_tell(m->hub, STORE_FAILED, FAILED, 0, "%s", lb_status_message(st));
   else
-    lb_tell_since(m->events, KERNEL_STORED, DONE, start, object.size, "%s",
-                  lb_slot_text(slot, text, sizeof text));
+    lb_slot_tell(m->hub, slot, &e, "%s", "");
   lb_status_drop(st);
 }
 
@@ -298,7 +302,7 @@ static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
   lb_object_info info;
   lb_built *built = NULL;
   lb_cpu_exec *exec;
-  int64_t start = lb_tell_start(m->events);
+  int64_t start = lb_hub_start(m->hub);
   pid_t before = lb_worker_pid(m->worker);
   lb_status st = lb_worker_compile(m->worker, r, timeout_ms, &object, &info);
   tell_started(m, before);
@@ -369,7 +373,7 @@ static void remember(lb_maker *m, const lb_slot *slot, lb_verdict verdict) {
     st =
         lb_store_judge(m->store, key_of(&r), lb_host_model_get().text, verdict);
   if (lb_failed(st))
-    lb_tell(m->events, STORE_FAILED, FAILED, "%s", lb_status_message(st));
+    lb_hub_tell(m->hub, STORE_FAILED, FAILED, 0, "%s", lb_status_message(st));
   lb_status_drop(st);
 }
 
@@ -388,9 +392,9 @@ static void tell_judged(lb_maker *m, const lb_slot *slot,
   }
   const char *than = slot->in_pack ? "the pack's" : "its cover";
   lb_slot_text(slot, text, sizeof text);
-  if (m->events)
-    lb_events_put(m->events, &e, "%.2f of the speed of %s, by %u pairs: %s",
-                  ratio, than, (unsigned)found->n, text);
+  lb_slot_tell(m->hub, slot, &e,
+               "%.2f of the speed of %s, by %u pairs: ", ratio, than,
+               (unsigned)found->n);
   lb_log_line(m->log, LB_LOG_INFO,
               "%s: %.2f of the speed of %s, by %u pairs: "
               "%s",

@@ -21,10 +21,9 @@ typedef struct lb_maker_options {
   lb_store *store;           // borrowed; NULL: nothing is kept on disk
   lb_target target;          // what kernels may use
   const lb_log *log;         // borrowed
-  lb_events *events;         // borrowed; may be NULL
+  lb_hub *hub;               // borrowed; may be NULL
   const char *dump;  // folder for the objects that are loaded; copied, or NULL
   bool perf;         // tell perf their names
-  bool judges;       // kernels are tried against what they replace
 } lb_maker_options;
 
 lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out);
@@ -65,6 +64,11 @@ void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found);
 
 // Any thread: the call under way, if any, and all later ones are cancelled.
 void lb_maker_cancel(lb_maker *m);
+// Takes that back; no call is under way.
+void lb_maker_resume(lb_maker *m);
+// From now on kernels are tried against what they replace, or not; at first
+// not. Of the thread that makes.
+void lb_maker_set_judges(lb_maker *m, bool judges);
 // Whether the worker makes way for other programs; see worker.h.
 void lb_maker_set_yields(lb_maker *m, bool yields);
 // Starts the worker's process, for what will be asked for.

@@ -48,7 +48,7 @@ typedef enum lb_pace_state {
 typedef struct lb_pace {
   double processors;  // that this process may use
   bool scarce;        // there are more: a quota does not grant them
-  int threads;        // of a run
+  int threads;        // of the runs that are inside, or of one
   double share;       // by the last look
   double left;        // of it, where a quota is used up; else 1
   int64_t slice;

@@ -84,26 +84,19 @@ static bool is_before(const lb_queue *q, const lb_slot *a, const lb_slot *b) {
 }
 
 static void drop(const lb_queue *q, lb_slot *slot, lb_reason why) {
-  char text[LB_EVENT_TEXT];
+  lb_event e = {.kind = LB_EVENT_KERNEL_DROPPED, .reason = why};
   let_go(slot);
-  if (q->events)
-    lb_events_put(q->events,
-                  &(lb_event){.kind = LB_EVENT_KERNEL_DROPPED, .reason = why},
-                  "%s", lb_slot_text(slot, text, sizeof text));
+  lb_slot_tell(q->hub, slot, &e, "%s", "");
 }
 
 static void tell_queued(const lb_queue *q, const lb_slot *slot) {
-  char text[LB_EVENT_TEXT];
+  lb_event e = {.kind = LB_EVENT_KERNEL_QUEUED, .reason = LB_REASON_MET};
   if (urgency(slot)) {
-    lb_tell(q->events, KERNEL_QUEUED, ASKED, "%s",
-            lb_slot_text(slot, text, sizeof text));
+    e.reason = LB_REASON_ASKED;
   } else if (!seen_of(slot)) {
-    lb_tell(q->events, KERNEL_QUEUED, NO_KERNEL, "%s",
-            lb_slot_text(slot, text, sizeof text));
-  } else {
-    lb_tell(q->events, KERNEL_QUEUED, MET, "%s",
-            lb_slot_text(slot, text, sizeof text));
+    e.reason = LB_REASON_NO_KERNEL;
   }
+  lb_slot_tell(q->hub, slot, &e, "%s", "");
 }
 
 void lb_queue_put(lb_queue *q, lb_slot *slot) {
@@ -128,8 +121,11 @@ static int64_t sooner(int64_t a, int64_t b) { return a < 0 || b < a ? b : a; }
 
 // What was evicted must be met more often the more often that happened, or a
 // cache that is too small for what runs use has kernels made for ever.
-static bool is_ripe(const lb_slot *s, unsigned sightings) {
+static bool is_ripe(const lb_slot *s) {
   unsigned evicted = atomic_load_explicit(&s->evicted, memory_order_relaxed);
+  unsigned sightings =
+      atomic_load_explicit(&s->wish.sightings, memory_order_relaxed);
+  if (!sightings) sightings = LB_SIGHTINGS;
   return seen_of(s) >= (uint64_t)sightings << (evicted < 20 ? evicted : 20);
 }
 
@@ -143,7 +139,7 @@ static bool may_take(const lb_slot *slot, const lb_queue_time *t,
     *wait_ns = sooner(*wait_ns, rest);
     return false;
   }
-  if (urgent || t->idle || is_ripe(slot, t->sightings)) return true;
+  if (urgent || t->idle || is_ripe(slot)) return true;
   *wait_ns = sooner(*wait_ns, IDLE_WAIT_NS);
   return false;
 }

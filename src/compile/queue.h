@@ -8,7 +8,8 @@
 // yet is taken for something small; the four kinds that matter most as a rule
 // -- convolutions, products with weights and without, softmax -- for more.
 //
-// A slot is *ripe* once enough runs have met it, or if somebody waits for it.
+// A slot is *ripe* once enough runs have met it for the session that asks for
+// the fewest, or if somebody waits for it.
 //
 // Bounded: the least worth falls out, and comes back when it is met again. Not
 // thread-safe: see service.c.
@@ -18,6 +19,7 @@
 #include "cache/slots.h"
 
 #define LB_QUEUE_MAX 1024
+#define LB_SIGHTINGS 2  // runs that make a slot ripe, unless a session says
 
 typedef struct lb_queue {
   lb_slot *slots[LB_QUEUE_MAX];  // borrowed; asked for, in no order
@@ -25,18 +27,17 @@ typedef struct lb_queue {
   double cost_us[LB_FORM_COUNT];  // of making one
   // What making one saves, of the time: in place of a cover, of the pack's.
   double gain[LB_FORM_COUNT][2];
-  bool in_turn;       // first come, first made, whatever it is worth
-  uint64_t places;    // given so far to what came
-  int64_t faded_ns;   // when times were halved
-  uint64_t let_go;    // without being made, though there was room
-  lb_events *events;  // borrowed; may be NULL. Set after lb_queue_init
+  bool in_turn;      // first come, first made, whatever it is worth
+  uint64_t places;   // given so far to what came
+  int64_t faded_ns;  // when times were halved
+  uint64_t let_go;   // without being made, though there was room
+  lb_hub *hub;       // borrowed; may be NULL. Set after lb_queue_init
 } lb_queue;
 
 typedef struct lb_queue_time {
   int64_t now_ns;
-  unsigned sightings;  // that make a slot ripe
-  bool idle;           // no requests: what is not ripe will do
-  bool urgent;         // nothing but what somebody waits for
+  bool idle;    // no requests: what is not ripe will do
+  bool urgent;  // nothing but what somebody waits for
 } lb_queue_time;
 
 void lb_queue_init(lb_queue *q);

@@ -30,9 +30,10 @@
 #define KEEP (10000 * MS)  // the worker's process, with nothing to do
 #define MAX_WAIT 1e9       // seconds
 
+enum { NONE, STARTING, RUNNING };  // the thread of this process
+
 enum {
-  NOBODY = 0,  // the session of what no run has met
-  SIGHTINGS = 2,
+  NOBODY = 0,       // the session of what no run has met
   MAKE_MS = 30000,  // more than any kernel takes: it hangs
   ATTEMPTS = 3,     // at a key that crashes the worker
   MANY = 4,         // kernels: a process that starts costs three
@@ -42,13 +43,11 @@ enum {
 struct lb_service {
   lb_maker *maker;    // owned
   lb_slots *slots;    // borrowed
-  lb_pool *pool;      // borrowed; may be NULL
+  lb_hub *hub;        // borrowed; may be NULL
   const lb_log *log;  // borrowed
-  lb_events *events;  // borrowed; may be NULL
   lb_brake brake;
-  bool background, find_only, has_store;
+  bool judges, find_only, has_store;
   atomic_bool listens;
-  unsigned sightings;
   char *worker;  // path; owned
 
   _Atomic(lb_slot *) asked;  // the stack
@@ -56,19 +55,22 @@ struct lb_service {
   atomic_bool asleep;
   atomic_uint news;  // something was made or failed; who settles sleeps on it
   atomic_bool stop;
-  atomic_uint sessions;   // that joined
+  atomic_uint sessions;   // that ever joined
+  atomic_int holders;     // who have kernels made in the background, now
   _Atomic uint64_t jobs;  // begun
   atomic_bool decided;    // some trial may be
 
   // The thread, and the process it belongs to.
-  atomic_bool started, told;   // told: that it cannot be
+  atomic_int thread_state;     // NONE, STARTING, RUNNING
+  atomic_bool told;            // that it cannot be started
+  atomic_bool resting;         // a thread is inside lb_service_rest
   atomic_uint forks, renewed;  // renewed: somebody has begun anew there
   pthread_t thread;
 
   lb_lock lock;  // of all below
   lb_queue queue;
   size_t looked_at;  // slots of the table that unmet ones were looked for among
-  int settlers;
+  atomic_int settlers;  // read without the lock when the thread has ended
   uint64_t failures;    // of the worker; settle notices if it grows
   int failures_in_row;  // written by the thread alone
   int64_t rest_until;   // the worker is not tried before
@@ -95,11 +97,8 @@ static void collect(lb_service *s);
 static double attend(void *user);
 
 static void init_brake(lb_service *s, bool off) {
-  lb_brake_options o = {.pool = s->pool,
-                        .events = s->events,
-                        .off = off,
-                        .returns = attend,
-                        .user = s};
+  lb_brake_options o = {
+      .hub = s->hub, .off = off, .returns = attend, .user = s};
   lb_brake_init(&s->brake, &o);
 }
 
@@ -116,19 +115,18 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
   m.limits.brake = &s->brake;
   m.limits.yields = !o->unpaced;
   m.limits.memory_mb = MEMORY_MB;
-  m.judges &= o->background;  // else no run tells what steps take
   s->slots = o->maker.slots;
-  s->pool = o->pool;
+  s->hub = o->maker.hub;
   s->log = o->maker.log;
-  s->background = o->background;
+  s->judges = o->judges;
   s->find_only = o->find_only;
   s->has_store = o->maker.store != NULL;
-  s->listens = o->background;
-  s->sightings = o->sightings ? o->sightings : SIGHTINGS;
+  s->loads = s->has_store;
+  s->listens = s->has_store || !s->find_only;
   s->forks = s->renewed = lb_fork_count();
   lb_queue_init(&s->queue);
   s->queue.in_turn = o->in_turn;
-  s->queue.events = s->events = o->maker.events;
+  s->queue.hub = s->hub;
   init_brake(s, o->unpaced);
   s->worker = strdup(m.worker);
   if (!s->worker) st = lb_oom();
@@ -151,12 +149,22 @@ static bool is_ours(const lb_service *s) {
          lb_fork_count();
 }
 
-void lb_service_free(lb_service *s) {
-  if (!s) return;
+static bool is_held(const lb_service *s) {
+  return atomic_load_explicit(&s->holders, memory_order_relaxed) > 0;
+}
+
+// Ends the thread, if there is one in this process.
+static void stop(lb_service *s) {
   atomic_store(&s->stop, true);  // first: what is cancelled has not failed
   if (s->maker) lb_maker_cancel(s->maker);
   ring(s);
-  if (atomic_load(&s->started) && is_ours(s)) pthread_join(s->thread, NULL);
+  if (atomic_load(&s->thread_state) == RUNNING && is_ours(s))
+    pthread_join(s->thread, NULL);
+}
+
+void lb_service_free(lb_service *s) {
+  if (!s) return;
+  stop(s);
   collect(s);  // nobody asks any more
   lb_queue_clear(&s->queue);
   lb_maker_free(s->maker);
@@ -180,10 +188,13 @@ static bool begin_anew(lb_service *s) {
   s->looked_at = 0;
   s->settlers = 0;
   s->making = NULL;
+  s->loads = s->has_store;
+  atomic_store(&s->resting, false);
+  atomic_store(&s->stop, false);
   lb_maker_begin_anew(s->maker);
   init_brake(s, s->brake.options.off);
   atomic_store(&s->asleep, false);
-  atomic_store(&s->started, false);
+  atomic_store(&s->thread_state, NONE);
   atomic_store(&s->forks, forks);
   return true;
 }
@@ -193,15 +204,42 @@ static void *serve(void *user);
 // 0 if there is a thread, or an error number.
 static int start(lb_service *s) {
   if (!is_ours(s) && !begin_anew(s)) return EAGAIN;
-  if (atomic_load_explicit(&s->started, memory_order_acquire)) return 0;
-  if (atomic_exchange(&s->started, true)) return 0;
+  int none = NONE;
+  if (atomic_load(&s->thread_state) != NONE) return 0;
+  if (!atomic_compare_exchange_strong(&s->thread_state, &none, STARTING))
+    return 0;
   int err = lb_thread_start(serve, s, &s->thread);
+  atomic_store(&s->thread_state, err ? NONE : RUNNING);
   if (!err) return 0;
   if (!atomic_exchange(&s->told, true))
     lb_log_line(s->log, LB_LOG_WARN, "no kernels are compiled: no thread: %s",
                 strerror(err));
-  atomic_store(&s->started, false);
   return err;
+}
+
+static bool is_needed(const lb_service *s) {
+  return atomic_load(&s->holders) > 0 || atomic_load(&s->settlers) > 0;
+}
+
+// Somebody may have come while the thread ended, and have found it there: that
+// one is counted before it looks, and the state is NONE before the count is
+// read, so one of the two starts another.
+static void end_thread(lb_service *s) {
+  while (atomic_load(&s->thread_state) == STARTING) sched_yield();
+  if (atomic_load(&s->thread_state) == NONE) return;
+  stop(s);
+  lb_maker_resume(s->maker);
+  lb_maker_rest(s->maker);
+  atomic_store(&s->stop, false);
+  atomic_store(&s->thread_state, NONE);
+  if (is_needed(s)) (void)start(s);
+}
+
+void lb_service_rest(lb_service *s) {
+  if (!is_ours(s)) return;  // nothing has begun in this process
+  while (atomic_exchange(&s->resting, true)) sched_yield();
+  if (!is_needed(s)) end_thread(s);
+  atomic_store(&s->resting, false);
 }
 
 // -- asking ------------------------------------------------------------------
@@ -224,8 +262,25 @@ bool lb_service_listens(const lb_service *s) {
 
 unsigned lb_service_join(lb_service *s) {
   unsigned session = atomic_fetch_add(&s->sessions, 1) + 1;
-  if (s->background) (void)start(s);
   return session ? session : lb_service_join(s);
+}
+
+// What cannot listen is not started.
+void lb_service_hold(lb_service *s) {
+  bool first = atomic_fetch_add(&s->holders, 1) == 0;
+  if (lb_service_listens(s) && !start(s) && first) ring(s);
+}
+
+void lb_service_let_go(lb_service *s) { atomic_fetch_sub(&s->holders, 1); }
+
+// How many sightings make the slot ripe, after so many. True if it is ripe only
+// now: by this one, or because the session asks for fewer than others did.
+static bool ripens(lb_wish *w, unsigned sightings, unsigned seen) {
+  unsigned was = atomic_load_explicit(&w->sightings, memory_order_relaxed);
+  if (!sightings) sightings = LB_SIGHTINGS;
+  if (was && was <= sightings) return seen == was;
+  atomic_store_explicit(&w->sightings, sightings, memory_order_relaxed);
+  return seen >= sightings;
 }
 
 void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen) {
@@ -236,7 +291,7 @@ void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen) {
     atomic_store_explicit(&w->run, seen->run, memory_order_relaxed);
     atomic_store_explicit(&w->session, seen->session, memory_order_relaxed);
     unsigned n = atomic_fetch_add_explicit(&w->seen, 1, memory_order_relaxed);
-    if (n + 1 == s->sightings) ring(s);
+    if (ripens(w, seen->sightings, n + 1)) ring(s);
   }
   if (ask(s, slot)) ring(s);
 }
@@ -270,7 +325,7 @@ static void collect(lb_service *s) {
     next = atomic_load_explicit(&slot->wish.next, memory_order_relaxed);
     lb_queue_put(&s->queue, slot);
   }
-  if (s->background) collect_unmet(s);
+  if (is_held(s)) collect_unmet(s);
 }
 
 static void tell_settlers(lb_service *s) {
@@ -299,7 +354,7 @@ void lb_service_leave(lb_service *s, unsigned session) {
 // -- the thread --------------------------------------------------------------
 
 static bool is_idle(lb_service *s, int64_t now) {
-  lb_pool_runs runs = lb_pool_count(s->pool);
+  lb_pool_runs runs = lb_hub_count(s->hub).runs;
   if (runs.inside || runs.entered != s->runs.entered) s->last_run = now;
   s->runs = runs;
   return now - s->last_run > IDLE;
@@ -308,7 +363,7 @@ static bool is_idle(lb_service *s, int64_t now) {
 // May anything be made? If not, *wait_ns says when to look again.
 static bool may_make(const lb_service *s, int64_t now, int64_t *wait_ns) {
   *wait_ns = -1;
-  if (s->broken || (!s->background && !s->settlers)) return false;
+  if (s->broken || (!is_held(s) && !s->settlers)) return false;
   if (s->find_only && !s->settlers) return false;
   if ((s->settlers && s->try_now) || now >= s->rest_until) return true;
   if (s->queue.n) *wait_ns = s->rest_until - now;
@@ -327,11 +382,13 @@ static bool may_start(lb_service *s, const lb_queue_time *t, int64_t *wait_ns) {
 
 static lb_queue_time time_of(lb_service *s) {
   int64_t now = lb_clock_ns();
-  return (lb_queue_time){
-      .now_ns = now, .sightings = s->sightings, .idle = is_idle(s, now)};
+  return (lb_queue_time){.now_ns = now, .idle = is_idle(s, now)};
 }
 
 static void judge_decided(lb_service *s);
+
+// What is on disk, for sessions that have kernels made in the background.
+static bool is_loading(const lb_service *s) { return s->loads && is_held(s); }
 
 // For as long as something is made this is asked again and again: trials do not
 // wait for what is held back. What is returned is by what is being made, or by
@@ -367,12 +424,12 @@ static lb_slot *next_job(lb_service *s, bool *find, int64_t *wait_ns) {
   collect(s);
   t.urgent = s->settlers > 0;
   *wait_ns = -1;
-  if (keeps && s->has_store && !s->broken && (s->background || s->settlers))
+  if (keeps && s->has_store && !s->broken && (is_held(s) || s->settlers))
     slot = lb_queue_take_new(&s->queue);
   *find = slot != NULL;
   if (!keeps)
     *wait_ns = s->queue.n ? REST : -1;
-  else if (!slot && !s->loads && may_make(s, t.now_ns, wait_ns) &&
+  else if (!slot && !is_loading(s) && may_make(s, t.now_ns, wait_ns) &&
            may_start(s, &t, wait_ns))
     slot = lb_queue_take(&s->queue, &t, wait_ns);
   give_lock(s, let_go);
@@ -416,6 +473,7 @@ static void rest_slot(lb_service *s, lb_slot *slot, lb_status st) {
 static void forget(lb_slot *slot) {
   atomic_store_explicit(&slot->wish.ns, 0, memory_order_relaxed);
   atomic_store_explicit(&slot->wish.seen, 0, memory_order_relaxed);
+  atomic_store_explicit(&slot->wish.sightings, 0, memory_order_relaxed);
 }
 
 // What failed stays in the queue.
@@ -451,7 +509,8 @@ static void tell_failure(lb_service *s, lb_status st) {
       break;
     default: e.reason = LB_REASON_FAILED;
   }
-  if (s->events) lb_events_put(s->events, &e, "%s", lb_status_message(st));
+  if (lb_hub_listens(s->hub))
+    lb_hub_put(s->hub, LB_HUB_ALL, &e, "%s", lb_status_message(st));
 }
 
 static void put_back(lb_service *s, lb_slot *slot) {
@@ -556,9 +615,9 @@ static bool nap(lb_service *s, unsigned seen, int64_t *left, int64_t most) {
 // A model was loaded, and nobody runs it: the process that will be needed
 // starts now, and not while requests run.
 static void prepare(lb_service *s) {
-  if (s->prepared || s->loads || s->find_only) return;
+  if (s->prepared || s->loads || s->find_only || !is_held(s)) return;
   if (!lb_slots_keep(s->slots)) return;
-  if (lb_pool_count(s->pool).inside) return;
+  if (lb_hub_count(s->hub).runs.inside) return;
   lb_maker_prepare(s->maker);
   s->prepared = true;
 }
@@ -598,13 +657,14 @@ static void load_more(lb_service *s) {
 static void *serve(void *user) {
   lb_service *s = user;
   lb_thread_name("limber-compile");
-  s->loads = s->background && s->has_store;
-  s->prepared = !s->background;
+  lb_brake_begin(&s->brake);
+  s->prepared = false;
   while (!atomic_load(&s->stop)) {
     unsigned seen = atomic_load(&s->bell);
     int64_t wait_ns;
     bool find;
     judge_decided(s);
+    lb_maker_set_judges(s->maker, s->judges && is_held(s));
     bool goes = lb_brake_lets_go(&s->brake, &wait_ns) > 0;
     lb_slot *slot = goes ? next_job(s, &find, &wait_ns) : NULL;
     if (slot) s->job = atomic_fetch_add(&s->jobs, 1) + 1;
@@ -612,7 +672,7 @@ static void *serve(void *user) {
       look_for(s, slot);
     else if (slot)
       make(s, slot);
-    else if (goes && s->loads)
+    else if (goes && is_loading(s))
       load_more(s);
     else
       sleep_until_rung(s, seen, wait_ns);
@@ -625,6 +685,7 @@ static void *serve(void *user) {
 typedef struct settler {
   lb_service *s;
   const lb_settle *how;
+  uint64_t users;  // as lb_hub_put has them
   uint64_t since;  // jobs that began before
   size_t left;
   size_t needed;  // of these, by plans as they are
@@ -632,7 +693,8 @@ typedef struct settler {
 
 // What was made since is done, even if it had to make room for others.
 static bool counts(const settler *t, const lb_slot *slot) {
-  return lb_slot_lacks(slot) && atomic_load(&slot->wish.made) <= t->since &&
+  return lb_slot_lacks(slot) && lb_slot_users(slot) & t->users &&
+         atomic_load(&slot->wish.made) <= t->since &&
          (!t->how->critical || lb_spec_is_critical(&slot->key.spec));
 }
 
@@ -657,7 +719,7 @@ static void ask_for_all(settler *t, bool first) {
   for (size_t i = 0; (slot = lb_slots_at(t->s->slots, i)); i++) {
     if (first) atomic_store(&slot->wish.rest_until, 0);
     t->left += counts(t, slot);
-    t->needed += counts(t, slot) && atomic_load(&slot->planned);
+    t->needed += counts(t, slot) && atomic_load(&slot->planned) & t->users;
     ask_urgently(t, slot, 1);
   }
   if (t->left) ring(t->s);
@@ -671,6 +733,11 @@ static lb_status fault_since(lb_service *s, uint64_t failures) {
                      : lb_error(s->fault, "%s", s->why);
   lb_lock_give(&s->lock);
   return st;
+}
+
+// In a forked child, begins anew before anything is counted there.
+static void become_ours(lb_service *s) {
+  while (!is_ours(s) && !begin_anew(s)) sched_yield();
 }
 
 static uint64_t enter(lb_service *s, int by) {
@@ -717,14 +784,18 @@ static lb_status wait_for_all(settler *t, uint64_t failures) {
 }
 
 lb_status lb_service_settle(lb_service *s, const lb_settle *how) {
-  settler t = {.s = s, .how = how, .since = atomic_load(&s->jobs)};
-  int err;
-  while ((err = start(s)) == EAGAIN && !is_ours(s)) sched_yield();
-  if (err) return lb_error(LB_IO, "no thread to compile: %s", strerror(err));
+  settler t = {.s = s,
+               .how = how,
+               .users = how->users ? how->users : LB_HUB_ALL,
+               .since = atomic_load(&s->jobs)};
+  lb_status st = LB_OK;
+  become_ours(s);
   int64_t began = lb_detour_begin();
   uint64_t failures = enter(s, 1);
-  if (how->each) how->each(how->user, ask_first, &t);
-  lb_status st = wait_for_all(&t, failures);
+  int err = start(s);  // once it is counted that somebody waits
+  if (err) st = lb_error(LB_IO, "no thread to compile: %s", strerror(err));
+  if (!err && how->each) how->each(how->user, ask_first, &t);
+  if (!err) st = wait_for_all(&t, failures);
   enter(s, -1);
   lb_detour_end(began);
   return st;

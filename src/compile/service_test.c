@@ -30,12 +30,17 @@ typedef struct fixture {
   lb_shelf shelf;
   lb_slots slots;
   lb_pool *pool;
+  lb_hub hub;
+  lb_seat *seat;
   lb_store *store;  // NULL: nothing is kept
   lb_service *service;
+  unsigned session;  // of those that compile in the background; 0: none
   lb_slot *slot[SLOTS];
   atomic_int warnings;
   lb_log log;
 } fixture;
+
+static const lb_slot_user EAGER = {.ahead = LB_AHEAD_ALL};
 
 static void ok(lb_status st) {
   if (lb_failed(st)) print_error("%s\n", lb_status_message(st));
@@ -59,7 +64,8 @@ static void add_slots(fixture *f) {
   for (int i = 0; i < SLOTS; i++) {
     lb_facts facts = {0};
     lb_facts_add(&facts, LB_CHOOSE_TILE, LB_DIM_ROWS, (uint16_t)(i + 1));
-    ok(lb_slots_intern(&f->slots, &spec, &facts, &f->slot[i]));
+    ok(lb_slots_intern(&f->slots, (lb_slot_user){0}, &spec, &facts,
+                       &f->slot[i]));
   }
 }
 
@@ -77,6 +83,7 @@ static int set_up(void **state) {
   f->log = (lb_log){.level = LB_LOG_WARN, .fn = count_warning, .user = f};
   ok(lb_shelf_init(&f->shelf, 1 << 20));
   ok(lb_pool_new(lb_cpu_allowed(), &f->pool));
+  ok(lb_hub_join(&f->hub, &(lb_member){.pool = f->pool}, &f->seat));
   renew_slots(f);
   *state = f;
   return 0;
@@ -94,24 +101,28 @@ static int tear_down(void **state) {
   close_service(f);
   lb_slots_fini(&f->slots);
   lb_shelf_fini(&f->shelf);
+  lb_hub_leave(&f->hub, f->seat);
+  lb_hub_fini(&f->hub);
   lb_pool_free(f->pool);
   testdir_fini(&f->dir);
   free(f);
   return 0;
 }
 
-// With the fake worker that behaves like `name`.
+// With the fake worker that behaves like `name`, and a session that compiles in
+// the background or one that does not.
 static void open_service(fixture *f, const char *name, bool background) {
   lb_service_options o = {.maker = {.worker = testdir_at(&f->dir, name),
                                     .slots = &f->slots,
                                     .store = f->store,
                                     .log = &f->log,
-                                    .judges = true,
+                                    .hub = &f->hub,
                                     .target = {.level = LB_LEVEL_V3}},
-                          .pool = f->pool,
-                          .background = background};
+                          .judges = true};
   assert_true(symlink(FAKE_WORKER, o.maker.worker) == 0 || errno == EEXIST);
   ok(lb_service_new(&o, &f->service));
+  f->session = lb_service_join(f->service);
+  if (background) lb_service_hold(f->service);
 }
 
 static void tell(fixture *f, int i, uint64_t run) {
@@ -148,7 +159,7 @@ static void fails(lb_status st, lb_code code, const char *part) {
 
 // As a plan does that could use slot i at other rows.
 static void want(fixture *f, int i) {
-  lb_slots_want_kin(&f->slots, f->slot[i], NULL, 0, LB_AHEAD_ALL);
+  lb_slots_want_kin(&f->slots, EAGER, f->slot[i], NULL, 0);
 }
 
 static void what_no_run_has_met_is_made_once_requests_rest(void **state) {
@@ -188,8 +199,10 @@ static bool is_asked(const fixture *f, int i) {
 // The slots are not of critical specs.
 static void what_sessions_do_not_want_ahead_waits_for_settle(void **state) {
   fixture *f = *state;
-  lb_slots_want_kin(&f->slots, f->slot[0], &f->slot[1], 1, LB_AHEAD_NONE);
-  lb_slots_want_kin(&f->slots, f->slot[2], &f->slot[3], 1, LB_AHEAD_CRITICAL);
+  lb_slots_want_kin(&f->slots, (lb_slot_user){.ahead = LB_AHEAD_NONE},
+                    f->slot[0], &f->slot[1], 1);
+  lb_slots_want_kin(&f->slots, (lb_slot_user){.ahead = LB_AHEAD_CRITICAL},
+                    f->slot[2], &f->slot[3], 1);
   want(f, 4);
   open_service(f, "kernel", true);
   tell(f, 4, 1);
@@ -232,10 +245,9 @@ static bool has_worker(void) { return waitpid(-1, NULL, WNOHANG) == 0; }
 static void the_worker_is_there_before_the_first_request(void **state) {
   fixture *f = *state;
   int64_t end = lb_clock_ns() + LONG_NS;
+  lb_pool_enter(f->pool);  // as a model does that is loaded
   open_service(f, "kernel", true);
   assert_false(has_worker());
-  lb_pool_enter(f->pool);  // as a model does that is loaded
-  lb_service_join(f->service);
   lb_pool_leave(f->pool);
   while (!has_worker() && lb_clock_ns() < end) nap(1);
   assert_true(has_worker());
@@ -244,15 +256,13 @@ static void the_worker_is_there_before_the_first_request(void **state) {
 static void no_worker_is_started_where_requests_run_or_none_is_wanted(
     void **state) {
   fixture *f = *state;
-  open_service(f, "kernel", true);
   lb_pool_enter(f->pool);
-  lb_service_join(f->service);
+  open_service(f, "kernel", true);
   nap(250);
   assert_false(has_worker());
   lb_pool_leave(f->pool);
   close_service(f);
   open_service(f, "kernel", false);
-  lb_service_join(f->service);
   nap(250);
   assert_false(has_worker());
 }
@@ -276,7 +286,6 @@ static void the_first_start_waits_while_requests_run(void **state) {
 static void nothing_is_made_in_the_background_if_that_is_off(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", false);
-  assert_false(lb_service_listens(f->service));
   tell(f, 0, 1);
   tell(f, 0, 2);
   nap(250);
@@ -285,15 +294,79 @@ static void nothing_is_made_in_the_background_if_that_is_off(void **state) {
   for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
 }
 
+// The session that asks for the fewest sightings decides, whoever came first.
+static void the_fewest_sightings_decide(void **state) {
+  fixture *f = *state;
+  lb_meeting many = {.session = 1, .run = 1, .ns = 1000, .sightings = 1000};
+  lb_meeting one = {.session = 2, .run = 2, .ns = 1000, .sightings = 1};
+  lb_pool_enter(f->pool);
+  open_service(f, "kernel", true);
+  for (; many.run < 9; many.run++)
+    lb_service_tell(f->service, f->slot[0], &many);
+  one.run = many.run;
+  lb_service_tell(f->service, f->slot[1], &one);
+  wait_until_made(f, 1);
+  assert_false(is_made(f, 0));
+  lb_service_tell(f->service, f->slot[0], &one);
+  wait_until_made(f, 0);
+  lb_pool_leave(f->pool);
+}
+
+// Thread and process are gone, and come again with whoever needs them.
+static void a_service_rests_and_goes_on(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  for (int i = 0; i < SLOTS; i++) {
+    tell(f, i, 1);
+    tell(f, i, 2);
+    nap(i % 3);
+    lb_service_rest(f->service);  // not while it is held
+    lb_service_let_go(f->service);
+    lb_service_rest(f->service);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    lb_service_hold(f->service);
+  }
+  ok(settle(f, 60));
+  for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
+}
+
+typedef struct rester {
+  fixture *f;
+  atomic_bool stop;
+} rester;
+
+static void *rest_often(void *user) {
+  rester *r = user;
+  while (!atomic_load(&r->stop)) lb_service_rest(r->f->service);
+  return NULL;
+}
+
+// Though the thread is ended under them again and again.
+static void who_settles_while_it_rests_is_served(void **state) {
+  fixture *f = *state;
+  rester r = {.f = f};
+  pthread_t thread;
+  open_service(f, "kernel", false);
+  assert_int_equal(pthread_create(&thread, NULL, rest_often, &r), 0);
+  for (int i = 0; i < 5; i++) {
+    ok(settle(f, 60));
+    for (int k = 0; k < SLOTS; k++) {
+      assert_true(is_made(f, k));
+      lb_slots_withdraw(&f->slots, f->slot[k]);
+    }
+  }
+  atomic_store(&r.stop, true);
+  pthread_join(thread, NULL);
+}
+
 static void what_a_session_asked_for_goes_with_it(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   lb_pool_enter(f->pool);
-  unsigned session = lb_service_join(f->service);
-  assert_int_equal(session, 1);  // as tell has it
+  assert_int_equal(f->session, 1);  // as tell has it
   tell(f, 0, 1);
   assert_int_equal(lb_service_count(f->service).waiting, 1);
-  lb_service_leave(f->service, session);
+  lb_service_leave(f->service, f->session);
   assert_int_equal(lb_service_count(f->service).waiting, 0);
   tell(f, 0, 2);  // whoever needs it asks again
   wait_until_made(f, 0);
@@ -467,12 +540,12 @@ static void kernels_for_shapes_to_come_may_lack(void **state) {
   unlink(testdir_at(&f->dir, "kernel"));
   lb_facts_add(&facts, LB_CHOOSE_TILE, LB_DIM_ROWS, SLOTS + 1);
   ok(lb_slots_add(&f->slots, spec, &facts, &slot));
-  lb_slots_want_kin(&f->slots, slot, NULL, 0, LB_AHEAD_ALL);
+  lb_slots_want_kin(&f->slots, EAGER, slot, NULL, 0);
   close_service(f);
   open_service(f, "crash", false);
   ok(settle(f, 60));
   assert_true(lb_slot_lacks(slot));
-  ok(lb_slots_intern(&f->slots, spec, &facts, &slot));
+  ok(lb_slots_intern(&f->slots, (lb_slot_user){0}, spec, &facts, &slot));
   fails(settle(f, 60), LB_IO, "crash");
 }
 
@@ -588,7 +661,6 @@ static void what_is_on_disk_is_loaded_before_it_is_asked_for(void **state) {
   fixture *f = *state;
   fill_store(f);
   open_service(f, "kernel", true);
-  lb_service_join(f->service);
   for (int i = 0; i < SLOTS; i++) wait_until_made(f, i);
   assert_int_equal(found(f), SLOTS);
   close_service(f);
@@ -602,7 +674,6 @@ static void what_is_on_disk_waits_while_requests_run(void **state) {
   lb_pool_enter(f->pool);
   int64_t start = lb_clock_ns();
   open_service(f, "kernel", true);
-  lb_service_join(f->service);
   nap(30);
   uint64_t early = found(f);
   assert_true(early == 0 || lb_clock_ns() - start > SOON_NS);
@@ -668,7 +739,6 @@ static void a_forked_child_loads_anew(void **state) {
   fill_store(f);
   for (int i = 0; i < 20; i++) {
     open_service(f, "kernel", true);
-    lb_service_join(f->service);
     usleep((useconds_t)i * 100);
     pid_t pid = fork();
     if (pid == 0) _exit(in_child(f));
@@ -751,6 +821,9 @@ int main(void) {
       TEST(no_worker_is_started_where_requests_run_or_none_is_wanted),
       TEST(the_first_start_waits_while_requests_run),
       TEST(nothing_is_made_in_the_background_if_that_is_off),
+      TEST(the_fewest_sightings_decide),
+      TEST(a_service_rests_and_goes_on),
+      TEST(who_settles_while_it_rests_is_served),
       TEST(what_a_session_asked_for_goes_with_it),
       TEST(what_was_evicted_is_made_again),
       TEST(settling_makes_all_that_lacks),

@@ -118,6 +118,13 @@ void lb_worker_cancel(lb_worker *w) {
   (void)n;  // full: it has been cancelled before
 }
 
+void lb_worker_resume(lb_worker *w) {
+  uint64_t times;
+  if (w->owner != getpid()) return;
+  ssize_t n = read(w->cancel, &times, sizeof times);
+  (void)n;  // empty: it was not cancelled
+}
+
 void lb_worker_rest(lb_worker *w) {
   if (w->owner == getpid()) lb_process_stop(&w->process, GRACE_MS, NULL);
 }

@@ -72,6 +72,8 @@ void lb_worker_set_yields(lb_worker *w, bool yields);
 
 // Any thread: the call under way, if any, and all later ones are cancelled.
 void lb_worker_cancel(lb_worker *w);
+// Takes that back; no call is under way.
+void lb_worker_resume(lb_worker *w);
 
 // Ends the process, which holds some 50 MB. The next request starts it again.
 void lb_worker_rest(lb_worker *w);

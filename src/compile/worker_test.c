@@ -426,6 +426,8 @@ static void count_stop(int signal, siginfo_t *info, void *context) {
 
 typedef struct pressed {  // a pool in which a request runs all the time
   lb_pool *pool;
+  lb_hub hub;
+  lb_seat *seat;
   lb_brake brake;
   struct sigaction old;
 } pressed;
@@ -441,14 +443,18 @@ static void press(pressed *p, bool off) {
   assert_int_equal(sigaction(SIGCHLD, &a, &p->old), 0);
   assert_false(lb_failed(lb_pool_new(lb_cpu_allowed(), &p->pool)));
   lb_pool_enter(p->pool);
-  lb_brake_init(
-      &p->brake,
-      &(lb_brake_options){.pool = p->pool, .off = off, .returns = returns});
+  p->hub = (lb_hub){0};
+  assert_false(
+      lb_failed(lb_hub_join(&p->hub, &(lb_member){.pool = p->pool}, &p->seat)));
+  lb_brake_init(&p->brake, &(lb_brake_options){
+                               .hub = &p->hub, .off = off, .returns = returns});
   atomic_store(&stops, 0);
 }
 
 static void unpress(pressed *p) {
   lb_pool_leave(p->pool);
+  lb_hub_leave(&p->hub, p->seat);
+  lb_hub_fini(&p->hub);
   lb_pool_free(p->pool);
   sigaction(SIGCHLD, &p->old, NULL);
 }

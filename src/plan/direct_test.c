@@ -216,10 +216,10 @@ static void the_first_plan_wants_the_kernels_of_any_rows(void **state) {
     ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
                      &plan));
     lb_plan_release(plan);
-    if (n == 50) wanted = lb_slots_wanted(&f.slots);
+    if (n == 50) wanted = lb_slots_wanted(&f.slots, LB_HUB_ALL);
   }
   assert_in_range(wanted, 3, LB_MAX_FACTS_OF);
-  assert_int_equal(lb_slots_wanted(&f.slots), wanted);
+  assert_int_equal(lb_slots_wanted(&f.slots, LB_HUB_ALL), wanted);
   unload(&f);
 }
 

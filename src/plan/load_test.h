@@ -27,7 +27,7 @@ static void load(loaded *l, lb_graph *g, const lb_pack *pack,
                                           .slots = &l->slots,
                                           .weights = &l->weights,
                                           .deterministic = deterministic,
-                                          .ahead = LB_AHEAD_ALL},
+                                          .user = {.ahead = LB_AHEAD_ALL}},
                     &l->prog));
 }
 

@@ -145,7 +145,7 @@ lb_status lb_program_new(const lb_program_options *o, lb_program **out) {
                     .slots = o->slots,
                     .deterministic = o->deterministic,
                     .reusable = o->reusable,
-                    .ahead = o->ahead,
+                    .user = o->user,
                     .usage = o->usage};
   lb_ref_init(&p->ref);
   if (p->usage) atomic_fetch_add(&p->usage->count, 1);

@@ -60,7 +60,7 @@ typedef struct lb_program_options {
   // Launches only where what covers them gives the same bits.
   bool deterministic;
   bool reusable;            // no kernels with bounds where others serve
-  lb_ahead ahead;           // what the slots of its plans are wanted for
+  lb_slot_user user;        // who plans: of the slots
   lb_program_usage *usage;  // counts it; may be NULL
 } lb_program_options;
 
@@ -78,7 +78,7 @@ typedef struct lb_program {
   lb_orders orders;
   lb_tally all;  // of the main region, all results wanted; owned
   bool deterministic, reusable;
-  lb_ahead ahead;
+  lb_slot_user user;
   lb_program_usage *usage;  // borrowed; may be NULL
   size_t bytes;             // of what it owns, memos left out
 } lb_program;

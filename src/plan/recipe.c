@@ -80,15 +80,16 @@ static lb_status want_kin(lb_planner *p, const lb_binding *b, lb_slot *slot) {
   lb_slots *slots = p->prog->slots;
   int64_t dims[LB_SDIMS];
   kin found;
-  if (!lb_slot_wants_kin(slot, p->prog->ahead)) return LB_OK;
+  lb_slot_user user = p->prog->user;
+  if (!lb_slot_wants_kin(slot, user)) return LB_OK;
   const lb_slot_kin *known = atomic_load(&slot->others);
   kin_dims(b, dims);
   if (known && memcmp(known->dims, dims, sizeof dims) == 0) {
-    lb_slots_want_kin(slots, slot, known->list, known->n, p->prog->ahead);
+    lb_slots_want_kin(slots, user, slot, known->list, known->n);
     return LB_OK;
   }
   LB_TRY(find_kin(p, b, slot, &found));
-  lb_slots_want_kin(slots, slot, found.list, found.n, p->prog->ahead);
+  lb_slots_want_kin(slots, user, slot, found.list, found.n);
   return LB_OK;
 }
 
@@ -114,7 +115,7 @@ static lb_status find_slot(lb_planner *p, const lb_binding *b,
   lb_slots *slots = p->prog->slots;
   kin found;
   if (!p->rehearses) {
-    LB_TRY(lb_slots_intern(slots, &b->spec, facts, out));
+    LB_TRY(lb_slots_intern(slots, p->prog->user, &b->spec, facts, out));
     return want_kin(p, b, *out);
   }
   LB_TRY(lb_slots_add(slots, &b->spec, facts, out));
@@ -125,7 +126,7 @@ static lb_status find_slot(lb_planner *p, const lb_binding *b,
 // A slot that was found before, by a rehearsal perhaps.
 static lb_status use_slot(lb_planner *p, const lb_binding *b, lb_slot *slot) {
   if (p->rehearses) return LB_OK;
-  lb_slots_use(p->prog->slots, slot);
+  lb_slots_use(p->prog->slots, p->prog->user, slot);
   return want_kin(p, b, slot);
 }
 

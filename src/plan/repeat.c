@@ -131,7 +131,8 @@ lb_status lb_planner_repeat(lb_planner *p, const lb_partition *part,
   lb_step *step;
   LB_TRY(find_spots(p, part, m, spots));
   LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
-  if (!p->rehearses) lb_slots_use(p->prog->slots, m->launch->slot);
+  if (!p->rehearses)
+    lb_slots_use(p->prog->slots, p->prog->user, m->launch->slot);
   lb_launch **next = &step->launch;
   for (const lb_launch *l = m->launch; l; l = l->next, next = &(*next)->next) {
     *next = copy_launch(p, l, m->spots, spots);

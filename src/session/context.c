@@ -71,6 +71,8 @@ lb_status lb_context_inner(lb_context *c, lb_context **out) {
   c->inner->stay = c->stay;
   c->inner->watcher = c->watcher;
   c->inner->bound = c->bound;
+  c->inner->pool = c->pool;
+  c->inner->results = c->alloc;
   *out = c->inner;
   return LB_OK;
 }

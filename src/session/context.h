@@ -41,6 +41,8 @@ typedef struct lb_context {
   lb_stay own_stay;
   const lb_watcher *watcher;  // of this run; borrowed, may be NULL
   lb_bound *bound;            // likewise
+  lb_pool *pool;              // likewise
+  const lb_alloc *results;    // for results of this run; borrowed
   void *arena;                // owned
   size_t arena_cap;           // that could be written
   size_t arena_kept;          // that runs have been using, and that counts

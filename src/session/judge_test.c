@@ -21,6 +21,8 @@ typedef struct fixture {
   lb_shelf shelf;
   lb_slots slots;
   lb_pool *pool;
+  lb_hub hub;
+  lb_seat *seat;
   lb_service *service;
   lb_graph *graph;
   lb_session *session;
@@ -62,10 +64,10 @@ static void begin(fixture *f, const char *name, int64_t n, bool keeps) {
                                     .slots = &f->slots,
                                     .store = f->store,
                                     .log = &f->log,
-                                    .judges = true,
+                                    .hub = &f->hub,
                                     .target = {.level = LB_LEVEL_V3}},
-                          .pool = f->pool,
-                          .background = true};
+                          .judges = true};
+  ok(lb_hub_join(&f->hub, &(lb_member){.pool = f->pool}, &f->seat));
   assert_true(symlink(FAKE_WORKER, o.maker.worker) == 0 || errno == EEXIST);
   ok(lb_service_new(&o, &f->service));
   open_session(f);
@@ -75,6 +77,8 @@ static void end(fixture *f) {
   close_session(f);
   lb_service_free(f->service);
   lb_store_free(f->store);
+  lb_hub_leave(&f->hub, f->seat);
+  lb_hub_fini(&f->hub);
   lb_pool_free(f->pool);
   lb_slots_fini(&f->slots);
   lb_shelf_fini(&f->shelf);
@@ -180,7 +184,7 @@ static void a_slow_kernel_is_out_and_stays_out(void **state) {
     assert_float_equal(run(f), 1, 0);
     usleep(2000);
   }
-  ok(lb_session_settle(f->session, 60));
+  ok(lb_session_settle(f->session, 60, 0));
   assert_demoted(f);
   assert_int_equal(counts(f).compiled + counts(f).found, 0);
   end(f);
@@ -194,7 +198,7 @@ static void without_a_store_it_is_out_for_this_process(void **state) {
   close_session(f);
   open_session(f);
   for (int i = 0; i < 20; i++) assert_float_equal(run(f), 1, 0);
-  ok(lb_session_settle(f->session, 60));
+  ok(lb_session_settle(f->session, 60, 0));
   assert_demoted(f);
   assert_int_equal(counts(f).compiled, 1);
   end(f);

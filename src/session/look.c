@@ -88,6 +88,7 @@ void lb_look_begin(lb_look *l, lb_session *s, const lb_context *c,
   l->former = is_former(plan, turn);
   l->run = plan->serial << 32 ^ (turn + 1);
   l->seen.session = s->number;
+  l->seen.sightings = s->options.sightings;
   l->seen.run = (uint64_t)s->number << 32 ^ ((c->seed >> 32) + 1);
   l->reviews = reviews_of(s);
 }

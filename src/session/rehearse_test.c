@@ -16,6 +16,8 @@ typedef struct bed {
   lb_slots slots;
   lb_pool *pool;
   lb_events *events;
+  lb_hub hub;
+  lb_seat *seat;
   atomic_int heard;
   lb_session *s;
 } bed;
@@ -30,10 +32,12 @@ static void open_bed(bed *b, const char *model, size_t limit) {
   must(lb_slots_init(&b->slots, 8, NULL));
   must(lb_pool_new(2, &b->pool));
   must(lb_events_new(hear, &b->heard, &b->events));
-  b->slots.events = b->events;
+  must(lb_hub_join(&b->hub, &(lb_member){.events = b->events}, &b->seat));
+  b->slots.hub = &b->hub;
   must(lb_session_new(b->g,
                       &(lb_session_options){.pool = b->pool,
                                             .slots = &b->slots,
+                                            .user = lb_seat_bit(b->seat),
                                             .near_bytes = 1000,
                                             .memory_limit = limit,
                                             .events = b->events},
@@ -42,6 +46,8 @@ static void open_bed(bed *b, const char *model, size_t limit) {
 
 static void close_bed(bed *b) {
   lb_session_free(b->s);
+  lb_hub_leave(&b->hub, b->seat);
+  lb_hub_fini(&b->hub);
   lb_events_free(b->events);
   lb_pool_free(b->pool);
   lb_slots_fini(&b->slots);
@@ -66,7 +72,7 @@ static void has_no_trace(bed *b) {
   assert_int_equal(stats.runs, 0);
   assert_int_equal(stats.plans + stats.plans_built + stats.plans_evicted, 0);
   assert_int_equal(stats.plan_bytes, 0);
-  assert_int_equal(lb_slots_wanted(&b->slots), 0);
+  assert_int_equal(lb_slots_wanted(&b->slots, LB_HUB_ALL), 0);
   assert_int_equal(slots.hits + slots.misses, 0);
   assert_int_equal(heard(b), 0);
   assert_int_equal(atomic_load(&b->s->item_bytes), 0);
@@ -173,7 +179,8 @@ static void runs_are_the_same(bed *a, bed *b, int64_t n, int64_t m) {
     lb_output_free(b->s, &y[i]);
   }
   assert_int_equal(heard(a), heard(b));
-  assert_int_equal(lb_slots_wanted(&a->slots), lb_slots_wanted(&b->slots));
+  assert_int_equal(lb_slots_wanted(&a->slots, LB_HUB_ALL),
+                   lb_slots_wanted(&b->slots, LB_HUB_ALL));
   lb_session_stats s = stats_of(a), t = stats_of(b);
   assert_int_equal(s.plans_built, t.plans_built);
   assert_int_equal(s.runs, t.runs);

@@ -148,7 +148,7 @@ static lb_status run_call(frame *f, lb_tensor *in, lb_tensor *out) {
       .node = f->step->node,
       .in = in,
       .out = out,
-      .pool = f->s->options.pool,
+      .pool = f->c->pool,
       .scratch = &f->c->scratch,
       .seed = f->c->seed++,
       .grow = grow,
@@ -178,8 +178,7 @@ static lb_status run_step(frame *f, const lb_step *step) {
     case LB_STEP_CALL: st = run_call(f, in, out); break;
     case LB_STEP_LOOP: st = lb_run_loop(f->s, f->c, step, in); break;
     case LB_STEP_COPY:
-      if (!lies_alike(&in[0], &out[0]))
-        lb_move(f->s->options.pool, &in[0], &out[0]);
+      if (!lies_alike(&in[0], &out[0])) lb_move(f->c->pool, &in[0], &out[0]);
       return LB_OK;
     case LB_STEP_LAUNCH: return LB_OK;  // run_stage takes those
   }
@@ -195,19 +194,20 @@ static const char *name_of(const lb_session *s, const lb_region *r,
                                          : r->results[result]->name;
 }
 
-lb_status lb_run_hold(const lb_session *s, lb_budget *b, const lb_region *r,
+lb_status lb_run_hold(const lb_session *s, lb_context *c, const lb_region *r,
                       uint32_t result, const lb_tensor *t, lb_output *out) {
+  lb_budget *b = c->budget;
   lb_output *o = &out[result];
   size_t bytes = lb_tensor_bytes(t), before;
   if (o->strides) LB_TRY(lb_tensor_reach(t, &bytes, &before));
   bool mine = !o->data || o->owned;
   if (mine && (!o->data || bytes > o->cap)) {
     LB_TRY(lb_budget_check(b, bytes - o->cap));
-    void *p = lb_alloc_get(s->options.alloc, bytes);
+    void *p = lb_alloc_get(c->results, bytes);
     if (!p)
       return lb_error(LB_OOM, "out of memory: %zu bytes for output '%s'", bytes,
                       name_of(s, r, result));
-    lb_alloc_put(s->options.alloc, o->data);
+    lb_alloc_put(c->results, o->data);
     b->outputs += bytes - o->cap;
     *o = (lb_output){.wanted = true, .owned = true, .data = p, .cap = bytes};
   }
@@ -248,7 +248,7 @@ static lb_status bind_stage(const frame *f, const lb_plan *plan) {
                          LB_BASE_FIRST + (size_t)f->region->n_params +
                              f->region->n_results + plan->n_own));
   for (uint32_t i = 0; i < plan->n_binds; i++)
-    LB_TRY(lb_run_hold(f->s, f->c->budget, f->region, plan->binds[i].result,
+    LB_TRY(lb_run_hold(f->s, f->c, f->region, plan->binds[i].result,
                        &plan->binds[i].tensor, f->out));
   fill_bases(f, plan);
   return LB_OK;
@@ -293,7 +293,7 @@ static bool try_sequence(const frame *f, const lb_step *step,
                    .apart = step->apart};
   for (const lb_launch *l = step->launch; l; l = l->next)
     if (!(kernels[s.n++] = kernel_of(l->slot, without))) return false;
-  lb_cpu_submit_sequence(&s, f->s->options.pool, f->c->bases, f->c->bound);
+  lb_cpu_submit_sequence(&s, f->c->pool, f->c->bases, f->c->bound);
   return true;
 }
 
@@ -306,7 +306,7 @@ static bool try_launch(const frame *f, const lb_step *step,
   if (step->turns) return try_sequence(f, step, without);
   lb_kernel_fn *kernel = kernel_of(step->launch->slot, without);
   if (!kernel) return false;
-  lb_cpu_submit(step->launch, kernel, f->s->options.pool, f->c->bases);
+  lb_cpu_submit(step->launch, kernel, f->c->pool, f->c->bases);
   return true;
 }
 

@@ -50,7 +50,7 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
 
 // Makes out[result] hold a tensor like t, with memory for it: result of the
 // region.
-lb_status lb_run_hold(const lb_session *s, lb_budget *b, const lb_region *r,
+lb_status lb_run_hold(const lb_session *s, lb_context *c, const lb_region *r,
                       uint32_t result, const lb_tensor *t, lb_output *out);
 
 // Names and shapes of a region's inputs, "x=1x3x48x320 n="; cut where `buf` is

@@ -22,6 +22,15 @@
 #define DEFAULT_PLAN_BYTES ((size_t)24 << 20)
 #define DEFAULT_LOOP_LIMIT 10000000
 
+// Kernels are compiled for it in the background.
+static bool is_eager(const lb_session *s) {
+  return s->options.service && !s->options.quiet;
+}
+
+static bool holds(const lb_session *s) {
+  return is_eager(s) && !s->options.passive;
+}
+
 static lb_status prepare(lb_session *s) {
   lb_pass_options passes = {.eval = lb_eval_node,
                             .images = s->options.slots != NULL,
@@ -61,6 +70,7 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
     lb_session_free(s);
   } else {
     if (s->options.service) s->number = lb_service_join(s->options.service);
+    if (holds(s)) lb_service_hold(s->options.service);
     *out = s;
   }
   return st;
@@ -85,6 +95,7 @@ static void free_context(lb_session *s, lb_context *c) {
 void lb_session_free(lb_session *s) {
   if (!s) return;
   if (s->number) lb_service_leave(s->options.service, s->number);
+  if (s->number && holds(s)) lb_service_let_go(s->options.service);
   lb_recorder_free(s->recorder);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) free_context(s, s->idle[i]);
   lb_session_leave(s, s->versions.current);
@@ -115,6 +126,8 @@ lb_status lb_session_take_context(lb_session *s, const lb_context *run,
     if (atomic_load_explicit(&s->idle[i], memory_order_relaxed))
       c = atomic_exchange(&s->idle[i], NULL);
   if (!c) LB_TRY(lb_context_new(s->options.alloc, &c));
+  c->pool = s->options.pool;
+  c->results = s->options.alloc;
   set_version(s, c, run);
   *out = c;
   return LB_OK;
@@ -234,6 +247,12 @@ static void tell_run(const lb_session *s, const lb_tensor *inputs,
   }
 }
 
+static void free_output(const lb_alloc *alloc, lb_output *o) {
+  if (!o->owned) return;
+  lb_alloc_put(alloc, o->data);
+  *o = (lb_output){.wanted = o->wanted};
+}
+
 // The smaller of two limits; 0 is none.
 static size_t limit_of(size_t a, size_t b) {
   if (!a || !b) return a ? a : b;
@@ -252,15 +271,18 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   c->lends = how->lends;
   c->lent = how->scratch;
   c->lent_bytes = how->scratch_bytes;
+  if (how->pool) c->pool = how->pool;
+  if (how->alloc) c->results = how->alloc;
   lb_context_begin(c, limit_of(s->options.memory_limit,
                                how->bound ? how->bound->memory_limit : 0));
-  lb_pool_enter(s->options.pool);
+  lb_pool *pool = c->pool;
+  lb_pool_enter(pool);
   lb_shelf_enter(shelf, c->stay);
   lb_caller_enter();
   lb_status st = lb_slice_run(s, c, inputs, outputs);
   lb_caller_leave();
   lb_shelf_leave(shelf, c->stay);
-  lb_pool_leave(s->options.pool);
+  lb_pool_leave(pool);
   if (!lb_failed(st) && how->watcher && how->watcher->done)
     st = how->watcher->done(how->watcher->user, inputs, outputs);
   lb_session_give_context(s, c);
@@ -269,7 +291,7 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   if (recorder && !lb_failed(st)) lb_recorder_note(recorder, inputs, outputs);
   if (start) tell_run(s, inputs, how->bound, st, start);
   for (uint32_t i = 0; lb_failed(st) && i < s->graph->main->n_results; i++)
-    lb_output_free(s, &outputs[i]);
+    free_output(how->alloc ? how->alloc : s->options.alloc, &outputs[i]);
   return st;
 }
 
@@ -402,8 +424,9 @@ static void each_slot(void *user, void (*ask)(void *to, lb_slot *slot),
   lb_session_each_slot(user, ask, to);
 }
 
-lb_status lb_session_settle(lb_session *s, double seconds) {
+lb_status lb_session_settle(lb_session *s, double seconds, uint64_t users) {
   lb_settle how = {.seconds = seconds,
+                   .users = users,
                    .critical = s->options.critical,
                    .each = each_slot,
                    .user = s};
@@ -412,9 +435,7 @@ lb_status lb_session_settle(lb_session *s, double seconds) {
 }
 
 void lb_output_free(const lb_session *s, lb_output *o) {
-  if (!o->owned) return;
-  lb_alloc_put(s->options.alloc, o->data);
-  *o = (lb_output){.wanted = o->wanted};
+  free_output(s->options.alloc, o);
 }
 
 size_t lb_session_scratch_bytes(const lb_session *s) {

@@ -31,6 +31,7 @@ typedef struct lb_session_options {
   // Where kernels of partitions are published; borrowed, outlives the session.
   // NULL: every node runs by its host kernel, and no weights are packed.
   lb_slots *slots;
+  uint64_t user;  // bit of the runtime, as slots know who uses them; 0: none
   // Bytes of values that a processor has near: batches are run in slices that
   // keep within them (session/slice.h). 0: they are run whole.
   size_t near_bytes;
@@ -39,8 +40,10 @@ typedef struct lb_session_options {
   bool reusable;       // likewise
   // Told of slots that lack; borrowed, outlives the session. NULL: nobody is.
   lb_service *service;
-  bool quiet;     // it is told nothing: kernels come by settle alone
-  bool critical;  // told of nothing but what lb_spec_is_critical says
+  bool quiet;          // it is told nothing: kernels come by settle alone
+  bool passive;        // others hold the service for it, while it is used
+  bool critical;       // told of nothing but what lb_spec_is_critical says
+  unsigned sightings;  // see lb_meeting
 } lb_session_options;
 
 // A result and where it goes. With data == NULL the run allocates (and owned is
@@ -106,6 +109,10 @@ typedef struct lb_run_how {
   void *scratch;
   size_t scratch_bytes;
   bool lends;  // scratch is what there is, even if that is none
+  // In place of the session's, for this run; `alloc` for results alone.
+  // Borrowed; NULL: the session's.
+  lb_pool *pool;
+  const lb_alloc *alloc;
 } lb_run_how;
 lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
                             lb_output *outputs, const lb_run_how *how);
@@ -137,8 +144,9 @@ lb_status lb_session_record(lb_session *s, const char *path, const lb_log *log);
 void lb_session_each_slot(lb_session *s, void (*fn)(void *user, lb_slot *slot),
                           void *user);
 // Waits until kernels are made for what the plans of this session lack, then
-// for the others'. See lb_service_settle; nothing without a service.
-lb_status lb_session_settle(lb_session *s, double seconds);
+// for those of the other users among `users`. See lb_service_settle; nothing
+// without a service.
+lb_status lb_session_settle(lb_session *s, double seconds, uint64_t users);
 
 typedef struct lb_session_stats {
   uint64_t runs, plans_built, plans_evicted;

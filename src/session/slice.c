@@ -76,7 +76,7 @@ lb_status lb_slice_cut(lb_session *s, lb_context *c, const lb_tensor *in,
     if (batch_bytes(s, in) < s->options.near_bytes / SMALL) return LB_OK;
     LB_TRY(learn_one(s, c, in, outputs, items));
   }
-  int64_t threads = lb_pool_threads(s->options.pool);
+  int64_t threads = lb_pool_threads(c->pool);
   double near = (double)s->options.near_bytes / item_values(s, in, items);
   if (near + 0.5 >= (double)items) return LB_OK;
   if (items >= threads) {
@@ -172,6 +172,7 @@ static lb_status run_apart(job *j, int64_t i, int worker) {
   if (!*c) LB_TRY(lb_session_take_context(j->s, j->c, c));
   (*c)->bound = j->c->bound ? &bound : NULL;
   (*c)->run = j->c->run;
+  (*c)->pool = j->c->pool;
   lb_context_begin(*c, 0);
   lb_shelf_enter(shelf, (*c)->stay);
   lb_caller_enter();
@@ -192,7 +193,7 @@ static void run_some(void *user, int64_t begin, int64_t end, int worker) {
 // The slices that threads have of their own. Steps stay with them: jobs of a
 // thread that is inside one are its own.
 static lb_status run_lanes(job *j) {
-  lb_pool *pool = j->s->options.pool;
+  lb_pool *pool = j->c->pool;
   int64_t n = j->cut.lanes * j->cut.each;
   lb_status st = LB_OK;
   lb_pool_for(pool, n, 1, run_some, j);
@@ -218,14 +219,14 @@ static lb_status hold_results(const job *j, const lb_plan *plan, int64_t items,
   for (uint32_t i = 0; *all && i < plan->n_binds; i++) {
     lb_tensor t = plan->binds[i].tensor;
     t.dims[0] = t.dims[0] / items * j->cut.items;
-    LB_TRY(lb_run_hold(j->s, j->c->budget, r, plan->binds[i].result, &t, out));
+    LB_TRY(lb_run_hold(j->s, j->c, r, plan->binds[i].result, &t, out));
   }
   return LB_OK;
 }
 
 static lb_status run_slices(job *j, lb_output *out) {
   const lb_region *r = j->s->graph->main;
-  size_t threads = (size_t)lb_pool_threads(j->s->options.pool);
+  size_t threads = (size_t)lb_pool_threads(j->c->pool);
   lb_plan *plan;
   bool all = false;
   j->contexts = lb_arena_new(&j->c->parts, lb_context *, threads);

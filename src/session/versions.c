@@ -39,6 +39,15 @@ static void put_back(lb_versions *v, lb_version *one) {
   lb_lock_give(&v->lock);
 }
 
+// Who the session is to the slots, and what it has compiled before a run needs
+// it.
+static lb_slot_user user_of(const lb_session_options *o) {
+  lb_ahead ahead = o->quiet      ? LB_AHEAD_NONE
+                   : o->critical ? LB_AHEAD_CRITICAL
+                                 : LB_AHEAD_ALL;
+  return (lb_slot_user){.bit = o->user, .ahead = ahead};
+}
+
 lb_status lb_session_build(lb_session *s, const lb_partition_options *o,
                            lb_version **out) {
   const lb_session_options *so = &s->options;
@@ -49,9 +58,7 @@ lb_status lb_session_build(lb_session *s, const lb_partition_options *o,
                             .partition = *o,
                             .deterministic = so->deterministic,
                             .reusable = so->reusable,
-                            .ahead = so->quiet      ? LB_AHEAD_NONE
-                                     : so->critical ? LB_AHEAD_CRITICAL
-                                                    : LB_AHEAD_ALL,
+                            .user = user_of(so),
                             .usage = &s->versions.usage};
   *out = NULL;
   lb_version *v = new_version(&s->versions, &how.version);

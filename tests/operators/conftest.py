@@ -1,6 +1,7 @@
 """Runs all cases once, in worker processes, as either engine may crash: on the
 instruction set of this machine, and some again at x86-64-v3."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,6 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
 
 import suite
-from kernels import environment
 from workers import run_isolated
 
 SECONDS = 60  # a case that takes longer has failed
@@ -39,6 +39,20 @@ def run_case(job):
         raise AssertionError(text)
     if text:
         raise AssertionError(f"{case}\n  {text}")
+
+
+@contextlib.contextmanager
+def environment(values):
+    """For processes that are started inside; this one has read its own."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def run_at(isa, counts):

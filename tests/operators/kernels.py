@@ -1,9 +1,9 @@
 """The same case on the host and on generated kernels, and how far they may be
 apart.
 
-A model is loaded twice in one process: in a runtime of its own below
-x86-64-v3, where device/host computes everything, and in the one of the
-process, which compiles when it settles. Results must agree:
+A model is loaded twice in one process: with reference=True, where device/host
+computes everything, and with kernels, which are compiled when it settles.
+Results must agree:
 
   integers, bools, movement   to the bit
   elementwise                 4 ulp of the result, or of what OF names
@@ -13,7 +13,6 @@ process, which compiles when it settles. Results must agree:
 A NaN is a NaN on both sides, an infinity the same infinity.
 """
 
-import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,6 @@ os.environ.setdefault("LIMBER_COMPILE", "settle")  # one tier, then the other
 os.environ.setdefault("LIMBER_JIT_PATH", str(ROOT / "build" / "limber-jit"))
 
 SETTLE = 600  # seconds; more than any case needs
-HOST = {"LIMBER_JIT": "off", "LIMBER_ISA": "x86-64-v2", "LIMBER_LOG": "error"}
 LIMITS = {"loop_limit": 1000, "memory_limit": 1 << 28}
 
 ULPS = 4
@@ -139,23 +137,8 @@ def of_recurrent(case, y):
 # -- running ------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def environment(values):
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
 def load_on_host(model, **options):
-    """Loads in a runtime of its own, which reads the environment anew."""
-    with environment(HOST):
-        return limber.load(model, threads=1, **LIMITS, **options)
+    return limber.load(model, threads=1, reference=True, **LIMITS, **options)
 
 
 def attempt(function):

@@ -2,6 +2,7 @@
 softmax compiled, and compile="settle" nothing before settle is called: whether
 runs need a kernel, or an idle moment is used for shapes to come."""
 
+import json
 import os
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def await_rest(kernels, seconds=30):
         time.sleep(0.05)
 
 
-def compiled(settles=False, **options):
+def compile_here(settles=False, **options):
     kernels = Kernels()
     model = limber.load(mixed_model(), event=kernels, **options)
     run(model)
@@ -90,30 +91,53 @@ def compiled(settles=False, **options):
         model.flush_events()
     else:
         await_rest(kernels)
-    return set(kernels), model.stats()
+    return sorted(set(kernels)), model.stats()
+
+
+SCRIPT = """
+import json, sys
+import test_compile_ops
+kernels, stats = test_compile_ops.compile_here(**json.loads(sys.argv[1]))
+print(json.dumps([kernels, stats.kernels, stats.kernels_lacking]))
+"""
+
+
+def compiled(settles=False, variable=None, **options):
+    """Kinds of kernels, how many there are and how many lack, of a process of
+    its own: kernels are shared by all sessions of one."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "python")}
+    environment.pop("LIMBER_COMPILE_OPS", None)
+    if variable:
+        environment["LIMBER_COMPILE_OPS"] = variable
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps({"settles": settles,
+                                                   **options})],
+        env=environment, capture_output=True, text=True, check=True)
+    kernels, made, lacking = json.loads(done.stdout)
+    return set(kernels), made, lacking
 
 
 def test_all_kinds_are_told_apart():
-    kernels, stats = compiled(settles=True, compile_ops="all")
+    kernels, _, lacking = compiled(settles=True, compile_ops="all")
     assert kernels == set(CRITICAL + OTHERS)
-    assert stats.kernels_lacking == 0
+    assert lacking == 0
 
 
 @pytest.mark.parametrize("settles", [False, True])
 def test_critical_compiles_nothing_else(settles):
-    kernels, stats = compiled(settles, compile_ops="critical")
+    kernels, _, lacking = compiled(settles, compile_ops="critical")
     assert kernels == set(CRITICAL)
-    assert stats.kernels_lacking == 0, "of those that it would compile"
+    assert lacking == 0, "of those that it would compile"
 
 
 def test_nothing_is_compiled_before_settle():
-    kernels, stats = compiled(compile="settle")
-    assert kernels == set() and stats.kernels == 0
+    kernels, made, _ = compiled(compile="settle")
+    assert kernels == set() and made == 0
 
 
 def test_settle_compiles_what_the_session_allows():
-    kernels, _ = compiled(settles=True, compile="settle",
-                          compile_ops="critical")
+    kernels, *_ = compiled(settles=True, compile="settle",
+                           compile_ops="critical")
     assert kernels == set(CRITICAL)
 
 
@@ -121,19 +145,6 @@ def test_settle_compiles_what_the_session_allows():
     ("critical", None, "critical"), ("critical", "all", "all"),
     ("all", "critical", "critical")])
 def test_the_option_decides_over_the_environment(variable, option, expected):
-    script = """
-import sys
-import test_compile_ops
-kernels, _ = test_compile_ops.compiled(
-    True, compile="settle", compile_ops=sys.argv[1] or None)
-print(*sorted(kernels))
-"""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "python")}
-    environment.pop("LIMBER_COMPILE_OPS", None)
-    if variable:
-        environment["LIMBER_COMPILE_OPS"] = variable
-    done = subprocess.run([sys.executable, "-c", script, option or ""],
-                          env=environment, capture_output=True, text=True,
-                          check=True)
-    wanted = CRITICAL + (OTHERS if expected == "all" else [])
-    assert done.stdout.split() == sorted(wanted)
+    kernels, *_ = compiled(settles=True, variable=variable, compile="settle",
+                           compile_ops=option)
+    assert kernels == set(CRITICAL + (OTHERS if expected == "all" else []))

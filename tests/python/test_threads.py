@@ -73,9 +73,9 @@ def test_the_interpreter_goes_on_during_a_run():
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_session_may_have_threads_of_its_own(count, monkeypatch):
-    limber.load(negate_model())([1])  # the shared pool is there
-    monkeypatch.setenv("LIMBER_JIT", "off")  # no thread but the pool's
+def test_a_session_may_have_threads_of_its_own(count):
+    shared = limber.load(negate_model())
+    shared([1])  # the shared pool is there, and the thread that compiles
     before = live_threads()
     options = limber.SessionOptions()
     options.intra_op_num_threads = count

@@ -1,0 +1,64 @@
+// api/shared.c -- what all runtimes of a process share.
+#include "api/shared.h"
+
+#include <pthread.h>
+
+#include "api/cache.h"
+#include "api/primitive.h"
+
+// Both may be there before the rest is: a hub needs no making.
+static lb_shared process;
+static atomic_bool made;
+
+static lb_status make(lb_shared *s) {
+  s->log = lb_hub_log(&s->hub);
+  LB_TRY(lb_shelf_init(&s->shelf, lb_cache_first_capacity(&s->log)));
+  lb_status st = lb_primitives_init(&s->primitives, &s->shelf);
+  if (lb_failed(st)) {
+    lb_shelf_fini(&s->shelf);
+    return st;
+  }
+  lb_kernels_open(&s->kernels, &s->shelf, &s->hub, &s->log);
+  st = lb_found_init(&s->found, &s->kernels);
+  if (lb_failed(st)) {
+    lb_found_fini(&s->found);
+    lb_kernels_close(&s->kernels);
+    lb_cache_fini(&s->primitives);
+    lb_shelf_fini(&s->shelf);
+  }
+  return st;
+}
+
+lb_status lb_shared_get(lb_shared **out) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  *out = &process;
+  if (atomic_load_explicit(&made, memory_order_acquire)) return LB_OK;
+  lb_status st = LB_OK;
+  pthread_mutex_lock(&lock);
+  if (!atomic_load_explicit(&made, memory_order_relaxed)) {
+    st = make(&process);
+    atomic_store_explicit(&made, !lb_failed(st), memory_order_release);
+  }
+  pthread_mutex_unlock(&lock);
+  return st;
+}
+
+// Joining comes first: what is wrong with the environment is told to the
+// runtime that has it read.
+lb_status lb_shared_join(const lb_member *who, lb_shared **shared,
+                         lb_seat **seat) {
+  LB_TRY(lb_hub_join(&process.hub, who, seat));
+  lb_status st = lb_shared_get(shared);
+  if (lb_failed(st)) lb_hub_leave(&process.hub, *seat);
+  return st;
+}
+
+void lb_shared_leave(lb_shared *s, lb_seat *seat) {
+  const lb_kernels *k = &s->kernels;
+  lb_hub_close(&s->hub, seat);
+  if (k->slots && !lb_seat_is_shared(seat))
+    lb_slots_forget(k->slots, lb_seat_bit(seat));
+  lb_hub_leave(&s->hub, seat);
+  if (k->service && lb_hub_is_empty(&s->hub)) lb_service_rest(k->service);
+  if (k->store) lb_status_drop(lb_store_flush(k->store));
+}
