@@ -16,6 +16,7 @@
 typedef struct lb_spot {
   int64_t offset;  // bytes
   uint32_t base;   // index into the run's bases
+  uint32_t value;  // which one of the graph it is, for those who explain a plan
 } lb_spot;
 
 // How the work of a launch is divided, for the threads of a pool. A part is a

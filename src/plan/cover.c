@@ -4,6 +4,8 @@
 // has, the longest first. A node that is in none runs by its host kernel. Where
 // pieces begin is decided once for a slot, and remembered there: to decide it
 // at each new shape would be to try every stretch again.
+#include "plan/cover.h"
+
 #include "plan/planner.h"
 
 static bool reads(const lb_node *n, const lb_value *v) {
@@ -73,52 +75,122 @@ static lb_status decide(lb_planner *p, const lb_partition *part,
   return LB_OK;
 }
 
+// -- steps -------------------------------------------------------------------
+
+// Memory for what node i makes; that of the last one is there.
+static lb_status place(lb_planner *p, const lb_partition *part, uint32_t i) {
+  const lb_value *v = part->nodes[i]->out[0];
+  lb_tensor t;
+  if (p->values.states[v->id]) return LB_OK;
+  LB_TRY(lb_planner_tensor(p, v, &t));
+  return lb_planner_place(p, v, &t);
+}
+
+// What the partition reads stays until all of it has run; what its nodes read
+// of each other does not.
+static void end_reads(lb_planner *p, const lb_partition *part, uint32_t i) {
+  const lb_node *n = part->nodes[i];
+  for (uint32_t k = 0; k < n->n_in; k++)
+    for (uint32_t from = 0; from < i; from++)
+      if (n->in[k] == part->nodes[from]->out[0])
+        lb_planner_unuse(p, n->in[k], 1);
+}
+
+// A reference kernel's result is dense. Where it should lie otherwise, it is
+// copied.
+static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i) {
+  const lb_node *n = part->nodes[i];
+  const lb_pvalue **in = LB_SCRATCH(p, const lb_pvalue *, n->n_in);
+  lb_operand temp;
+  lb_step call;
+  if (!in) return lb_oom();
+  for (uint32_t k = 0; k < n->n_in; k++) {
+    in[k] = NULL;
+    if (n->in[k]) LB_TRY(lb_planner_state(p, n->in[k], &in[k]));
+  }
+  LB_TRY(place(p, part, i));
+  LB_TRY(lb_planner_new_call(p, n, in, &call));
+  const lb_pvalue *result = p->values.states[n->out[0]->id];
+  LB_TRY(lb_planner_operand(p, result, &call.out[0]));
+  end_reads(p, part, i);
+  if (lb_tensor_is_dense(result->tensor)) return lb_planner_push(p, &call);
+  lb_operand to = call.out[0];
+  LB_TRY(lb_planner_temp(p, result->tensor, &temp));
+  temp.value = result->value;
+  call.out[0] = temp;
+  LB_TRY(lb_planner_push(p, &call));
+  lb_planner_end_temp(p, &temp);
+  return lb_planner_copy(p, temp, to);
+}
+
 static lb_status put_piece(lb_planner *p, const lb_partition *part,
-                           const lb_step *calls, uint32_t from, uint32_t to) {
+                           uint32_t from, uint32_t to) {
   lb_partition piece;
   lb_binding b;
   lb_slot *slot = NULL;
-  lb_step *step;
   if (piece_of(part, from, to, &piece)) LB_TRY(try_slot(p, &piece, &b, &slot));
   if (slot) {
     lb_recipe recipe;
+    LB_TRY(place(p, part, to - 1));
     lb_recipe_init(&recipe, &b.spec, slot);
-    return lb_planner_add_launch(p, &piece, &b, &recipe);
+    LB_TRY(lb_planner_add_launch(p, &piece, &b, &recipe));
   }
   for (uint32_t i = from; i < to; i++) {
-    LB_TRY(lb_planner_step(p, NULL, LB_STEP_CALL, 0, 0, &step));
-    *step = calls[i];
+    if (slot)
+      end_reads(p, part, i);
+    else
+      LB_TRY(put_call(p, part, i));
   }
   return LB_OK;
 }
 
-// A host kernel's result is dense. Where it should lie otherwise, it is copied.
-static lb_status put_in_place(lb_planner *p, const lb_partition *part) {
-  const lb_pvalue *result = p->states[lb_partition_result(part)->id];
-  const lb_step *last = &p->plan->steps[p->plan->n_steps - 1];
-  lb_step *copy;
-  if (last->kind != LB_STEP_CALL) return LB_OK;
-  lb_operand from = last->out[0], to = lb_planner_where(p, result);
-  if (from.place == to.place && from.index == to.index &&
-      from.offset == to.offset)
-    return LB_OK;
-  LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
-  copy->in[0] = from;
-  return lb_planner_operand(p, result, &copy->out[0]);
+static uint32_t piece_end(const lb_partition *part, uint64_t pieces,
+                          uint32_t from) {
+  uint32_t to = from + 1;
+  while (to < part->n_nodes && !(pieces >> to & 1)) to++;
+  return to;
 }
+
+lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
+                           uint64_t pieces) {
+  for (uint32_t from = 0, to; from < part->n_nodes; from = to) {
+    to = piece_end(part, pieces, from);
+    LB_TRY(put_piece(p, part, from, to));
+  }
+  return LB_OK;
+}
+
+lb_status lb_planner_calls(lb_planner *p, const lb_partition *part) {
+  for (uint32_t i = 0; i < part->n_nodes; i++) LB_TRY(put_call(p, part, i));
+  return LB_OK;
+}
+
+// -- pieces ------------------------------------------------------------------
 
 _Static_assert(LB_SPEC_MAX_NODES <= 64, "a bit for each node");
 
-lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
-                           lb_slot *slot, const lb_step *calls) {
-  uint64_t cuts = atomic_load_explicit(&slot->cuts, memory_order_relaxed);
-  if (!cuts) {
-    LB_TRY(decide(p, part, &cuts));
-    atomic_store_explicit(&slot->cuts, cuts, memory_order_relaxed);
+lb_status lb_planner_find_pieces(lb_planner *p, const lb_partition *part,
+                                 lb_slot *slot, uint64_t *out) {
+  *out = atomic_load_explicit(&slot->cuts, memory_order_relaxed);
+  if (*out) return LB_OK;
+  LB_TRY(decide(p, part, out));
+  atomic_store_explicit(&slot->cuts, *out, memory_order_relaxed);
+  return LB_OK;
+}
+
+// A spec says every rounding. Reference kernels round in their own order, and
+// so do the pieces of an attention, which goes over blocks of keys.
+lb_status lb_planner_covers_exactly(lb_planner *p, const lb_partition *part,
+                                    uint64_t pieces, bool *out) {
+  *out = part->form != LB_FORM_ATTENTION;
+  for (uint32_t from = 0, to; *out && from < part->n_nodes; from = to) {
+    lb_partition piece;
+    lb_binding b;
+    lb_slot *slot = NULL;
+    to = piece_end(part, pieces, from);
+    if (piece_of(part, from, to, &piece))
+      LB_TRY(try_slot(p, &piece, &b, &slot));
+    *out = slot != NULL;
   }
-  for (uint32_t from = 0, to; from < part->n_nodes; from = to) {
-    for (to = from + 1; to < part->n_nodes && !(cuts >> to & 1);) to++;
-    LB_TRY(put_piece(p, part, calls, from, to));
-  }
-  return put_in_place(p, part);
+  return LB_OK;
 }

@@ -1,17 +1,19 @@
-// plan/launch.c -- a partition as one launch, with its cover behind it.
+// plan/launch.c -- a partition, from the graph to its launch.
+//
+// In this order: what the kernel wants side by side is copied, the dims of the
+// members are inferred, the partition is bound with its result where it is to
+// lie, the launch is emitted, then its cover. Members have no memory of their
+// own, but what the cover needs between its steps.
+//
+// Where dims are those of expressions, nothing is looked at but what the
+// partition reads and its result. Where a member is no call (computed while
+// planning, not needed, waiting for data), nodes are planned one by one.
 #include <string.h>
 
+#include "plan/cover.h"
 #include "plan/planner.h"
 
-lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
-  const lb_pvalue *s;
-  LB_TRY(lb_planner_state(user, v, &s));
-  if (s)
-    *out = *s->tensor;
-  else if (!lb_planner_expect(user, v, out))
-    return lb_error(LB_INTERNAL, "'%s' is read before it is made", v->name);
-  return LB_OK;
-}
+// -- the launch --------------------------------------------------------------
 
 typedef struct chain {  // of the zones of a partition
   lb_planner *p;
@@ -38,121 +40,18 @@ static lb_status add_zone(void *user, const lb_binding *zone) {
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
                                 lb_binding *b, const lb_recipe *r) {
   chain c;
-  lb_step *step;
+  lb_step step = {.kind = LB_STEP_LAUNCH, .node = part->nodes[0]};
   c.p = p;
   c.recipe = r;
   LB_TRY(lb_planner_spots(p, part, b, c.spots));
-  LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
-  LB_TRY(lb_planner_prepare(p, r, b, c.spots, &step->launch));
+  LB_TRY(lb_planner_prepare(p, r, b, c.spots, &step.launch));
+  LB_TRY(lb_planner_push(p, &step));
   memset(c.like, 0, sizeof c.like);
-  c.like[b->axis] = c.first = c.last = step->launch;
+  c.like[b->axis] = c.first = c.last = step.launch;
   return lb_partition_bind_zones(part, b, add_zone, &c);
 }
 
-// The buffer that a node's value was given in the arena, or NULL.
-static lb_pbuf *buffer_of(const lb_planner *p, const lb_node *n) {
-  const lb_pvalue *s = p->states[n->out[0]->id];
-  lb_pbuf *b = s->buffer == LB_NO_BUFFER ? NULL : &p->bufs[s->buffer];
-  return b && b->place == LB_PLACE_ARENA ? b : NULL;
-}
-
-// Gives back the memory of all but the result, as if it had never been taken:
-// nothing will be written there. The result goes, too, if it lies elsewhere.
-static lb_status drop_temporaries(lb_planner *p, const lb_partition *part,
-                                  bool roomy) {
-  const lb_pvalue *result = p->states[lb_partition_result(part)->id];
-  lb_pbuf *b = NULL;
-  for (uint32_t i = 0; i < part->n_nodes; i++) {
-    b = buffer_of(p, part->nodes[i]);
-    if (b) lb_memory_drop(&p->memory, b->mark);
-    if (b && (roomy || i + 1 < part->n_nodes)) b->place = LB_PLACE_NONE;
-  }
-  if (!b || roomy) return LB_OK;
-  return lb_memory_get(&p->memory, p->state, lb_tensor_bytes(result->tensor),
-                       &b->mark);
-}
-
-// Does the cover, which begins at step `first`, give the launch's bits? Pieces
-// do: a spec says every rounding. Host kernels round in their own order, and
-// so do the pieces of an attention, which goes over blocks of keys.
-static bool covers_exactly(const lb_plan *plan, uint32_t first, lb_form form) {
-  for (uint32_t i = first; i < plan->n_steps; i++)
-    if (plan->steps[i].kind == LB_STEP_CALL) return false;
-  return form != LB_FORM_ATTENTION;
-}
-
-// Leaves the cover alone.
-static void drop_launch(lb_plan *plan, uint32_t first) {
-  plan->n_steps--;
-  memmove(plan->steps + first, plan->steps + first + 1,
-          (plan->n_steps - first) * sizeof *plan->steps);
-}
-
-typedef struct attempt {
-  uint32_t first;  // step of the calls of the nodes, one each
-  bool roomy;      // the result is to lie inside that of a Concat
-} attempt;
-
-// Makes the calls of the nodes one launch and its cover. A kernel of the pack
-// stays, and needs none.
-static lb_status make_launch(lb_planner *p, const lb_partition *part,
-                             lb_binding *b, const attempt *a) {
-  const lb_value *result = lb_partition_result(part);
-  lb_pvalue dense = *p->states[result->id];
-  uint32_t first = a->first;
-  lb_plan *plan = p->plan;
-  lb_step calls[LB_SPEC_MAX_NODES];
-  const lb_recipe *recipe;
-  lb_recipe made;
-  LB_TRY(lb_planner_recipe(p, b, &recipe, &made));
-  lb_slot *slot = recipe->slot;
-  memcpy(calls, plan->steps + first, part->n_nodes * sizeof *calls);
-  plan->n_steps = first;
-  if (slot->in_pack) LB_TRY(drop_temporaries(p, part, a->roomy));
-  if (a->roomy) LB_TRY(lb_planner_enter_room(p, result, dense.tensor));
-  LB_TRY(lb_planner_add_launch(p, part, b, recipe));
-  if (!slot->in_pack) LB_TRY(lb_planner_cover(p, part, slot, calls));
-  if (a->roomy && !slot->in_pack) lb_planner_leave(p, dense.buffer);
-  plan->steps[first].skip = plan->n_steps - first - 1;
-  if (p->prog->deterministic && !slot->in_pack &&
-      !covers_exactly(plan, first + 1, part->form))
-    drop_launch(plan, first);
-  return LB_OK;
-}
-
-static bool all_calls(const lb_step *steps, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++)
-    if (steps[i].kind != LB_STEP_CALL) return false;
-  return true;
-}
-
-lb_status lb_planner_bind_as(lb_planner *p, const lb_partition *part,
-                             const lb_tensor *result, lb_binding *b, bool *ok) {
-  const lb_pvalue **state = &p->states[lb_partition_result(part)->id];
-  const lb_pvalue *is = *state, seen = {result, LB_NO_BUFFER, 0};
-  *state = &seen;
-  lb_status st = lb_partition_bind(part, lb_planner_tensor, p, b, ok);
-  *state = is;
-  return st;
-}
-
-// With its result where it will be joined to others, or else dense.
-static lb_status try_launch(lb_planner *p, const lb_partition *part,
-                            attempt *a) {
-  const lb_value *result = lb_partition_result(part);
-  const lb_tensor *dense = p->states[result->id]->tensor;
-  lb_binding b;
-  lb_tensor view;
-  bool ok = false;
-  if (buffer_of(p, result->producer))
-    LB_TRY(lb_planner_find_room(p, result, dense, &view, &a->roomy));
-  if (a->roomy) LB_TRY(lb_planner_bind_as(p, part, &view, &b, &ok));
-  if (!ok) {
-    a->roomy = false;
-    LB_TRY(lb_planner_bind_as(p, part, dense, &b, &ok));
-  }
-  return ok ? make_launch(p, part, &b, a) : LB_OK;
-}
+// -- what has to be copied first ---------------------------------------------
 
 // Along the last axis.
 static bool lies_side_by_side(const lb_tensor *t) {
@@ -184,16 +83,15 @@ typedef bool suits_fn(const lb_tensor *t);
 // Unless x suits, it is copied for all that read it from here on.
 static lb_status lay(lb_planner *p, const lb_value *x, suits_fn *suits) {
   const lb_pvalue *s;
-  lb_step *copy;
+  lb_operand from, to;
   LB_TRY(lb_planner_state(p, x, &s));
   if (!s || s->buffer == LB_NO_BUFFER || suits(s->tensor)) return LB_OK;
   x = p->prog->graph->values[lb_planner_root(p, x->id)];
-  LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
-  LB_TRY(lb_planner_operand(p, s, &copy->in[0]));
+  LB_TRY(lb_planner_operand(p, s, &from));
   LB_TRY(lb_planner_set_dense(p, x, s->tensor, LB_PLACE_ARENA, 0));
-  LB_TRY(lb_planner_operand(p, p->states[x->id], &copy->out[0]));
+  LB_TRY(lb_planner_operand(p, p->values.states[x->id], &to));
   lb_planner_leave(p, s->buffer);
-  return LB_OK;
+  return lb_planner_copy(p, from, to);
 }
 
 // What a kernel wants side by side and lies apart: channels of an image, rows
@@ -204,7 +102,7 @@ static lb_status lay_inputs(lb_planner *p, const lb_partition *part) {
   const lb_node *n = part->nodes[part->anchor];
   const lb_value *dense = lb_partition_dense(part);
   const lb_value *factor = lb_partition_factor(part);
-  if (p->planned[n->id] || !p->needed[n->id]) return LB_OK;
+  if (p->planned[n->id] || !p->tally.needed[n->id]) return LB_OK;
   if (dense) return lay(p, dense, lies_side_by_side);
   if (factor) return lay(p, factor, suits_product);
   bool map = part->form == LB_FORM_MAP && part->inputs;
@@ -214,29 +112,191 @@ static lb_status lay_inputs(lb_planner *p, const lb_partition *part) {
   return LB_OK;
 }
 
-lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
-  LB_TRY(lay_inputs(p, part));
-  attempt a = {.first = p->plan->n_steps};
-  uint32_t done = 0;
-  bool direct;
-  LB_TRY(lb_planner_direct(p, part, &direct));
-  if (direct) return LB_OK;
+// -- dims of the members -----------------------------------------------------
+
+// What a member makes, or NULL: v is of others, or is not made yet.
+static const lb_tensor *made_by(const lb_launch_states *l, const lb_value *v) {
+  for (uint32_t i = 0; l->dims && i < l->n_dims; i++)
+    if (l->part->nodes[i]->out[0] == v) return &l->dims[i];
+  return NULL;
+}
+
+lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
+  lb_planner *p = user;
+  const lb_pvalue *s;
+  LB_TRY(lb_planner_state(p, v, &s));
+  const lb_tensor *t = s ? s->tensor : made_by(&p->launch, v);
+  if (t)
+    *out = *t;
+  else if (!lb_planner_expect(p, v, out))
+    return lb_error(LB_INTERNAL, "'%s' is read before it is made", v->name);
+  return LB_OK;
+}
+
+// The dims of the next member by its shape rule.
+static lb_status infer_member(lb_planner *p, const lb_node *n, lb_tensor *dims,
+                              bool *call) {
+  const lb_pvalue **in = LB_SCRATCH(p, const lb_pvalue *, n->n_in);
+  lb_pvalue *inside = LB_SCRATCH(p, lb_pvalue, n->n_in);
+  const lb_tensor *out, *t;
+  *call = !p->planned[n->id] && p->tally.needed[n->id];
+  if (!in || !inside) return lb_oom();
+  for (uint32_t i = 0; *call && i < n->n_in; i++) {
+    in[i] = NULL;
+    if (!n->in[i]) continue;
+    if ((t = made_by(&p->launch, n->in[i]))) {
+      inside[i] = (lb_pvalue){.tensor = t, .buffer = 0};
+      in[i] = &inside[i];
+    } else {
+      LB_TRY(lb_planner_state(p, n->in[i], &in[i]));
+      *call = in[i] != NULL;
+    }
+  }
+  if (*call) LB_TRY(lb_planner_infer(p, n, in, &out, call));
+  if (!*call) return LB_OK;
+  *dims = out[0];
+  lb_planner_learn(p, n->out[0], dims);
+  return LB_OK;
+}
+
+// *calls is false if not all of them are calls.
+static lb_status infer_members(lb_planner *p, const lb_partition *part,
+                               bool *calls) {
+  lb_tensor *dims = LB_SCRATCH(p, lb_tensor, part->n_nodes);
+  lb_launch_states *l = &p->launch;
+  if (!dims) return lb_oom();
+  l->dims = dims;
+  *calls = true;
+  for (l->n_dims = 0; *calls && l->n_dims < part->n_nodes; l->n_dims++)
+    LB_TRY(infer_member(p, part->nodes[l->n_dims], &dims[l->n_dims], calls));
+  return LB_OK;
+}
+
+// -- binding -----------------------------------------------------------------
+
+typedef struct attempt {
+  lb_tensor dense, view;  // the result; inside that of a Concat
+  bool roomy;             // there it will lie
+  const lb_made *twin;    // launches of one; NULL: it has to be bound
+  lb_binding b;
+} attempt;
+
+typedef struct seen {  // by a binding
+  lb_planner *p;
+  const lb_value *result;
+  const lb_tensor *as;
+} seen;
+
+static lb_status see(void *user, const lb_value *v, lb_tensor *out) {
+  const seen *s = user;
+  if (v != s->result) return lb_planner_tensor(s->p, v, out);
+  *out = *s->as;
+  return LB_OK;
+}
+
+// With its result where it will be joined to others, or else dense. A twin
+// whose operands lie alike has been bound.
+static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
+                      bool *ok) {
+  const lb_value *result = lb_partition_result(part);
+  seen s = {p, result, &a->view};
+  a->roomy = *ok = false;
+  if (!lb_planner_lands(p, result))
+    LB_TRY(lb_planner_find_room(p, result, &a->dense, &a->view, &a->roomy));
+  if (!p->launch.dims)
+    LB_TRY(lb_planner_find_made(p, part, a->roomy ? &a->view : &a->dense,
+                                &a->twin));
+  *ok = a->twin != NULL;
+  if (*ok) return LB_OK;
+  if (a->roomy) LB_TRY(lb_partition_bind(part, see, &s, &a->b, ok));
+  if (*ok) return LB_OK;
+  a->roomy = false;
+  s.as = &a->dense;
+  return lb_partition_bind(part, see, &s, &a->b, ok);
+}
+
+// -- emitting ----------------------------------------------------------------
+
+// A kernel of the pack stays, and needs no cover. Where bits must not change,
+// there is a launch only if its cover gives the same.
+static lb_status emit_bound(lb_planner *p, const lb_partition *part,
+                            attempt *a) {
+  const lb_recipe *recipe;
+  lb_recipe made;
+  uint64_t pieces = 0;
+  bool exact = true;
+  LB_TRY(lb_planner_recipe(p, &a->b, &recipe, &made));
+  LB_TRY(a->roomy
+             ? lb_planner_enter_room(p, lb_partition_result(part), &a->dense)
+             : lb_planner_place(p, lb_partition_result(part), &a->dense));
+  lb_slot *slot = recipe->slot;
+  if (slot->in_pack) {
+    LB_TRY(lb_planner_add_launch(p, part, &a->b, recipe));
+    return p->launch.dims ? LB_OK : lb_planner_note_made(p, part, &a->b);
+  }
+  LB_TRY(lb_planner_find_pieces(p, part, slot, &pieces));
+  if (p->prog->deterministic)
+    LB_TRY(lb_planner_covers_exactly(p, part, pieces, &exact));
+  if (!exact) return lb_planner_cover(p, part, pieces);
+  uint32_t first = p->plan->n_steps;
+  LB_TRY(lb_planner_add_launch(p, part, &a->b, recipe));
+  LB_TRY(lb_planner_cover(p, part, pieces));
+  p->plan->steps[first].skip = p->plan->n_steps - first - 1;
+  return LB_OK;
+}
+
+static lb_status emit(lb_planner *p, const lb_partition *part, attempt *a,
+                      bool bound) {
+  const lb_value *result = lb_partition_result(part);
+  if (a->twin) {
+    LB_TRY(a->roomy ? lb_planner_enter_room(p, result, &a->dense)
+                    : lb_planner_place(p, result, &a->dense));
+    LB_TRY(lb_planner_repeat(p, part, a->twin));
+  } else if (bound) {
+    LB_TRY(emit_bound(p, part, a));
+  } else {
+    LB_TRY(lb_planner_place(p, result, &a->dense));
+    LB_TRY(lb_planner_calls(p, part));
+  }
+  for (uint32_t i = 0; i < part->n_nodes; i++)
+    p->planned[part->nodes[i]->id] = true;
+  for (uint32_t i = 0; i < part->n_reads; i++)
+    lb_planner_unuse(p, part->reads[i].value, part->reads[i].times);
+  return LB_OK;
+}
+
+// One by one; what they read is read until the last of them is planned.
+static lb_status plan_members(lb_planner *p, const lb_partition *part) {
   bool mine[LB_SPEC_MAX_NODES] = {false};  // planned by this very call
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     const lb_node *n = part->nodes[i];
     bool deferred = true;
-    if (p->planned[n->id] || !p->needed[n->id]) continue;
+    if (p->planned[n->id] || !p->tally.needed[n->id]) continue;
     LB_TRY(lb_planner_node(p, n, &deferred));
     mine[i] = p->planned[n->id] = !deferred;
-    done += !deferred;
     lb_arena_reset(&p->scratch);
   }
-  uint32_t steps = p->plan->n_steps - a.first;
-  if (done == part->n_nodes && steps == done &&
-      all_calls(p->plan->steps + a.first, steps))
-    LB_TRY(part->recurrent ? lb_planner_recurrent(p, part)
-                           : try_launch(p, part, &a));
   for (uint32_t i = 0; i < part->n_nodes; i++)
     if (mine[i]) lb_planner_unuse_inputs(p, part->nodes[i]);
+  return LB_OK;
+}
+
+lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
+  attempt a;
+  bool bound = false, calls = true;
+  LB_TRY(lay_inputs(p, part));
+  p->launch.part = part;
+  p->launch.dims = NULL;
+  a.twin = NULL;
+  bool expected = lb_planner_expect_result(p, part, &a.dense);
+  if (expected) LB_TRY(bind(p, part, &a, &bound));
+  if (!bound) {
+    LB_TRY(infer_members(p, part, &calls));
+    if (!calls) return plan_members(p, part);
+    a.dense = p->launch.dims[part->n_nodes - 1];
+  }
+  if (!expected) LB_TRY(bind(p, part, &a, &bound));
+  LB_TRY(emit(p, part, &a, bound));
+  lb_arena_reset(&p->scratch);
   return LB_OK;
 }

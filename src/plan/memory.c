@@ -53,10 +53,6 @@ void lb_memory_put(lb_memory *m, int64_t mark) {
   block_of(m, mark)->end = m->n;
 }
 
-void lb_memory_drop(lb_memory *m, int64_t mark) {
-  *block_of(m, mark) = (lb_extent){.offset = NOWHERE};
-}
-
 lb_status lb_memory_copy(lb_memory *to, const lb_memory *from, lb_arena *a) {
   *to = *from;
   to->blocks = lb_arena_new(a, lb_extent, from->cap);
@@ -195,8 +191,7 @@ static lb_status place_by_size(placing *p, lb_arena *a) {
   const lb_extent *blocks = p->m->blocks + from;
   sorted s = {.next = lb_arena_alloc(a, (n + 1) * sizeof *s.next, 4)};
   if (!s.next) return lb_oom();
-  for (uint32_t i = n; i > 0; i--)
-    if (blocks[i - 1].size) sort_in(blocks, i, &s);
+  for (uint32_t i = n; i > 0; i--) sort_in(blocks, i, &s);
   for (uint32_t c = CLASSES; c-- > 0;)
     for (uint32_t i = s.first[c]; i; i = s.next[i])
       LB_TRY(place_block(p, from + i - 1));

@@ -31,8 +31,6 @@ typedef struct lb_memory {
 
 lb_status lb_memory_get(lb_memory *m, lb_arena *a, size_t size, int64_t *mark);
 void lb_memory_put(lb_memory *m, int64_t mark);
-// As if it had never been got; nothing is to be written there.
-void lb_memory_drop(lb_memory *m, int64_t mark);
 lb_status lb_memory_copy(lb_memory *to, const lb_memory *from, lb_arena *a);
 
 // Gives offsets to all blocks that have none; `a` is for what is needed

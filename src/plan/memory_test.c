@@ -69,19 +69,6 @@ static void bytes_around_a_mark_are_around_its_offset(void **state) {
   lb_arena_fini(&a);
 }
 
-static void what_is_dropped_takes_no_room(void **state) {
-  (void)state;
-  lb_arena a;
-  lb_arena_init(&a, 1024);
-  lb_memory m = {0};
-  int64_t x = get(&m, &a, 1 << 20), y = get(&m, &a, 64);
-  lb_memory_drop(&m, x);
-  place(&m, &a);
-  assert_int_equal(lb_memory_offset(&m, y), 0);
-  assert_int_equal(m.peak, 64);
-  lb_arena_fini(&a);
-}
-
 static void a_size_that_overflows_is_refused(void **state) {
   (void)state;
   lb_arena a;
@@ -165,7 +152,6 @@ int main(void) {
       cmocka_unit_test(freed_memory_is_used_again),
       cmocka_unit_test(what_grows_along_a_chain_needs_two_at_a_time),
       cmocka_unit_test(bytes_around_a_mark_are_around_its_offset),
-      cmocka_unit_test(what_is_dropped_takes_no_room),
       cmocka_unit_test(a_size_that_overflows_is_refused),
       cmocka_unit_test(blocks_that_live_at_once_never_overlap),
   };

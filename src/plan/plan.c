@@ -78,8 +78,9 @@ size_t lb_plan_bytes(const lb_plan *p) {
 
 // Launches are shared in one plan alone.
 static lb_status begin_made(lb_planner *p) {
-  p->made = lb_arena_new(p->state, const lb_made *, p->prog->twins.n_groups);
-  return p->made ? LB_OK : lb_oom();
+  p->launch.made =
+      lb_arena_new(p->state, const lb_made *, p->prog->twins.n_groups);
+  return p->launch.made ? LB_OK : lb_oom();
 }
 
 static lb_status planner_new(lb_plan *plan, lb_desk *desk, lb_planner **out) {
@@ -120,9 +121,9 @@ static void place_launches(const lb_memory *m, const lb_launch *l) {
 
 // Marks become offsets, in all that a run reads.
 static lb_status give_offsets(lb_planner *p) {
-  const lb_memory *m = &p->memory;
+  const lb_memory *m = &p->values.memory;
   lb_plan *plan = p->plan;
-  LB_TRY(lb_memory_place(&p->memory, &p->scratch));
+  LB_TRY(lb_memory_place(&p->values.memory, &p->scratch));
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     const lb_step *s = &plan->steps[i];
     place_operands(m, s->in, s->n_in);
@@ -141,17 +142,14 @@ static lb_status finish(lb_planner *p) {
   LB_TRY(lb_planner_deliver(p));
   LB_TRY(give_offsets(p));
   lb_plan *plan = p->plan;
-  bool complete = p->n_pending == 0;
-  for (uint32_t i = 0; i < p->region->n_results; i++)
-    complete &= p->delivered[i] || !p->want[i].wanted;
-  if (complete) {
+  if (p->steps.n_pending == 0 && lb_planner_delivered(p)) {
     plan->n_facts = 0;
   } else if (plan->n_facts == 0) {
     return lb_error(LB_INTERNAL, "planning stands still with %u nodes left",
-                    p->n_pending);
+                    p->steps.n_pending);
   } else {
     plan->rest = p;
-    plan->n_left = p->n_pending;
+    plan->n_left = p->steps.n_pending;
   }
   return LB_OK;
 }
@@ -160,39 +158,42 @@ static lb_status finish(lb_planner *p) {
 
 static bool all_wanted(const lb_planner *p, const lb_region *r) {
   for (uint32_t i = 0; i < r->n_results; i++)
-    if (!p->want[i].wanted) return false;
+    if (!p->results.want[i].wanted) return false;
   return r == p->prog->graph->main;
 }
 
 static void mark_results(lb_planner *p) {
   const lb_region *r = p->region;
   for (uint32_t i = 0; i < r->n_results; i++) {
-    if (!p->want[i].wanted) continue;
-    p->uses[r->results[i]->id]++;
-    uint32_t *lands = &p->lands[r->results[i]->id];
+    if (!p->results.want[i].wanted) continue;
+    p->tally.uses[r->results[i]->id]++;
+    uint32_t *lands = &p->tally.lands[r->results[i]->id];
     if (r->results[i]->producer && !*lands) *lands = i + 1;
   }
 }
 
-#define COPY(to, from, n)                                         \
-  ((to) = lb_arena_memdup(p->state, (from), (n) * sizeof *(from), \
-                          _Alignof(max_align_t)))
+#define COPY(field, from, n)                                            \
+  (p->field = lb_arena_memdup(p->state, (from), (n) * sizeof *p->field, \
+                              _Alignof(max_align_t)))
+
+static lb_status copy_tally(lb_planner *p, const lb_tally *from) {
+  size_t n = p->prog->graph->n_values, nodes = p->prog->graph->n_nodes;
+  bool ok = COPY(tally.uses, from->uses, n) &&
+            COPY(tally.lands, from->lands, n) &&
+            COPY(tally.homes, from->homes, n) &&
+            COPY(tally.needed, from->needed, nodes);
+  return ok ? LB_OK : lb_oom();
+}
 
 // Counts readers, or takes what was counted at load.
 static lb_status begin_tally(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values, nodes = p->prog->graph->n_nodes;
-  const lb_tally *all = &p->prog->all;
-  if (all_wanted(p, r)) {
-    bool ok = COPY(p->uses, all->uses, n) && COPY(p->lands, all->lands, n) &&
-              COPY(p->homes, all->homes, n) &&
-              COPY(p->needed, all->needed, nodes);
-    return ok ? LB_OK : lb_oom();
-  }
-  p->uses = lb_arena_new(p->state, uint32_t, n);
-  p->lands = lb_arena_new(p->state, uint32_t, n);
-  p->homes = lb_arena_new(p->state, lb_home, n);
-  p->needed = lb_arena_new(p->state, bool, nodes);
-  if (!p->uses || !p->lands || !p->homes || !p->needed) return lb_oom();
+  lb_tally *t = &p->tally;
+  if (all_wanted(p, r)) return copy_tally(p, &p->prog->all);
+  *t = (lb_tally){
+      lb_arena_new(p->state, uint32_t, n), lb_arena_new(p->state, uint32_t, n),
+      lb_arena_new(p->state, lb_home, n), lb_arena_new(p->state, bool, nodes)};
+  if (!t->uses || !t->lands || !t->homes || !t->needed) return lb_oom();
   mark_results(p);
   lb_planner_count(p, r);
   return LB_OK;
@@ -210,13 +211,8 @@ lb_status lb_program_count(lb_program *prog) {
   prog->all = t;
   if (ok) {
     for (size_t i = 0; i < results; i++) want[i].wanted = true;
-    lb_planner p = {.prog = prog,
-                    .region = g->main,
-                    .want = want,
-                    .uses = t.uses,
-                    .lands = t.lands,
-                    .homes = t.homes,
-                    .needed = t.needed};
+    lb_planner p = {
+        .prog = prog, .region = g->main, .tally = t, .results.want = want};
     mark_results(&p);
     lb_planner_count(&p, g->main);
   }
@@ -233,21 +229,21 @@ static lb_status begin_steps(lb_planner *p, const lb_region *r) {
       lb_arena_alloc(p->arena, lb_mul_sat(n, sizeof *steps), _Alignof(lb_step));
   if (!steps) return lb_oom();
   p->plan->steps = steps;
-  p->cap_steps = n;
+  p->steps.cap_steps = n;
   return LB_OK;
 }
 
 static lb_status allocate(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values;
   lb_arena *a = p->state;
-  p->states = lb_arena_new(a, const lb_pvalue *, n);
-  p->alias = lb_arena_new(a, uint32_t, n);
-  p->rooms = lb_arena_new(a, const lb_pvalue *, n);
+  p->values.states = lb_arena_new(a, const lb_pvalue *, n);
+  p->values.alias = lb_arena_new(a, uint32_t, n);
+  p->concat.rooms = lb_arena_new(a, const lb_pvalue *, n);
   p->planned = lb_arena_new(a, bool, p->prog->graph->n_nodes);
-  p->claimed = lb_arena_new(a, bool, r->n_results);
-  p->delivered = lb_arena_new(a, bool, r->n_results);
-  bool ok = p->states && p->alias && p->rooms && p->planned && p->claimed &&
-            p->delivered;
+  p->results.claimed = lb_arena_new(a, bool, r->n_results);
+  p->results.delivered = lb_arena_new(a, bool, r->n_results);
+  bool ok = p->values.states && p->values.alias && p->concat.rooms &&
+            p->planned && p->results.claimed && p->results.delivered;
   return ok ? LB_OK : lb_oom();
 }
 
@@ -255,12 +251,12 @@ static lb_status begin_sizes(lb_planner *p) {
   const lb_sizes *s = &p->prog->sizes;
   size_t bytes = s->n * sizeof *s->known;
   size_t n = (size_t)s->n_symbols;
-  p->sizes = lb_arena_memdup(p->state, s->known, bytes, _Alignof(int64_t));
-  p->symbols = lb_arena_alloc(p->state, lb_mul_sat(n, sizeof *p->symbols),
-                              _Alignof(int64_t));
-  if (!p->sizes || !p->symbols) return lb_oom();
-  for (size_t i = 0; i < n; i++) p->symbols[i] = -1;
-  p->exact = true;
+  p->dims.sizes = lb_arena_memdup(p->state, s->known, bytes, _Alignof(int64_t));
+  p->dims.symbols = lb_arena_alloc(
+      p->state, lb_mul_sat(n, sizeof *p->dims.symbols), _Alignof(int64_t));
+  if (!p->dims.sizes || !p->dims.symbols) return lb_oom();
+  for (size_t i = 0; i < n; i++) p->dims.symbols[i] = -1;
+  p->dims.exact = true;
   return LB_OK;
 }
 
@@ -279,18 +275,18 @@ static bool is_read_in_place(const lb_tensor *t) {
 // Other inputs are copied before the first step.
 static lb_status set_elements(lb_planner *p, uint32_t i, const lb_tensor *t) {
   const lb_value *v = p->region->params[i];
-  lb_step *copy;
+  lb_operand from, to;
   LB_TRY(lb_planner_set_view(p, v, t, LB_PLACE_INPUT, i));
   if (is_read_in_place(t)) return LB_OK;
-  LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
-  LB_TRY(lb_planner_operand(p, p->states[v->id], &copy->in[0]));
+  LB_TRY(lb_planner_operand(p, p->values.states[v->id], &from));
   LB_TRY(lb_planner_set_dense(p, v, t, LB_PLACE_ARENA, 0));
-  return lb_planner_operand(p, p->states[v->id], &copy->out[0]);
+  LB_TRY(lb_planner_operand(p, p->values.states[v->id], &to));
+  return lb_planner_copy(p, from, to);
 }
 
 static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
   const lb_value *v = p->region->params[i];
-  if (!p->uses[v->id]) return LB_OK;
+  if (!p->tally.uses[v->id]) return LB_OK;
   lb_planner_learn(p, v, t);
   if (!lb_program_reads(p->prog, v, t)) return set_elements(p, i, t);
   lb_tensor copy = *t;
@@ -304,7 +300,7 @@ static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
 // What is asked is the caller's; later stages need it.
 static lb_status begin_want(lb_planner *p, const lb_want *want) {
   lb_want *copy = lb_arena_new(p->state, lb_want, p->region->n_results);
-  p->want = copy;
+  p->results.want = copy;
   if (!copy) return lb_oom();
   for (uint32_t i = 0; i < p->region->n_results; i++) {
     copy[i] = want[i];
@@ -357,11 +353,6 @@ lb_status lb_plan_first(lb_program *prog, const lb_region *region,
 
 // -- next stages -------------------------------------------------------------
 
-#define CLONE(p, from, field, n)                                               \
-  ((p)->field =                                                                \
-       lb_arena_memdup((p)->state, (from)->field, (n) * sizeof *(from)->field, \
-                       _Alignof(max_align_t)))
-
 // A planner that goes on where `from` stopped; several may, so `from` stays as
 // it is.
 static lb_status resume(lb_planner *p, const lb_planner *from) {
@@ -371,27 +362,29 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
   p->prog = from->prog;
   p->region = from->region;
   p->rehearses = from->rehearses;
-  p->want = from->want;
-  p->exact = from->exact;
-  p->n_bufs = from->n_bufs;
-  p->cap_bufs = from->cap_bufs;
-  bool ok = CLONE(p, from, states, values) && CLONE(p, from, alias, values) &&
-            CLONE(p, from, uses, values) && CLONE(p, from, lands, values) &&
-            CLONE(p, from, homes, values) && CLONE(p, from, rooms, values) &&
-            CLONE(p, from, needed, nodes) && CLONE(p, from, planned, nodes) &&
-            CLONE(p, from, claimed, results) &&
-            CLONE(p, from, delivered, results) &&
-            CLONE(p, from, sizes, from->prog->sizes.n) &&
-            CLONE(p, from, symbols, (size_t)from->prog->sizes.n_symbols) &&
-            CLONE(p, from, bufs, from->cap_bufs);
+  p->results.want = from->results.want;
+  p->dims.exact = from->dims.exact;
+  p->values.n_bufs = from->values.n_bufs;
+  p->values.cap_bufs = from->values.cap_bufs;
+  bool ok =
+      COPY(values.states, from->values.states, values) &&
+      COPY(values.alias, from->values.alias, values) &&
+      COPY(values.bufs, from->values.bufs, from->values.cap_bufs) &&
+      COPY(concat.rooms, from->concat.rooms, values) &&
+      COPY(planned, from->planned, nodes) &&
+      COPY(results.claimed, from->results.claimed, results) &&
+      COPY(results.delivered, from->results.delivered, results) &&
+      COPY(dims.sizes, from->dims.sizes, p->prog->sizes.n) &&
+      COPY(dims.symbols, from->dims.symbols, (size_t)p->prog->sizes.n_symbols);
   if (!ok) return lb_oom();
-  return lb_memory_copy(&p->memory, &from->memory, p->state);
+  LB_TRY(copy_tally(p, &from->tally));
+  return lb_memory_copy(&p->values.memory, &from->values.memory, p->state);
 }
 
 static lb_status learn(lb_planner *p, const lb_fact *fact, uint32_t value,
                        const lb_tensor *t) {
   const lb_value *v = p->prog->graph->values[value];
-  if (!p->uses[value]) return LB_OK;
+  if (!p->tally.uses[value]) return LB_OK;
   lb_planner_learn(p, v, fact->kind == LB_FACT_DIMS ? t : fact->source.tensor);
   if (fact->kind == LB_FACT_DIMS)
     return lb_planner_set_dense(p, v, t, LB_PLACE_OWN, fact->own);
@@ -400,7 +393,7 @@ static lb_status learn(lb_planner *p, const lb_fact *fact, uint32_t value,
   copy.data = lb_arena_memdup(p->arena, t->data, lb_tensor_bytes(t), 64);
   if (!copy.data) return lb_oom();
   // The elements are the plan's now; the buffer has one reader less.
-  lb_planner_leave(p, p->states[value]->buffer);
+  lb_planner_leave(p, p->values.states[value]->buffer);
   return lb_planner_set_const(p, v, &copy);
 }
 
@@ -410,9 +403,9 @@ static lb_status build_next(lb_planner *p, const lb_plan *parent,
   LB_TRY(resume(p, from));
   LB_TRY(begin_made(p));
   for (uint32_t i = 0; i < parent->n_facts; i++)
-    LB_TRY(learn(p, &parent->facts[i], from->fact_values[i], &facts[i]));
-  lb_planner_drop_unread(p, from->pending, from->n_pending);
-  LB_TRY(lb_planner_nodes(p, from->pending, from->n_pending));
+    LB_TRY(learn(p, &parent->facts[i], from->steps.fact_values[i], &facts[i]));
+  lb_planner_drop_unread(p, from->steps.pending, from->steps.n_pending);
+  LB_TRY(lb_planner_nodes(p, from->steps.pending, from->steps.n_pending));
   return finish(p);
 }
 

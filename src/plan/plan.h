@@ -37,12 +37,17 @@ typedef enum lb_place {
   LB_PLACE_OWN,     // index: a buffer of its own, sized by the kernel
 } lb_place;
 
+// Of an operand that is no value of the graph: packed weights, tables, memory
+// for a kernel's own use.
+#define LB_NO_VALUE UINT32_MAX
+
 typedef struct lb_operand {
   const lb_tensor *tensor;  // data set by the run, except for constants; never
                             // NULL: what is absent has dtype LB_NONE
   lb_place place;
   uint32_t index;
   int64_t offset;  // bytes
+  uint32_t value;  // its id in the graph, or LB_NO_VALUE
 } lb_operand;
 
 typedef enum lb_step_kind {

@@ -40,34 +40,25 @@ void lb_planner_count(lb_planner *p, const lb_region *r) {
     const lb_node *n = r->nodes[i];
     bool needed = false;
     for (uint32_t k = 0; k < n->n_out; k++)
-      needed |= n->out[k] && p->uses[n->out[k]->id] > 0;
-    p->needed[n->id] = needed;
+      needed |= n->out[k] && p->tally.uses[n->out[k]->id] > 0;
+    p->tally.needed[n->id] = needed;
     if (!needed) continue;
     for (uint32_t k = 0; k < n->n_in; k++)
-      if (n->in[k]) p->uses[n->in[k]->id]++;
+      if (n->in[k]) p->tally.uses[n->in[k]->id]++;
     lb_planner_note_homes(p, n);
     if (!is_dense_view(n) || !n->in[0]->producer) continue;
-    uint32_t *from = &p->lands[n->in[0]->id];
-    if (!*from) *from = p->lands[n->out[0]->id];
+    uint32_t *from = &p->tally.lands[n->in[0]->id];
+    if (!*from) *from = p->tally.lands[n->out[0]->id];
   }
-}
-
-static bool is_wanted(const lb_planner *p, const lb_value *v) {
-  return v && p->uses[lb_planner_root(p, v->id)] > 0;
-}
-
-void lb_planner_unuse_inputs(lb_planner *p, const lb_node *n) {
-  for (uint32_t i = 0; i < n->n_in; i++)
-    if (n->in[i]) lb_planner_unuse(p, n->in[i]);
 }
 
 // Asks for the contents of a value once the stage has run; once per value.
 static lb_status ask_contents(lb_planner *p, const lb_value *v) {
   uint32_t id = lb_planner_root(p, v->id);
   for (uint32_t i = 0; i < p->plan->n_facts; i++)
-    if (p->fact_values[i] == id) return LB_OK;
+    if (p->steps.fact_values[i] == id) return LB_OK;
   lb_fact f = {.kind = LB_FACT_CONTENTS};
-  LB_TRY(lb_planner_operand(p, p->states[id], &f.source));
+  LB_TRY(lb_planner_operand(p, p->values.states[id], &f.source));
   return lb_planner_fact(p, f, id);
 }
 
@@ -100,8 +91,8 @@ static lb_status need_contents(lb_planner *p, const lb_node *n,
 
 static void add_alias(lb_planner *p, const lb_value *from, const lb_value *to) {
   uint32_t root = lb_planner_root(p, to->id);
-  p->alias[from->id] = root + 1;
-  p->uses[root] += p->uses[from->id];
+  p->values.alias[from->id] = root + 1;
+  p->tally.uses[root] += p->tally.uses[from->id];
 }
 
 static lb_status plan_if(lb_planner *p, const lb_node *n) {
@@ -119,18 +110,18 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
   bool taken = *(const uint8_t *)cond->tensor->data != 0;
   const lb_region *r = n->regions[taken ? 0 : 1];
   for (uint32_t i = 0; i < n->n_out; i++) {
-    if (!n->out[i] || !p->uses[n->out[i]->id]) continue;
-    p->uses[r->results[i]->id]++;
+    if (!n->out[i] || !p->tally.uses[n->out[i]->id]) continue;
+    p->tally.uses[r->results[i]->id]++;
     if (r->results[i]->producer)
-      p->lands[r->results[i]->id] = p->lands[n->out[i]->id];
+      p->tally.lands[r->results[i]->id] = p->tally.lands[n->out[i]->id];
   }
   lb_planner_count(p, r);
   for (uint32_t i = 0; i < n->n_captures; i++)
     add_alias(p, r->params[i], n->in[n->n_in - n->n_captures + i]);
   for (uint32_t i = 0; i < n->n_out; i++) {
-    if (!n->out[i] || !p->uses[n->out[i]->id]) continue;
+    if (!n->out[i] || !p->tally.uses[n->out[i]->id]) continue;
     add_alias(p, n->out[i], r->results[i]);
-    lb_planner_unuse(p, r->results[i]);  // the mark that made it needed
+    lb_planner_unuse(p, r->results[i], 1);  // the mark that made it needed
   }
   lb_planner_unuse_inputs(p, n);
   lb_planner_drop_unread(p, (const lb_node *const *)r->nodes, r->n_nodes);
@@ -150,18 +141,30 @@ static void describe(const lb_pvalue *s, lb_vinfo *out) {
   out->n_known = 0;
 }
 
+typedef struct inference {  // of one node, in scratch memory
+  lb_vinfo *in_info, *out_info;
+  lb_tensor *out;
+} inference;
+
+static lb_status begin_inference(lb_planner *p, const lb_node *n,
+                                 inference *r) {
+  *r = (inference){LB_SCRATCH(p, lb_vinfo, n->n_in),
+                   LB_SCRATCH(p, lb_vinfo, n->n_out),
+                   LB_SCRATCH(p, lb_tensor, n->n_out)};
+  return r->in_info && r->out_info && r->out ? LB_OK : lb_oom();
+}
+
 static lb_status infer(lb_planner *p, const lb_node *n,
-                       const lb_pvalue *const *in, lb_vinfo *in_info,
-                       lb_vinfo *out_info) {
+                       const lb_pvalue *const *in, const inference *r) {
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (in[i]) {
-      describe(in[i], &in_info[i]);
+      describe(in[i], &r->in_info[i]);
     } else {
-      in_info[i] = (lb_vinfo){.rank = -1};
+      r->in_info[i] = (lb_vinfo){.rank = -1};
     }
   }
   lb_infer c = {
-      .node = n, .arena = &p->scratch, .in = in_info, .out = out_info};
+      .node = n, .arena = &p->scratch, .in = r->in_info, .out = r->out_info};
   return lb_infer_node(&c);
 }
 
@@ -192,6 +195,16 @@ static lb_status tensor_of(const lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
+static lb_status tensors_of(const lb_planner *p, const lb_node *n,
+                            const inference *r) {
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    r->out[i].dtype = LB_NONE;
+    r->out[i].rank = 0;
+    if (n->out[i]) LB_TRY(tensor_of(p, n, &r->out_info[i], &r->out[i]));
+  }
+  return LB_OK;
+}
+
 // Everything it reads is known and everything it makes is small.
 static bool is_computable(const lb_node *n, const lb_pvalue *const *in,
                           const lb_tensor *out) {
@@ -211,7 +224,8 @@ static lb_status compute_now(lb_planner *p, const lb_node *n,
   for (uint32_t i = 0; i < n->n_in; i++)
     if (in[i]) args[i] = *in[i]->tensor;
   for (uint32_t i = 0; i < n->n_out; i++) {
-    if (!is_wanted(p, n->out[i])) out[i] = (lb_tensor){.dtype = LB_NONE};
+    if (!lb_planner_is_read(p, n->out[i]))
+      out[i] = (lb_tensor){.dtype = LB_NONE};
     if (out[i].dtype == LB_NONE) continue;
     out[i].data = lb_arena_zalloc(p->arena, lb_tensor_bytes(&out[i]), 64);
     if (!out[i].data) return lb_oom();
@@ -233,12 +247,12 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
   int64_t *offset = lb_arena_new(&p->scratch, int64_t, n->n_out);
   if (!offset) return lb_oom();
   for (uint32_t i = 0; i < n->n_out; i++)
-    if (is_wanted(p, n->out[i]) &&
+    if (lb_planner_is_read(p, n->out[i]) &&
         !lb_view_try(n, in_info, in[0]->tensor, i, &out[i], &offset[i]))
       return LB_OK;
   int64_t size = (int64_t)lb_dtype_size(in[0]->tensor->dtype);
   for (uint32_t i = 0; i < n->n_out; i++) {
-    if (!is_wanted(p, n->out[i])) continue;
+    if (!lb_planner_is_read(p, n->out[i])) continue;
     lb_tensor *view;
     bool known = is_known(in[0]);
     LB_TRY(known ? lb_planner_keep(p, &out[i], &view)
@@ -253,81 +267,40 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
-bool lb_planner_lands(const lb_planner *p, const lb_value *v) {
-  uint32_t result = p->lands[v->id];
-  return result && !p->claimed[result - 1] && !p->want[result - 1].strides;
-}
-
-static lb_status place_of(lb_planner *p, const lb_value *v, const lb_tensor *t,
-                          lb_place *place, uint32_t *index) {
-  uint32_t result = p->lands[v->id];
-  lb_tensor window;
-  bool found;
-  *place = LB_PLACE_ARENA;
-  *index = 0;
-  LB_TRY(lb_planner_find_window(p, v, t, &window, &found));
-  if (found && lb_tensor_is_dense(&window)) {
-    *place = LB_PLACE_OUTPUT;
-    return lb_planner_take_window(p, v, t, index);
-  }
-  if (!lb_planner_lands(p, v)) return LB_OK;
-  p->claimed[result - 1] = true;
-  *place = LB_PLACE_OUTPUT;
-  *index = result - 1;
-  return lb_planner_bind(p, result - 1, t);
-}
-
-lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,
-                            const lb_tensor *t, uint32_t *out) {
-  lb_place place;
-  uint32_t index;
-  LB_TRY(place_of(p, v, t, &place, &index));
-  return lb_planner_add_buffer(p, t, place, index, out);
-}
-
-lb_status lb_planner_place(lb_planner *p, const lb_value *v,
-                           const lb_tensor *t) {
-  lb_place place;
-  uint32_t index;
-  LB_TRY(place_of(p, v, t, &place, &index));
-  return lb_planner_set_dense(p, v, t, place, index);
-}
-
 static lb_status emit_call(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in, const lb_tensor *out) {
-  lb_step *step;
-  LB_TRY(lb_planner_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, &step));
-  for (uint32_t i = 0; i < n->n_in; i++)
-    if (in[i]) LB_TRY(lb_planner_operand(p, in[i], &step->in[i]));
+  const lb_partition *part =
+      p->prog->parts ? p->prog->parts->of_node[n->id] : NULL;
+  lb_step call;
+  LB_TRY(lb_planner_new_call(p, n, in, &call));
   for (uint32_t i = 0; i < n->n_out; i++) {
-    if (!is_wanted(p, n->out[i])) continue;
+    if (!lb_planner_is_read(p, n->out[i])) continue;
     LB_TRY(lb_planner_place(p, n->out[i], &out[i]));
-    LB_TRY(lb_planner_operand(p, p->states[n->out[i]->id], &step->out[i]));
+    LB_TRY(
+        lb_planner_operand(p, p->values.states[n->out[i]->id], &call.out[i]));
   }
-  return LB_OK;
+  return part && part->recurrent ? lb_planner_recurrent(p, part, &call)
+                                 : lb_planner_push(p, &call);
 }
 
 // Outputs get buffers of their own, and their dims are facts for later.
-static lb_status emit_dynamic(lb_planner *p, lb_step *step,
+static lb_status emit_dynamic(lb_planner *p, const lb_step *step,
                               const lb_vinfo *out_info) {
   const lb_node *n = step->node;
   for (uint32_t i = 0; i < n->n_out; i++) {
-    if (!is_wanted(p, n->out[i])) continue;
+    if (!lb_planner_is_read(p, n->out[i])) continue;
     uint32_t own = p->plan->n_own++;
     lb_tensor t = {.dtype = out_info ? out_info[i].dtype : LB_NONE}, *kept;
     LB_TRY(lb_planner_keep(p, &t, &kept));
-    step->out[i] =
-        (lb_operand){.tensor = kept, .place = LB_PLACE_OWN, .index = own};
+    step->out[i] = (lb_operand){.tensor = kept,
+                                .place = LB_PLACE_OWN,
+                                .index = own,
+                                .value = n->out[i]->id};
     lb_fact f = {.kind = LB_FACT_DIMS, .own = own};
     LB_TRY(lb_planner_fact(p, f, n->out[i]->id));
   }
-  return LB_OK;
+  return lb_planner_push(p, step);
 }
-
-// Scratch memory that is not cleared: most of what there is room for in a
-// tensor is never used.
-#define ROOM(p, T, n) \
-  ((T *)lb_arena_alloc(&(p)->scratch, lb_mul_sat(sizeof(T), (n)), _Alignof(T)))
 
 // A node whose outputs have the dims of `out`; of what it reads, in_info need
 // not say more than contents.
@@ -343,29 +316,38 @@ static lb_status plan_made(lb_planner *p, const lb_node *n,
 
 static lb_status plan_call(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in) {
-  lb_vinfo *in_info = ROOM(p, lb_vinfo, n->n_in);
-  lb_vinfo *out_info = ROOM(p, lb_vinfo, n->n_out);
-  lb_tensor *out = ROOM(p, lb_tensor, n->n_out);
-  if (!in_info || !out_info || !out) return lb_oom();
-  if (lb_planner_expect_moved(p, n, in, out)) {
+  inference r;
+  LB_TRY(begin_inference(p, n, &r));
+  if (lb_planner_expect_moved(p, n, in, r.out)) {
     for (uint32_t i = 0; i < n->n_in; i++)
-      in_info[i].data = in[i] && is_known(in[i]) ? in[i]->tensor : NULL;
-    return plan_made(p, n, in, in_info, out);
+      r.in_info[i].data = in[i] && is_known(in[i]) ? in[i]->tensor : NULL;
+    return plan_made(p, n, in, r.in_info, r.out);
   }
-  LB_TRY(infer(p, n, in, in_info, out_info));
+  LB_TRY(infer(p, n, in, &r));
   if (lb_op_has(n->op, LB_TRAIT_DYNAMIC)) {
-    lb_step *step;
-    LB_TRY(lb_planner_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, &step));
-    for (uint32_t i = 0; i < n->n_in; i++)
-      if (in[i]) LB_TRY(lb_planner_operand(p, in[i], &step->in[i]));
-    return emit_dynamic(p, step, out_info);
+    lb_step call;
+    LB_TRY(lb_planner_new_call(p, n, in, &call));
+    return emit_dynamic(p, &call, r.out_info);
   }
-  for (uint32_t i = 0; i < n->n_out; i++) {
-    out[i].dtype = LB_NONE;
-    out[i].rank = 0;
-    if (n->out[i]) LB_TRY(tensor_of(p, n, &out_info[i], &out[i]));
-  }
-  return plan_made(p, n, in, in_info, out);
+  LB_TRY(tensors_of(p, n, &r));
+  return plan_made(p, n, in, r.in_info, r.out);
+}
+
+lb_status lb_planner_infer(lb_planner *p, const lb_node *n,
+                           const lb_pvalue *const *in, const lb_tensor **out,
+                           bool *call) {
+  uint32_t deciding = lb_op_infos[n->op].deciding;
+  inference r;
+  *call = !(p->dims.exact && n->out[0]->info.known);
+  for (uint32_t i = 0; i < n->n_in && i < 32; i++)
+    if (deciding >> i & 1 && in[i] && !is_known(in[i])) *call = false;
+  if (!*call) return LB_OK;
+  LB_TRY(begin_inference(p, n, &r));
+  LB_TRY(infer(p, n, in, &r));
+  LB_TRY(tensors_of(p, n, &r));
+  *call = !is_computable(n, in, r.out);
+  *out = r.out;
+  return LB_OK;
 }
 
 // -- Loop and Scan -----------------------------------------------------------
@@ -374,34 +356,23 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
 // copies may go once the loop has run.
 static lb_status plan_loop(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in) {
-  lb_operand *args = lb_arena_new(&p->scratch, lb_operand, n->n_in);
-  int64_t *temps = lb_arena_new(&p->scratch, int64_t, n->n_in);
+  lb_operand *temps = LB_SCRATCH(p, lb_operand, n->n_in);
   uint32_t n_temps = 0;
-  if (!args || !temps) return lb_oom();
+  lb_step step;
+  if (!temps) return lb_oom();
+  LB_TRY(lb_planner_new_call(p, n, in, &step));
+  step.kind = LB_STEP_LOOP;
   for (uint32_t i = 0; i < n->n_in; i++) {
-    if (!in[i]) continue;
-    LB_TRY(lb_planner_operand(p, in[i], &args[i]));
-    if (lb_tensor_is_dense(in[i]->tensor)) continue;
-    int64_t *at = &temps[n_temps++];
-    LB_TRY(lb_memory_get(&p->memory, p->state, lb_tensor_bytes(in[i]->tensor),
-                         at));
-    lb_step *copy;
-    lb_tensor *dense;
-    LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
-    LB_TRY(lb_planner_keep(p, in[i]->tensor, &dense));
-    dense->data = NULL;
-    lb_tensor_dense(dense);
-    copy->in[0] = args[i];
-    args[i] =
-        (lb_operand){.tensor = dense, .place = LB_PLACE_ARENA, .offset = *at};
-    copy->out[0] = args[i];
+    if (!in[i] || lb_tensor_is_dense(in[i]->tensor)) continue;
+    lb_operand *dense = &temps[n_temps++];
+    LB_TRY(lb_planner_temp(p, in[i]->tensor, dense));
+    dense->value = in[i]->value;
+    LB_TRY(lb_planner_copy(p, step.in[i], *dense));
+    step.in[i] = *dense;
   }
-  lb_step *step;
-  LB_TRY(lb_planner_step(p, n, LB_STEP_LOOP, n->n_in, n->n_out, &step));
-  for (uint32_t i = 0; i < n->n_in; i++)
-    if (in[i]) step->in[i] = args[i];
-  while (n_temps) lb_memory_put(&p->memory, temps[--n_temps]);
-  return emit_dynamic(p, step, NULL);
+  LB_TRY(emit_dynamic(p, &step, NULL));
+  while (n_temps) lb_planner_end_temp(p, &temps[--n_temps]);
+  return LB_OK;
 }
 
 // -- all ---------------------------------------------------------------------
@@ -411,7 +382,7 @@ lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred) {
   *deferred = false;
   LB_TRY(lb_planner_known(p, n, &known));
   if (known) return LB_OK;
-  const lb_pvalue **in = ROOM(p, const lb_pvalue *, n->n_in);
+  const lb_pvalue **in = LB_SCRATCH(p, const lb_pvalue *, n->n_in);
   bool ready;
   if (!in) return lb_oom();
   LB_TRY(inputs_of(p, n, in, &ready));
@@ -422,7 +393,8 @@ lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred) {
                                                     : plan_call(p, n, in));
   for (uint32_t i = 0; i < n->n_out; i++) {
     const lb_value *v = n->out[i];
-    if (v && p->states[v->id]) lb_planner_learn(p, v, p->states[v->id]->tensor);
+    if (v && p->values.states[v->id])
+      lb_planner_learn(p, v, p->values.states[v->id]->tensor);
   }
   return LB_OK;
 }
@@ -441,9 +413,10 @@ void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
   for (uint32_t i = n; i-- > 0;) {
     const lb_node *x = nodes[i];
     bool wanted = false;
-    for (uint32_t k = 0; k < x->n_out; k++) wanted |= is_wanted(p, x->out[k]);
-    if (wanted || !p->needed[x->id]) continue;
-    p->needed[x->id] = false;
+    for (uint32_t k = 0; k < x->n_out; k++)
+      wanted |= lb_planner_is_read(p, x->out[k]);
+    if (wanted || !p->tally.needed[x->id]) continue;
+    p->tally.needed[x->id] = false;
     lb_planner_unuse_inputs(p, x);
   }
 }
@@ -491,11 +464,11 @@ lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
   for (uint32_t i = 0; i < n; i++) {
     const lb_node *x = nodes[i];
     if (parts) bring_near(parts, nodes, n, i);
-    if (!p->needed[x->id]) continue;
+    if (!p->tally.needed[x->id]) continue;
     const lb_partition *part = parts ? parts->of_node[x->id] : NULL;
     if (x->op == LB_OP_If)
       LB_TRY(plan_if(p, x));
-    else if (!part)
+    else if (!part || part->recurrent)
       LB_TRY(plan_alone(p, x));
     else if (x == part->nodes[part->n_nodes - 1])
       LB_TRY(lb_planner_partition(p, part));
@@ -506,33 +479,4 @@ lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
 lb_status lb_planner_region(lb_planner *p, const lb_region *r) {
   lb_order order = lb_orders_get(&p->prog->orders, r);
   return lb_planner_nodes(p, order.nodes, order.n);
-}
-
-lb_status lb_planner_deliver(lb_planner *p) {
-  for (uint32_t i = 0; i < p->region->n_results; i++) {
-    const lb_value *v = p->region->results[i];
-    const lb_pvalue *s;
-    if (!p->want[i].wanted || p->delivered[i]) continue;
-    LB_TRY(lb_planner_state(p, v, &s));
-    if (!s) continue;
-    p->delivered[i] = true;
-    lb_tensor *t;
-    bool window;
-    LB_TRY(lb_planner_keep(p, s->tensor, &t));
-    t->data = NULL;
-    lb_tensor_dense(t);
-    LB_TRY(lb_planner_window(p, i, t, t, &window));
-    lb_operand from = lb_planner_where(p, s);
-    bool there = from.place == LB_PLACE_OUTPUT && from.index == i;
-    if (!there) LB_TRY(lb_planner_operand(p, s, &from));
-    LB_TRY(lb_planner_bind(p, i, t));
-    lb_planner_unuse(p, v);
-    if (there) continue;
-    lb_step *copy;
-    LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
-    copy->in[0] = from;
-    copy->out[0] =
-        (lb_operand){.tensor = t, .place = LB_PLACE_OUTPUT, .index = i};
-  }
-  return LB_OK;
 }

@@ -38,36 +38,25 @@ static void fill_strides(int64_t *to, const lb_recipe_operand *r,
 
 // -- where operands lie ------------------------------------------------------
 
-static uint32_t base_of(const lb_planner *p, const lb_operand *o) {
-  const lb_region *r = p->region;
-  switch (o->place) {
-    case LB_PLACE_NONE: break;
-    case LB_PLACE_ARENA: return LB_BASE_ARENA;
-    case LB_PLACE_INPUT: return LB_BASE_FIRST + o->index;
-    case LB_PLACE_OUTPUT: return LB_BASE_FIRST + r->n_params + o->index;
-    case LB_PLACE_OWN:
-      return LB_BASE_FIRST + r->n_params + r->n_results + o->index;
-  }
-  return LB_BASE_NONE;
-}
-
-lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at,
-                        int64_t offset) {
-  lb_spot out = {.base = base_of(p, at)};
-  out.offset =
-      offset + (out.base == LB_BASE_NONE ? (int64_t)(intptr_t)at->tensor->data
-                                         : at->offset);
-  return out;
+lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *o) {
+  int64_t at = o->place == LB_PLACE_NONE ? (int64_t)(intptr_t)o->tensor->data
+                                         : o->offset;
+  return (lb_spot){at, lb_planner_base(p, o->place, o->index), o->value};
 }
 
 lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
                                 const lb_value *v, lb_spot *out) {
   const lb_pvalue *s;
-  *out = (lb_spot){.offset = (int64_t)(intptr_t)part->packed};
+  *out = (lb_spot){(int64_t)(intptr_t)part->packed, LB_BASE_NONE, LB_NO_VALUE};
   if (!v) return LB_OK;
   LB_TRY(lb_planner_state(p, v, &s));
-  lb_operand at = lb_planner_where(p, s);
-  *out = lb_planner_spot(p, &at, 0);
+  out->value = s->value;
+  if (s->buffer == LB_NO_BUFFER) {
+    out->offset = (int64_t)(intptr_t)s->tensor->data;
+  } else {
+    out->base = p->values.bufs[s->buffer].base;
+    out->offset = p->values.bufs[s->buffer].mark + s->offset;
+  }
   return LB_OK;
 }
 
@@ -78,8 +67,7 @@ static lb_status make_tables(lb_planner *p, const lb_binding *b, lb_spot *out) {
   if (!tables) return lb_oom();
   lb_partition_fill_tables(b, tables);
   for (uint32_t i = 0; i < b->n_operands; i++)
-    if (!b->operands[i].value)
-      out[i] = (lb_spot){.offset = (int64_t)(intptr_t)tables};
+    if (!b->operands[i].value) out[i].offset = (int64_t)(intptr_t)tables;
   return LB_OK;
 }
 

@@ -20,6 +20,7 @@
 #include "partition/partition.h"
 #include "plan/order.h"
 #include "plan/sizes.h"
+#include "plan/tally.h"
 #include "plan/twins.h"
 
 typedef enum lb_deciding {
@@ -27,20 +28,6 @@ typedef enum lb_deciding {
   LB_DECIDES_THROUGH,  // through arithmetic
   LB_DECIDES_DIRECTLY,
 } lb_deciding;
-
-// Where a value is joined to others (join.c).
-typedef struct lb_home {
-  const lb_node *join;  // a Concat, or NULL
-  uint32_t at;          // which of its inputs the value is, or begins with
-  bool barred;          // some reader would not have it in strides
-} lb_home;
-
-// What readers of values say before the first node is planned: see planner.h.
-typedef struct lb_tally {
-  uint32_t *uses, *lands;  // by value id
-  lb_home *homes;          // likewise
-  bool *needed;            // by node id
-} lb_tally;
 
 // How many programs there are, and how much memory they take.
 typedef struct lb_program_usage {

@@ -22,10 +22,10 @@ _Static_assert(LB_TURN_KERNELS <= LB_MAX_SEQUENCE, "one sequence runs them");
 typedef struct series {
   lb_planner *p;
   const lb_partition *part;
-  lb_step call;  // of the host kernel
+  lb_step call;  // of the reference kernel
   lb_rshape shape;
   lb_operand at[LB_RMEMS];
-  int64_t temps[LB_RMEMS];  // marks of those in the arena
+  lb_operand temps[LB_RMEMS];
   int n_temps;
   lb_recipe recipes[LB_TURN_KERNELS];
   int n;
@@ -35,13 +35,8 @@ typedef struct series {
 // -- memory ------------------------------------------------------------------
 
 static lb_status add_temp(series *s, lb_rmem mem, const lb_tensor *t) {
-  int64_t *at = &s->temps[s->n_temps];
-  lb_tensor *kept;
-  LB_TRY(lb_planner_keep(s->p, t, &kept));
-  LB_TRY(lb_memory_get(&s->p->memory, s->p->state, lb_tensor_bytes(t), at));
-  s->n_temps++;
-  s->at[mem] =
-      (lb_operand){.tensor = kept, .place = LB_PLACE_ARENA, .offset = *at};
+  LB_TRY(lb_planner_temp(s->p, t, &s->at[mem]));
+  s->temps[s->n_temps++] = s->at[mem];
   return LB_OK;
 }
 
@@ -129,18 +124,13 @@ static lb_status place_rooms(series *s) {
 static lb_status add_copy(series *s, lb_rmem mem, uint32_t input) {
   static const double zero = 0;
   lb_tensor t = *s->at[mem].tensor, *zeros;
-  lb_step *copy;
-  LB_TRY(lb_planner_step(s->p, NULL, LB_STEP_COPY, 1, 1, &copy));
-  copy->out[0] = s->at[mem];
-  if (is_given(s, input)) {
-    copy->in[0] = s->call.in[input];
-    return LB_OK;
-  }
+  if (is_given(s, input))
+    return lb_planner_copy(s->p, s->call.in[input], s->at[mem]);
   memset(t.strides, 0, sizeof t.strides);
   t.data = (void *)(uintptr_t)&zero;
   LB_TRY(lb_planner_keep(s->p, &t, &zeros));
-  copy->in[0] = (lb_operand){.tensor = zeros};
-  return LB_OK;
+  lb_operand from = {.tensor = zeros, .value = LB_NO_VALUE};
+  return lb_planner_copy(s->p, from, s->at[mem]);
 }
 
 // -- launches ----------------------------------------------------------------
@@ -185,9 +175,9 @@ static lb_status make_launch(series *s, int number, lb_launch **out) {
   for (uint32_t i = 0; i < t->b.n_operands; i++) {
     steps[i] = t->step[i] * size;
     if (t->mem[i] == LB_RMEM_PACKED)
-      spots[i] = (lb_spot){.offset = (int64_t)(intptr_t)s->part->packed};
+      LB_TRY(lb_planner_value_spot(s->p, s->part, NULL, &spots[i]));
     else
-      spots[i] = lb_planner_spot(s->p, &s->at[t->mem[i]], 0);
+      spots[i] = lb_planner_spot(s->p, &s->at[t->mem[i]]);
   }
   LB_TRY(lb_planner_prepare(s->p, &s->recipes[number], &t->b, spots, out));
   (*out)->steps = steps;
@@ -207,20 +197,21 @@ static int threads_of(const series *s, const lb_step *step) {
   return INT_MAX;
 }
 
-static lb_status add_launches(series *s) {
+static lb_status add_launches(series *s, bool covered) {
   const lb_tensor *x = s->call.in[0].tensor;
   bool first = lb_attr_int(s->part->nodes[0], "layout", 0) != 0;
-  lb_step *step;
-  LB_TRY(lb_planner_step(s->p, s->part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
-  step->turns = x->dims[first];
-  step->each = (uint32_t)lb_recurrent_kernels(s->part);
-  lb_launch **last = &step->launch;
+  lb_step step = {.kind = LB_STEP_LAUNCH,
+                  .node = s->part->nodes[0],
+                  .skip = covered,
+                  .turns = x->dims[first],
+                  .each = (uint32_t)lb_recurrent_kernels(s->part)};
+  lb_launch **last = &step.launch;
   for (int i = 0; i < s->n; i++) {
     LB_TRY(make_launch(s, i, last));
     last = &(*last)->next;
   }
-  step->apart = threads_of(s, step);
-  return LB_OK;
+  step.apart = threads_of(s, &step);
+  return lb_planner_push(s->p, &step);
 }
 
 static bool all_in_pack(const series *s) {
@@ -229,35 +220,31 @@ static bool all_in_pack(const series *s) {
   return true;
 }
 
-// The copies, the launches and their cover take the place of the call.
-static lb_status replace_call(series *s) {
-  lb_plan *plan = s->p->plan;
-  lb_step *step;
-  plan->n_steps--;
+// The copies and the launches; then the call, unless the pack has all kernels.
+static lb_status emit(series *s) {
+  bool covered = !all_in_pack(s);
   LB_TRY(add_copy(s, LB_RMEM_H, H0));
   if (s->part->nodes[0]->op == LB_OP_LSTM) LB_TRY(add_copy(s, LB_RMEM_C, C0));
-  LB_TRY(add_launches(s));
-  if (all_in_pack(s)) return LB_OK;
-  plan->steps[plan->n_steps - 1].skip = 1;
-  LB_TRY(lb_planner_step(s->p, NULL, LB_STEP_CALL, 0, 0, &step));
-  *step = s->call;
-  return LB_OK;
+  LB_TRY(add_launches(s, covered));
+  return covered ? lb_planner_push(s->p, &s->call) : LB_OK;
 }
 
-// Host kernels round in their own order: where bits must not change, launches
-// need kernels that are there from the start.
-lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part) {
-  series *s = lb_arena_alloc(&p->scratch, sizeof *s, _Alignof(series));
+// Reference kernels round in their own order: where bits must not change,
+// launches need kernels that are there from the start.
+lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part,
+                               const lb_step *call) {
+  series *s = LB_SCRATCH(p, series, 1);
   if (!s) return lb_oom();
   memset(s, 0, offsetof(series, turns));
   s->p = p;
   s->part = part;
-  s->call = p->plan->steps[p->plan->n_steps - 1];
-  s->shape.tensor[LB_RMEM_X] = *s->call.in[0].tensor;
-  if (!lb_recurrent_fits(part, &s->shape)) return LB_OK;
+  s->call = *call;
+  s->shape.tensor[LB_RMEM_X] = *call->in[0].tensor;
+  if (!lb_recurrent_fits(part, &s->shape)) return lb_planner_push(p, call);
   LB_TRY(place_rooms(s));
   LB_TRY(bind(s));
-  if (!p->prog->deterministic || all_in_pack(s)) LB_TRY(replace_call(s));
-  while (s->n_temps) lb_memory_put(&p->memory, s->temps[--s->n_temps]);
+  LB_TRY(p->prog->deterministic && !all_in_pack(s) ? lb_planner_push(p, call)
+                                                   : emit(s));
+  while (s->n_temps) lb_planner_end_temp(p, &s->temps[--s->n_temps]);
   return LB_OK;
 }

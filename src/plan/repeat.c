@@ -37,7 +37,7 @@ static bool lies_like(const lb_tensor *a, const lb_tensor *b) {
 lb_status lb_planner_find_made(lb_planner *p, const lb_partition *part,
                                const lb_tensor *result, const lb_made **out) {
   const lb_twin *twin = twin_of(p, part);
-  const lb_made *made = twin ? p->made[twin->group] : NULL;
+  const lb_made *made = twin ? p->launch.made[twin->group] : NULL;
   *out = NULL;
   for (uint32_t i = 0; made && i < made->n; i++) {
     const lb_pvalue *s;
@@ -91,7 +91,7 @@ lb_status lb_planner_note_made(lb_planner *p, const lb_partition *part,
   for (uint32_t i = 0; i < b->n_operands; i++)
     LB_TRY(note_operand(p, part, b->operands[i].value, m, &ok));
   LB_TRY(lb_planner_spots(p, part, b, m->spots));
-  if (ok) p->made[twin->group] = m;
+  if (ok) p->launch.made[twin->group] = m;
   return LB_OK;
 }
 
@@ -119,8 +119,8 @@ static lb_launch *copy_launch(lb_planner *p, const lb_launch *like,
   l->next = NULL;
   l->spots = spots;
   for (size_t i = 0; i < n; i++) {
-    spots[i].base = to[i].base;
-    spots[i].offset = to[i].offset + (like->spots[i].offset - from[i].offset);
+    spots[i] = to[i];
+    spots[i].offset += like->spots[i].offset - from[i].offset;
   }
   return l;
 }
@@ -128,15 +128,14 @@ static lb_launch *copy_launch(lb_planner *p, const lb_launch *like,
 lb_status lb_planner_repeat(lb_planner *p, const lb_partition *part,
                             const lb_made *m) {
   lb_spot spots[MAX_OPERANDS];
-  lb_step *step;
+  lb_step step = {.kind = LB_STEP_LAUNCH, .node = part->nodes[0]};
   LB_TRY(find_spots(p, part, m, spots));
-  LB_TRY(lb_planner_step(p, part->nodes[0], LB_STEP_LAUNCH, 0, 0, &step));
   if (!p->rehearses)
     lb_slots_use(p->prog->slots, p->prog->user, m->launch->slot);
-  lb_launch **next = &step->launch;
+  lb_launch **next = &step.launch;
   for (const lb_launch *l = m->launch; l; l = l->next, next = &(*next)->next) {
     *next = copy_launch(p, l, m->spots, spots);
     if (!*next) return lb_oom();
   }
-  return LB_OK;
+  return lb_planner_push(p, &step);
 }

@@ -2,7 +2,7 @@
 //
 // A window is the caller's memory with strides: part of a larger buffer. What a
 // launch makes is written there if its kernel can, as with the room of a Concat
-// (join.c); what a host kernel makes is dense, and is copied at the end.
+// (concat.c); what a host kernel makes is dense, and is copied at the end.
 #include <assert.h>
 
 #include "plan/planner.h"
@@ -18,7 +18,7 @@ static const char *name_of(const lb_planner *p, uint32_t result) {
 
 static lb_status refuse(const lb_planner *p, uint32_t result,
                         const lb_tensor *t, const char *why) {
-  const lb_want *w = &p->want[result];
+  const lb_want *w = &p->results.want[result];
   char dims[160], strides[300];
   return lb_error(LB_INVALID, "output '%s' of %s%s: strides %s %s",
                   name_of(p, result), lb_dtype_name(t->dtype),
@@ -29,7 +29,7 @@ static lb_status refuse(const lb_planner *p, uint32_t result,
 
 lb_status lb_planner_window(lb_planner *p, uint32_t result, const lb_tensor *t,
                             lb_tensor *out, bool *found) {
-  const lb_want *w = &p->want[result];
+  const lb_want *w = &p->results.want[result];
   size_t bytes, before;
   *found = false;
   if (!w->strides) return LB_OK;
@@ -54,12 +54,13 @@ lb_status lb_planner_window(lb_planner *p, uint32_t result, const lb_tensor *t,
 // in it. Between the two are views that keep the order of elements.
 static lb_status find(lb_planner *p, const lb_value *v, const lb_tensor *t,
                       lb_tensor *whole, lb_tensor *view, bool *found) {
-  uint32_t i = p->lands[v->id];
+  uint32_t i = p->tally.lands[v->id];
   *found = false;
-  if (!i || p->claimed[i - 1] || !p->want[i - 1].strides) return LB_OK;
+  if (!i || p->results.claimed[i - 1] || !p->results.want[i - 1].strides)
+    return LB_OK;
   const lb_value *result = p->region->results[i - 1];
   *whole = *view = *t;
-  if (result != v && !(p->exact && lb_planner_expect(p, result, whole)))
+  if (result != v && !(p->dims.exact && lb_planner_expect(p, result, whole)))
     return LB_OK;
   LB_TRY(lb_planner_window(p, i - 1, whole, whole, found));
   *found = *found && lb_view_reshape(whole, view);
@@ -79,7 +80,7 @@ lb_status lb_planner_take_window(lb_planner *p, const lb_value *v,
   bool found;
   LB_TRY(find(p, v, t, &whole, &view, &found));
   assert(found);
-  *result = p->lands[v->id] - 1;
-  p->claimed[*result] = true;
+  *result = p->tally.lands[v->id] - 1;
+  p->results.claimed[*result] = true;
   return lb_planner_bind(p, *result, &whole);
 }

@@ -1,4 +1,4 @@
-// plan/join.c -- what a Concat joins is written where it will lie.
+// plan/concat.c -- what a Concat joins is written where it will lie.
 //
 // Terms. The *home* of a value is the Concat that joins it, by itself or as all
 // parts of a Split. The *room* of a Concat is the memory of its result, taken
@@ -42,7 +42,7 @@ static void set_homes(lb_planner *p, const lb_node *join) {
   for (uint32_t i = 0; i < join->n_in; i++)
     if (length_of(join, i, axis) < 0) return;
   for (uint32_t i = join->n_in; i-- > 0;) {
-    lb_home *h = &p->homes[join->in[i]->id];
+    lb_home *h = &p->tally.homes[join->in[i]->id];
     h->join = join;
     h->at = i;
   }
@@ -51,15 +51,15 @@ static void set_homes(lb_planner *p, const lb_node *join) {
 // A value goes where its parts go, if they stay side by side.
 static void inherit_home(lb_planner *p, const lb_node *split) {
   const lb_value *x = split->in[0], *first = split->out[0];
-  const lb_home *h = first ? &p->homes[first->id] : NULL;
+  const lb_home *h = first ? &p->tally.homes[first->id] : NULL;
   if (!h || !h->join || x->info.rank < 0 ||
       axis_of(split, x->info.rank) != axis_of(h->join, x->info.rank))
     return;
   for (uint32_t i = 0; i < split->n_out; i++)
     if (h->at + i >= h->join->n_in || h->join->in[h->at + i] != split->out[i])
       return;
-  p->homes[x->id].join = h->join;
-  p->homes[x->id].at = h->at;
+  p->tally.homes[x->id].join = h->join;
+  p->tally.homes[x->id].at = h->at;
 }
 
 void lb_planner_note_homes(lb_planner *p, const lb_node *n) {
@@ -68,7 +68,7 @@ void lb_planner_note_homes(lb_planner *p, const lb_node *n) {
   if (n->op == LB_OP_Split) inherit_home(p, n);
   if (takes_strides(p, n)) return;
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (n->in[i]) p->homes[n->in[i]->id].barred = true;
+    if (n->in[i]) p->tally.homes[n->in[i]->id].barred = true;
 }
 
 // -- rooms -------------------------------------------------------------------
@@ -105,16 +105,17 @@ static bool surround(const lb_planner *p, const lb_home *h, const lb_tensor *t,
 
 // The home of v, if something may still be written there.
 static const lb_home *home_of(const lb_planner *p, const lb_value *v) {
-  const lb_home *h = &p->homes[v->id];
-  bool good = h->join && !h->barred && p->needed[h->join->id] &&
-              !p->states[h->join->out[0]->id];
+  const lb_home *h = &p->tally.homes[v->id];
+  bool good = h->join && !h->barred && p->tally.needed[h->join->id] &&
+              !p->values.states[h->join->out[0]->id];
   return good ? h : NULL;
 }
 
 // The room of a Concat, or NULL. Memory that was given back is none.
 static const lb_pvalue *room_of(const lb_planner *p, const lb_value *joined) {
-  const lb_pvalue *room = p->rooms[joined->id];
-  return room && p->bufs[room->buffer].place != LB_PLACE_NONE ? room : NULL;
+  const lb_pvalue *room = p->concat.rooms[joined->id];
+  return room && p->values.bufs[room->buffer].place != LB_PLACE_NONE ? room
+                                                                     : NULL;
 }
 
 typedef struct spot {  // of a value in a room
@@ -133,8 +134,8 @@ static lb_status make_room(lb_planner *p, const lb_value *joined, spot *s) {
   if (s->buffer == LB_NO_BUFFER)
     LB_TRY(lb_planner_buffer(p, joined, &s->tensor, &s->buffer));
   LB_TRY(lb_planner_jot(p, &s->tensor, &jotted));
-  *room = (lb_pvalue){jotted, s->buffer, s->offset};
-  p->rooms[joined->id] = room;
+  *room = (lb_pvalue){jotted, s->buffer, joined->id, s->offset};
+  p->concat.rooms[joined->id] = room;
   return LB_OK;
 }
 
@@ -205,7 +206,7 @@ lb_status lb_planner_enter_room(lb_planner *p, const lb_value *v,
   LB_TRY(find_spot(p, v, t, true, &s, &found));
   assert(found);
   LB_TRY(lb_planner_jot(p, &s.tensor, &jotted));
-  return lb_planner_set(p, v, (lb_pvalue){jotted, s.buffer, s.offset});
+  return lb_planner_set(p, v, (lb_pvalue){jotted, s.buffer, v->id, s.offset});
 }
 
 // -- the Concat --------------------------------------------------------------
@@ -219,13 +220,14 @@ static bool lies_at(const lb_pvalue *s, const spot *at) {
   return true;
 }
 
-static lb_status put_at(lb_planner *p, const lb_pvalue *from, const spot *at) {
-  lb_pvalue to = {&at->tensor, at->buffer, at->offset};
-  lb_step *copy;
+static lb_status put_at(lb_planner *p, const lb_pvalue *from, const spot *at,
+                        uint32_t value) {
+  lb_pvalue place = {&at->tensor, at->buffer, value, at->offset};
+  lb_operand in, out;
   if (lb_tensor_count(from->tensor) == 0 || lies_at(from, at)) return LB_OK;
-  LB_TRY(lb_planner_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
-  LB_TRY(lb_planner_operand(p, from, &copy->in[0]));
-  return lb_planner_operand(p, &to, &copy->out[0]);
+  LB_TRY(lb_planner_operand(p, from, &in));
+  LB_TRY(lb_planner_operand(p, &place, &out));
+  return lb_planner_copy(p, in, out);
 }
 
 lb_status lb_planner_join(lb_planner *p, const lb_node *n,
@@ -242,7 +244,7 @@ lb_status lb_planner_join(lb_planner *p, const lb_node *n,
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!in[i]) continue;
     at.tensor.dims[axis] = in[i]->tensor->dims[axis];
-    LB_TRY(put_at(p, in[i], &at));
+    LB_TRY(put_at(p, in[i], &at, joined->id));
     at.offset += at.tensor.dims[axis] * at.tensor.strides[axis] *
                  (int64_t)lb_dtype_size(out->dtype);
   }

@@ -1,38 +1,39 @@
-// plan/direct.c -- a partition as one launch, without a look at its nodes.
+// plan/dims.c -- dims by expressions, at the sizes of a signature.
 //
-// What a plain partition makes has the dims that its expression says, at the
-// sizes of the signature; binding checks that what it reads fits. Where the
-// pack has the kernel, no node of it will ever run by itself: none is planned.
-// Whatever is odd (a size that only data tells, operands that do not fit, more
-// bytes than there may be) goes the long way, node by node, which knows why.
+// What a plain partition makes has the dims that its expression says; binding
+// checks that what it reads fits. Whatever is odd (a size that only data tells,
+// operands that do not fit, more bytes than there may be) is left to shape
+// rules, which know why.
 #include "plan/planner.h"
 
 // -- sizes -------------------------------------------------------------------
 
 static int64_t size_of(lb_planner *p, uint32_t number) {
   const lb_sizes *s = &p->prog->sizes;
-  int64_t size = p->sizes[number];
+  int64_t size = p->dims.sizes[number];
   if (size >= 0) return size;
-  if (!lb_dim_has_values(s->dims[number], p->symbols, s->n_symbols)) return -1;
-  bool good = lb_dim_try_eval(s->dims[number], p->symbols, s->n_symbols, &size);
-  return p->sizes[number] = good && size >= 0 ? size : -1;
+  if (!lb_dim_has_values(s->dims[number], p->dims.symbols, s->n_symbols))
+    return -1;
+  bool good =
+      lb_dim_try_eval(s->dims[number], p->dims.symbols, s->n_symbols, &size);
+  return p->dims.sizes[number] = good && size >= 0 ? size : -1;
 }
 
 void lb_planner_learn(lb_planner *p, const lb_value *v, const lb_tensor *t) {
   const lb_sizes *s = &p->prog->sizes;
   if (v->info.rank < 0) return;
   const uint32_t *numbers = lb_sizes_of(s, v);
-  p->exact = p->exact && v->info.rank == t->rank;
-  for (int i = 0; p->exact && i < t->rank; i++) {
+  p->dims.exact = p->dims.exact && v->info.rank == t->rank;
+  for (int i = 0; p->dims.exact && i < t->rank; i++) {
     int64_t size = size_of(p, numbers[i]);
     int symbol;
     if (size >= 0) {
-      p->exact = size == t->dims[i];
+      p->dims.exact = size == t->dims[i];
       continue;
     }
-    p->sizes[numbers[i]] = t->dims[i];
+    p->dims.sizes[numbers[i]] = t->dims[i];
     if (lb_dim_as_symbol(v->info.dims[i], &symbol))
-      p->symbols[symbol] = t->dims[i];
+      p->dims.symbols[symbol] = t->dims[i];
   }
 }
 
@@ -122,7 +123,7 @@ static bool is_moving(lb_op op) {
 
 bool lb_planner_expect_moved(lb_planner *p, const lb_node *n,
                              const lb_pvalue *const *in, lb_tensor *out) {
-  if (!p->exact || !is_moving(n->op) || !in[0]) return false;
+  if (!p->dims.exact || !is_moving(n->op) || !in[0]) return false;
   for (uint32_t i = 0; i < n->n_out; i++)
     if (!n->out[i] || !lb_planner_expect(p, n->out[i], &out[i]) ||
         count_of(p, &out[i]) == 0)
@@ -155,7 +156,7 @@ static bool try_elements(lb_planner *p, const lb_value *v, void *out) {
 lb_status lb_planner_known(lb_planner *p, const lb_node *n, bool *done) {
   const lb_value *v = n->n_out == 1 ? n->out[0] : NULL;
   lb_tensor t;
-  *done = v && p->exact && v->info.known && v->info.rank >= 0 &&
+  *done = v && p->dims.exact && v->info.known && v->info.rank >= 0 &&
           lb_planner_expect(p, v, &t) && lb_tensor_count(&t) == v->info.n_known;
   if (!*done) return LB_OK;
   t.data = lb_arena_alloc(p->arena, lb_tensor_bytes(&t), sizeof(int64_t));
@@ -164,13 +165,13 @@ lb_status lb_planner_known(lb_planner *p, const lb_node *n, bool *done) {
   return *done ? lb_planner_set_const(p, v, &t) : LB_OK;
 }
 
-// -- what may go directly ----------------------------------------------------
+// -- partitions --------------------------------------------------------------
 
 // Everything it reads is known.
 static bool is_known(const lb_planner *p, const lb_node *n) {
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!n->in[i] || n->in[i]->info.data) continue;
-    const lb_pvalue *s = p->states[lb_planner_root(p, n->in[i]->id)];
+    const lb_pvalue *s = p->values.states[lb_planner_root(p, n->in[i]->id)];
     if (!s || s->buffer != LB_NO_BUFFER) return false;
   }
   return true;
@@ -185,21 +186,22 @@ static bool is_computed(const lb_planner *p, const lb_partition *part) {
 
 static bool is_ready(lb_planner *p, const lb_partition *part) {
   for (uint32_t i = 0; i < part->n_nodes; i++)
-    if (p->planned[part->nodes[i]->id] || !p->needed[part->nodes[i]->id])
+    if (p->planned[part->nodes[i]->id] || !p->tally.needed[part->nodes[i]->id])
       return false;
   for (uint32_t i = 0; i < part->n_reads; i++) {
     const lb_value *v = part->reads[i].value;
     uint32_t id = lb_planner_root(p, v->id);
-    if (!p->states[id]) return false;
-    if (id != v->id) lb_planner_learn(p, v, p->states[id]->tensor);
+    if (!p->values.states[id]) return false;
+    if (id != v->id) lb_planner_learn(p, v, p->values.states[id]->tensor);
   }
-  return p->exact;
+  return p->dims.exact;
 }
 
-// The result, if dims of it and of what a reduction reads are known.
-static bool try_result(lb_planner *p, const lb_partition *part,
-                       lb_tensor *out) {
+// Dims of what a reduction reads have to be known, too.
+bool lb_planner_expect_result(lb_planner *p, const lb_partition *part,
+                              lb_tensor *out) {
   lb_tensor x;
+  if (!part->plain || !p->dims.exact || !is_ready(p, part)) return false;
   if (!lb_planner_expect(p, lb_partition_result(part), out)) return false;
   int64_t count = count_of(p, out);
   if (count == 0 || (count <= LB_MAX_KNOWN && is_computed(p, part)))
@@ -207,66 +209,4 @@ static bool try_result(lb_planner *p, const lb_partition *part,
   if (part->form != LB_FORM_ROWS) return true;
   return lb_planner_expect(p, part->nodes[part->anchor]->in[0], &x) &&
          count_of(p, &x) > 0;
-}
-
-// -- the launch --------------------------------------------------------------
-
-typedef struct attempt {
-  lb_tensor dense, view;  // the result; inside that of a Concat
-  bool roomy;             // there it will lie
-  const lb_made *twin;    // launches of one; NULL: it has to be bound
-  lb_binding b;
-  const lb_recipe *recipe;
-  lb_recipe made;
-} attempt;
-
-// Where the result is to lie, and whether a twin has one like it.
-static lb_status look(lb_planner *p, const lb_partition *part, attempt *a) {
-  const lb_value *result = lb_partition_result(part);
-  a->roomy = false;
-  if (!lb_planner_lands(p, result))
-    LB_TRY(lb_planner_find_room(p, result, &a->dense, &a->view, &a->roomy));
-  return lb_planner_find_made(p, part, a->roomy ? &a->view : &a->dense,
-                              &a->twin);
-}
-
-static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
-                      bool *ok) {
-  *ok = false;
-  if (a->roomy) LB_TRY(lb_planner_bind_as(p, part, &a->view, &a->b, ok));
-  if (*ok) return LB_OK;
-  a->roomy = false;
-  return lb_planner_bind_as(p, part, &a->dense, &a->b, ok);
-}
-
-static lb_status put(lb_planner *p, const lb_partition *part, attempt *a) {
-  const lb_value *result = lb_partition_result(part);
-  LB_TRY(a->roomy ? lb_planner_enter_room(p, result, &a->dense)
-                  : lb_planner_place(p, result, &a->dense));
-  if (a->twin) {
-    LB_TRY(lb_planner_repeat(p, part, a->twin));
-  } else {
-    LB_TRY(lb_planner_add_launch(p, part, &a->b, a->recipe));
-    LB_TRY(lb_planner_note_made(p, part, &a->b));
-  }
-  for (uint32_t i = 0; i < part->n_nodes; i++)
-    p->planned[part->nodes[i]->id] = true;
-  for (uint32_t i = 0; i < part->n_reads; i++)
-    lb_planner_unuse_times(p, part->reads[i].value, part->reads[i].times);
-  return LB_OK;
-}
-
-lb_status lb_planner_direct(lb_planner *p, const lb_partition *part,
-                            bool *done) {
-  attempt a;
-  *done = part->plain && p->exact && is_ready(p, part) &&
-          try_result(p, part, &a.dense);
-  if (!*done) return LB_OK;
-  LB_TRY(look(p, part, &a));
-  if (a.twin) return put(p, part, &a);
-  LB_TRY(bind(p, part, &a, done));
-  if (!*done) return LB_OK;
-  LB_TRY(lb_planner_recipe(p, &a.b, &a.recipe, &a.made));
-  *done = a.recipe->slot->in_pack;
-  return *done ? put(p, part, &a) : LB_OK;
 }

@@ -1,4 +1,4 @@
-// plan/join_test.c -- what a Concat joins lies in place, or is copied there.
+// plan/concat_test.c -- what a Concat joins lies in place, or is copied there.
 #include "plan/load_test.h"
 #include "plan/pack_test.h"
 

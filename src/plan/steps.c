@@ -1,0 +1,88 @@
+// plan/steps.c -- steps, results to bind, facts and nodes of the next stage.
+#include "plan/planner.h"
+
+static const lb_tensor absent = {.dtype = LB_NONE};
+
+lb_status lb_planner_new_step(lb_planner *p, const lb_node *node,
+                              lb_step_kind kind, uint32_t n_in, uint32_t n_out,
+                              lb_step *out) {
+  uint32_t n = n_in + n_out;
+  lb_operand *ops = n ? lb_arena_new(p->arena, lb_operand, n) : NULL;
+  if (n && !ops) return lb_oom();
+  for (uint32_t i = 0; i < n; i++)
+    ops[i] = (lb_operand){.tensor = &absent, .value = LB_NO_VALUE};
+  if (n > p->plan->max_operands) p->plan->max_operands = n;
+  *out = (lb_step){.kind = kind,
+                   .node = node,
+                   .in = ops,
+                   .out = n ? ops + n_in : NULL,
+                   .n_in = n_in,
+                   .n_out = n_out};
+  return LB_OK;
+}
+
+lb_status lb_planner_push(lb_planner *p, const lb_step *step) {
+  lb_plan *plan = p->plan;
+  LB_GROW(p->arena, plan->steps, plan->n_steps, p->steps.cap_steps);
+  plan->steps[plan->n_steps++] = *step;
+  return LB_OK;
+}
+
+lb_status lb_planner_new_call(lb_planner *p, const lb_node *n,
+                              const lb_pvalue *const *in, lb_step *out) {
+  LB_TRY(lb_planner_new_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, out));
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (in[i]) LB_TRY(lb_planner_operand(p, in[i], &out->in[i]));
+  return LB_OK;
+}
+
+lb_status lb_planner_copy(lb_planner *p, lb_operand from, lb_operand to) {
+  lb_step copy;
+  LB_TRY(lb_planner_new_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
+  copy.in[0] = from;
+  copy.out[0] = to;
+  return lb_planner_push(p, &copy);
+}
+
+lb_status lb_planner_temp(lb_planner *p, const lb_tensor *t, lb_operand *out) {
+  lb_tensor *dense;
+  *out = (lb_operand){.place = LB_PLACE_ARENA, .value = LB_NO_VALUE};
+  LB_TRY(lb_planner_keep(p, t, &dense));
+  dense->data = NULL;
+  lb_tensor_dense(dense);
+  out->tensor = dense;
+  return lb_memory_get(&p->values.memory, p->state, lb_tensor_bytes(t),
+                       &out->offset);
+}
+
+void lb_planner_end_temp(lb_planner *p, const lb_operand *temp) {
+  lb_memory_put(&p->values.memory, temp->offset);
+}
+
+lb_status lb_planner_bind(lb_planner *p, uint32_t result, const lb_tensor *t) {
+  lb_plan *plan = p->plan;
+  for (uint32_t i = 0; i < plan->n_binds; i++) {
+    if (plan->binds[i].result != result) continue;
+    plan->binds[i].tensor = *t;  // the same bytes, now with the final dims
+    return LB_OK;
+  }
+  LB_GROW(p->arena, plan->binds, plan->n_binds, p->steps.cap_binds);
+  plan->binds[plan->n_binds++] = (lb_bind){result, *t};
+  return LB_OK;
+}
+
+lb_status lb_planner_fact(lb_planner *p, lb_fact fact, uint32_t value) {
+  lb_plan *plan = p->plan;
+  uint32_t cap = p->steps.cap_facts;
+  LB_GROW(p->arena, plan->facts, plan->n_facts, cap);
+  LB_GROW(p->state, p->steps.fact_values, plan->n_facts, p->steps.cap_facts);
+  p->steps.fact_values[plan->n_facts] = value;
+  plan->facts[plan->n_facts++] = fact;
+  return LB_OK;
+}
+
+lb_status lb_planner_defer(lb_planner *p, const lb_node *node) {
+  LB_GROW(p->state, p->steps.pending, p->steps.n_pending, p->steps.cap_pending);
+  p->steps.pending[p->steps.n_pending++] = node;
+  return LB_OK;
+}
