@@ -10,7 +10,7 @@ typedef struct events {
   lb_step_event *list;  // owned
   size_t n, cap;
   size_t n_steps;  // of the list; then come nodes that took none
-  lb_session *session;
+  lb_plan *plan;   // retained: what the run went by; NULL: nobody asks
 } events;
 
 static lb_status keep(void *user, const lb_step_event *e) {
@@ -30,12 +30,11 @@ static lb_status keep_skip(void *user, const lb_node *node, lb_reason why) {
   return keep(user, &(lb_step_event){.node = node, .reason = why});
 }
 
-static lb_status keep_skips(void *user, const lb_tensor *inputs,
-                            const lb_output *outputs) {
+static lb_status keep_plan(void *user, lb_plan *plan) {
   events *all = user;
-  all->n_steps = all->n;
-  return lb_session_skips(all->session, inputs, outputs, all->list, all->n,
-                          keep_skip, all);
+  lb_plan_release(all->plan);
+  all->plan = lb_plan_retain(plan);
+  return LB_OK;
 }
 
 static void print_kernel(const lb_slot *slot, lb_strbuf *out) {
@@ -75,13 +74,16 @@ static limber_status profile(limber_session *s, const limber_tensor *inputs,
                              size_t n_inputs, limber_tensor *outputs,
                              size_t n_outputs, bool explain, limber_step_fn *fn,
                              void *user) {
-  events all = {.session = s->session};
-  lb_watcher watcher = {keep, &all, explain ? keep_skips : NULL};
+  events all = {0};
+  lb_watcher watcher = {keep, &all, explain ? keep_plan : NULL};
   lb_run_how how = {.watcher = &watcher};
   lb_status st = lb_api_run(s, inputs, n_inputs, outputs, n_outputs, &how);
-  if (!explain) all.n_steps = all.n;
+  all.n_steps = all.n;
+  if (!lb_failed(st) && all.plan)
+    st = lb_explain_skips(all.plan, s->model.graph->main, keep_skip, &all);
   for (size_t i = 0; !lb_failed(st) && i < all.n; i++)
     tell(&all.list[i], i >= all.n_steps, fn, user);
+  lb_plan_release(all.plan);
   free(all.list);
   return lb_report(st, &s->runtime->log);
 }

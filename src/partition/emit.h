@@ -25,6 +25,9 @@ typedef struct lb_emitter {
 // along axis i of input 0, whose rank is known.
 bool lb_emit_is_map(const lb_node *n);
 bool lb_emit_is_rows(const lb_node *n, uint32_t *axes);
+// Kinds of dtypes that maps or rows of an operator take; 0: it is none of them.
+unsigned lb_emit_kinds(lb_op op);
+unsigned lb_emit_row_kinds(lb_op op);
 bool lb_emit_is_product(const lb_node *n);
 
 // Whether the elementwise operator is no more than some instructions: it may be

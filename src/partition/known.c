@@ -6,6 +6,7 @@
 void lb_bind_begin(lb_binding *b) {
   memset(b, 0, offsetof(lb_binding, operands));
   b->zones = 1;
+  b->refusal = LB_REASON_LAYOUT;
 }
 
 bool lb_bind_known(const lb_partition *p, const lb_memo_key *key, double number,
@@ -28,6 +29,7 @@ lb_status lb_bind_new(const lb_partition *p, const lb_memo_key *key,
   lb_status st = lb_spec_finish(&e->b, &made.spec);
   *ok = !lb_failed(st);
   if (lb_status_code(st) == LB_UNSUPPORTED) {
+    b->refusal = LB_REASON_LIMITS;
     lb_status_drop(st);
     return LB_OK;
   }

@@ -397,6 +397,10 @@ static bool finds_infinity(const lb_node *n) {
          lb_attr_int(n, "detect_negative", 1) != 0;
 }
 
+unsigned lb_emit_kinds(lb_op op) {
+  return ops[op].kinds | lb_emit_row_kinds(op);
+}
+
 bool lb_emit_is_map(const lb_node *n) {
   const map_op *op = &ops[n->op];
   if (!op->kinds || n->n_in > LB_EMIT_MAX_IN || n->n_out != 1 || !n->out[0] ||

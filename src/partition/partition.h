@@ -12,6 +12,7 @@
 #define LB_PARTITION_PARTITION_H
 
 #include "base/arena.h"
+#include "base/events.h"
 #include "graph/graph.h"
 #include "graph/resize.h"
 #include "partition/memo.h"
@@ -83,7 +84,11 @@ typedef struct lb_partitioning {
   lb_partition **parts;  // in order of making
   uint32_t n_parts;
   lb_partition **of_node;  // by node id; NULL: runs alone
+  uint8_t *refusals;       // by node id: if it runs alone, why (lb_reason)
 } lb_partitioning;
+
+// The condition that keeps a node out of every partition.
+lb_reason lb_partition_refusal(const lb_node *n);
 
 // What a partitioning is to be like; {0}: every fusion that is never slower.
 typedef struct lb_partition_options {
@@ -151,6 +156,7 @@ typedef struct lb_binding {
               // offsets differ
   uint64_t scalars[LB_SPEC_MAX_SCALARS];  // bits
   const lb_memo_spec *made;               // the spec in the memo, or NULL
+  lb_reason refusal;                      // if it could not be bound: why
   size_t table_bytes;  // of tables that operands without a value lie in; 0:
                        // those are the packed weights
   lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];

@@ -179,6 +179,8 @@ static const rows_op ops[LB_OP_COUNT] = {
     REDUCE(ReduceSumSquare, LB_KIND_N),
 };
 
+unsigned lb_emit_row_kinds(lb_op op) { return ops[op].kinds; }
+
 // Reductions that may be a window over positions, and what that adds up.
 static const struct {
   bool is;

@@ -363,9 +363,19 @@ static lb_status partition_region(lb_partitioning *p, const counter *c,
   return LB_OK;
 }
 
+static void note_refusals(lb_partitioning *p, const lb_region *r) {
+  for (uint32_t i = 0; i < r->n_nodes; i++) {
+    const lb_node *n = r->nodes[i];
+    if (!p->of_node[n->id])
+      p->refusals[n->id] = (uint8_t)lb_partition_refusal(n);
+    for (uint32_t k = 0; k < n->n_regions; k++) note_refusals(p, n->regions[k]);
+  }
+}
+
 static lb_status partition_all(lb_partitioning *p, const counter *c,
                                const lb_region *r) {
   for (turn of = 0; of < TURNS; of++) LB_TRY(partition_region(p, c, r, of));
+  note_refusals(p, r);
   return LB_OK;
 }
 
@@ -378,10 +388,12 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g,
   lb_arena_init(&scratch, 64 << 10);
   p->of_node = lb_arena_new(&p->arena, lb_partition *, g->n_nodes);
   p->parts = lb_arena_new(&p->arena, lb_partition *, g->n_nodes);
+  p->refusals = lb_arena_new(&p->arena, uint8_t, g->n_nodes);
   counter c = {lb_arena_new(&scratch, uint32_t, g->n_values),
                lb_arena_new(&scratch, lb_node *, g->n_values)};
   lb_status st = LB_OK;
-  if (!p->of_node || !p->parts || !c.uses || !c.reader) st = lb_oom();
+  if (!p->of_node || !p->parts || !p->refusals || !c.uses || !c.reader)
+    st = lb_oom();
   if (!lb_failed(st)) {
     count_region(&c, g->main);
     keep_apart(&c, g, o);

@@ -241,6 +241,8 @@ lb_status lb_planner_join(lb_planner *p, const lb_node *n,
   if (!*done) return LB_OK;
   int axis = axis_of(n, out->rank);
   const lb_pvalue *room = room_of(p, joined);
+  uint32_t first = p->plan->n_steps;
+  lb_planner_note(p, n, LB_NODE_COPIED, LB_REASON_PLACE, joined->id);
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!in[i]) continue;
     at.tensor.dims[axis] = in[i]->tensor->dims[axis];
@@ -248,5 +250,7 @@ lb_status lb_planner_join(lb_planner *p, const lb_node *n,
     at.offset += at.tensor.dims[axis] * at.tensor.strides[axis] *
                  (int64_t)lb_dtype_size(out->dtype);
   }
+  if (p->plan->n_steps == first)
+    lb_planner_note(p, n, LB_NODE_IN_PLACE, LB_REASON_VIEW, joined->id);
   return lb_planner_set(p, joined, *room);
 }

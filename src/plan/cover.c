@@ -98,7 +98,8 @@ static void end_reads(lb_planner *p, const lb_partition *part, uint32_t i) {
 
 // A reference kernel's result is dense. Where it should lie otherwise, it is
 // copied.
-static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i) {
+static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i,
+                          lb_reason why) {
   const lb_node *n = part->nodes[i];
   const lb_pvalue **in = LB_SCRATCH(p, const lb_pvalue *, n->n_in);
   lb_operand temp;
@@ -109,22 +110,26 @@ static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i) {
     if (n->in[k]) LB_TRY(lb_planner_state(p, n->in[k], &in[k]));
   }
   LB_TRY(place(p, part, i));
-  LB_TRY(lb_planner_new_call(p, n, in, &call));
+  LB_TRY(lb_planner_new_call(p, n, in, why, &call));
   const lb_pvalue *result = p->values.states[n->out[0]->id];
   LB_TRY(lb_planner_operand(p, result, &call.out[0]));
   end_reads(p, part, i);
-  if (lb_tensor_is_dense(result->tensor)) return lb_planner_push(p, &call);
   lb_operand to = call.out[0];
-  LB_TRY(lb_planner_temp(p, result->tensor, &temp));
-  temp.value = result->value;
-  call.out[0] = temp;
-  LB_TRY(lb_planner_push(p, &call));
+  bool dense = lb_tensor_is_dense(result->tensor);
+  if (!dense) {
+    LB_TRY(lb_planner_temp(p, result->tensor, &temp));
+    temp.value = result->value;
+    call.out[0] = temp;
+  }
+  LB_TRY(p->launch.covers ? lb_planner_push(p, &call)
+                          : lb_planner_push_call(p, &call));
+  if (dense) return LB_OK;
   lb_planner_end_temp(p, &temp);
   return lb_planner_copy(p, temp, to);
 }
 
 static lb_status put_piece(lb_planner *p, const lb_partition *part,
-                           uint32_t from, uint32_t to) {
+                           uint32_t from, uint32_t to, lb_reason why) {
   lb_partition piece;
   lb_binding b;
   lb_slot *slot = NULL;
@@ -139,7 +144,7 @@ static lb_status put_piece(lb_planner *p, const lb_partition *part,
     if (slot)
       end_reads(p, part, i);
     else
-      LB_TRY(put_call(p, part, i));
+      LB_TRY(put_call(p, part, i, why));
   }
   return LB_OK;
 }
@@ -152,16 +157,12 @@ static uint32_t piece_end(const lb_partition *part, uint64_t pieces,
 }
 
 lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
-                           uint64_t pieces) {
+                           uint64_t pieces, lb_reason why) {
   for (uint32_t from = 0, to; from < part->n_nodes; from = to) {
     to = piece_end(part, pieces, from);
-    LB_TRY(put_piece(p, part, from, to));
+    LB_TRY(pieces == LB_ALL_PIECES ? put_call(p, part, from, why)
+                                   : put_piece(p, part, from, to, why));
   }
-  return LB_OK;
-}
-
-lb_status lb_planner_calls(lb_planner *p, const lb_partition *part) {
-  for (uint32_t i = 0; i < part->n_nodes; i++) LB_TRY(put_call(p, part, i));
   return LB_OK;
 }
 

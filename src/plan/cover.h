@@ -13,10 +13,11 @@ lb_status lb_planner_find_pieces(lb_planner *p, const lb_partition *part,
 lb_status lb_planner_covers_exactly(lb_planner *p, const lb_partition *part,
                                     uint64_t pieces, bool *out);
 
-// Adds the steps that stand for the partition, whose result is placed.
+#define LB_ALL_PIECES UINT64_MAX  // every node is one, and is called
+
+// Adds the steps that stand for the partition, whose result is placed. `why`
+// says of calls among them why they are no launches.
 lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
-                           uint64_t pieces);
-// The same, by the reference kernel of each node.
-lb_status lb_planner_calls(lb_planner *p, const lb_partition *part);
+                           uint64_t pieces, lb_reason why);
 
 #endif

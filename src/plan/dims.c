@@ -162,7 +162,9 @@ lb_status lb_planner_known(lb_planner *p, const lb_node *n, bool *done) {
   t.data = lb_arena_alloc(p->arena, lb_tensor_bytes(&t), sizeof(int64_t));
   if (!t.data) return lb_oom();
   *done = try_elements(p, v, t.data);
-  return *done ? lb_planner_set_const(p, v, &t) : LB_OK;
+  if (!*done) return LB_OK;
+  lb_planner_note(p, n, LB_NODE_COMPUTED, LB_REASON_KNOWN, LB_NO_VALUE);
+  return lb_planner_set_const(p, v, &t);
 }
 
 // -- partitions --------------------------------------------------------------
@@ -186,7 +188,8 @@ static bool is_computed(const lb_planner *p, const lb_partition *part) {
 
 static bool is_ready(lb_planner *p, const lb_partition *part) {
   for (uint32_t i = 0; i < part->n_nodes; i++)
-    if (p->planned[part->nodes[i]->id] || !p->tally.needed[part->nodes[i]->id])
+    if (lb_planner_is_planned(p, part->nodes[i]) ||
+        !p->tally.needed[part->nodes[i]->id])
       return false;
   for (uint32_t i = 0; i < part->n_reads; i++) {
     const lb_value *v = part->reads[i].value;

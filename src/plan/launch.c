@@ -37,17 +37,28 @@ static lb_status add_zone(void *user, const lb_binding *zone) {
   return LB_OK;
 }
 
+lb_status lb_planner_push_launch(lb_planner *p, const lb_partition *part,
+                                 lb_launch *launch) {
+  lb_reason why = launch->slot->in_pack ? LB_REASON_IN_PACK : LB_REASON_NOT_YET;
+  for (uint32_t i = 0; !p->launch.covers && i < part->n_nodes; i++)
+    lb_planner_note(p, part->nodes[i],
+                    i == part->anchor ? LB_NODE_LAUNCHED : LB_NODE_FUSED, why,
+                    LB_NO_VALUE);
+  return lb_planner_push(
+      p, &(lb_step){
+             .kind = LB_STEP_LAUNCH, .node = part->nodes[0], .launch = launch});
+}
+
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
                                 lb_binding *b, const lb_recipe *r) {
   chain c;
-  lb_step step = {.kind = LB_STEP_LAUNCH, .node = part->nodes[0]};
   c.p = p;
   c.recipe = r;
   LB_TRY(lb_planner_spots(p, part, b, c.spots));
-  LB_TRY(lb_planner_prepare(p, r, b, c.spots, &step.launch));
-  LB_TRY(lb_planner_push(p, &step));
+  LB_TRY(lb_planner_prepare(p, r, b, c.spots, &c.last));
+  LB_TRY(lb_planner_push_launch(p, part, c.last));
   memset(c.like, 0, sizeof c.like);
-  c.like[b->axis] = c.first = c.last = step.launch;
+  c.like[b->axis] = c.first = c.last;
   return lb_partition_bind_zones(part, b, add_zone, &c);
 }
 
@@ -102,7 +113,7 @@ static lb_status lay_inputs(lb_planner *p, const lb_partition *part) {
   const lb_node *n = part->nodes[part->anchor];
   const lb_value *dense = lb_partition_dense(part);
   const lb_value *factor = lb_partition_factor(part);
-  if (p->planned[n->id] || !p->tally.needed[n->id]) return LB_OK;
+  if (lb_planner_is_planned(p, n) || !p->tally.needed[n->id]) return LB_OK;
   if (dense) return lay(p, dense, lies_side_by_side);
   if (factor) return lay(p, factor, suits_product);
   bool map = part->form == LB_FORM_MAP && part->inputs;
@@ -139,7 +150,7 @@ static lb_status infer_member(lb_planner *p, const lb_node *n, lb_tensor *dims,
   const lb_pvalue **in = LB_SCRATCH(p, const lb_pvalue *, n->n_in);
   lb_pvalue *inside = LB_SCRATCH(p, lb_pvalue, n->n_in);
   const lb_tensor *out, *t;
-  *call = !p->planned[n->id] && p->tally.needed[n->id];
+  *call = !lb_planner_is_planned(p, n) && p->tally.needed[n->id];
   if (!in || !inside) return lb_oom();
   for (uint32_t i = 0; *call && i < n->n_in; i++) {
     in[i] = NULL;
@@ -220,27 +231,24 @@ static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
 // A kernel of the pack stays, and needs no cover. Where bits must not change,
 // there is a launch only if its cover gives the same.
 static lb_status emit_bound(lb_planner *p, const lb_partition *part,
-                            attempt *a) {
+                            lb_binding *b) {
   const lb_recipe *recipe;
   lb_recipe made;
-  uint64_t pieces = 0;
+  uint64_t pieces;
   bool exact = true;
-  LB_TRY(lb_planner_recipe(p, &a->b, &recipe, &made));
-  LB_TRY(a->roomy
-             ? lb_planner_enter_room(p, lb_partition_result(part), &a->dense)
-             : lb_planner_place(p, lb_partition_result(part), &a->dense));
-  lb_slot *slot = recipe->slot;
-  if (slot->in_pack) {
-    LB_TRY(lb_planner_add_launch(p, part, &a->b, recipe));
-    return p->launch.dims ? LB_OK : lb_planner_note_made(p, part, &a->b);
+  uint32_t first = p->plan->n_steps;
+  LB_TRY(lb_planner_recipe(p, b, &recipe, &made));
+  if (recipe->slot->in_pack) {
+    LB_TRY(lb_planner_add_launch(p, part, b, recipe));
+    return p->launch.dims ? LB_OK : lb_planner_note_made(p, part, b);
   }
-  LB_TRY(lb_planner_find_pieces(p, part, slot, &pieces));
+  LB_TRY(lb_planner_find_pieces(p, part, recipe->slot, &pieces));
   if (p->prog->deterministic)
     LB_TRY(lb_planner_covers_exactly(p, part, pieces, &exact));
-  if (!exact) return lb_planner_cover(p, part, pieces);
-  uint32_t first = p->plan->n_steps;
-  LB_TRY(lb_planner_add_launch(p, part, &a->b, recipe));
-  LB_TRY(lb_planner_cover(p, part, pieces));
+  if (!exact) return lb_planner_cover(p, part, pieces, LB_REASON_ROUNDS);
+  LB_TRY(lb_planner_add_launch(p, part, b, recipe));
+  p->launch.covers = true;
+  LB_TRY(lb_planner_cover(p, part, pieces, LB_REASON_NOT_YET));
   p->plan->steps[first].skip = p->plan->n_steps - first - 1;
   return LB_OK;
 }
@@ -248,18 +256,17 @@ static lb_status emit_bound(lb_planner *p, const lb_partition *part,
 static lb_status emit(lb_planner *p, const lb_partition *part, attempt *a,
                       bool bound) {
   const lb_value *result = lb_partition_result(part);
+  LB_TRY(a->roomy ? lb_planner_enter_room(p, result, &a->dense)
+                  : lb_planner_place(p, result, &a->dense));
   if (a->twin) {
-    LB_TRY(a->roomy ? lb_planner_enter_room(p, result, &a->dense)
-                    : lb_planner_place(p, result, &a->dense));
     LB_TRY(lb_planner_repeat(p, part, a->twin));
   } else if (bound) {
-    LB_TRY(emit_bound(p, part, a));
+    LB_TRY(emit_bound(p, part, &a->b));
   } else {
-    LB_TRY(lb_planner_place(p, result, &a->dense));
-    LB_TRY(lb_planner_calls(p, part));
+    bool empty = lb_tensor_count(&a->dense) == 0;
+    LB_TRY(lb_planner_cover(p, part, LB_ALL_PIECES,
+                            empty ? LB_REASON_EMPTY : a->b.refusal));
   }
-  for (uint32_t i = 0; i < part->n_nodes; i++)
-    p->planned[part->nodes[i]->id] = true;
   for (uint32_t i = 0; i < part->n_reads; i++)
     lb_planner_unuse(p, part->reads[i].value, part->reads[i].times);
   return LB_OK;
@@ -271,9 +278,9 @@ static lb_status plan_members(lb_planner *p, const lb_partition *part) {
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     const lb_node *n = part->nodes[i];
     bool deferred = true;
-    if (p->planned[n->id] || !p->tally.needed[n->id]) continue;
+    if (lb_planner_is_planned(p, n) || !p->tally.needed[n->id]) continue;
     LB_TRY(lb_planner_node(p, n, &deferred));
-    mine[i] = p->planned[n->id] = !deferred;
+    mine[i] = !deferred;
     lb_arena_reset(&p->scratch);
   }
   for (uint32_t i = 0; i < part->n_nodes; i++)
@@ -285,8 +292,7 @@ lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   attempt a;
   bool bound = false, calls = true;
   LB_TRY(lay_inputs(p, part));
-  p->launch.part = part;
-  p->launch.dims = NULL;
+  p->launch = (lb_launch_states){.made = p->launch.made, .part = part};
   a.twin = NULL;
   bool expected = lb_planner_expect_result(p, part, &a.dense);
   if (expected) LB_TRY(bind(p, part, &a, &bound));

@@ -19,6 +19,7 @@ typedef struct lb_launch_states {
   const lb_partition *part;
   const lb_tensor *dims;
   uint32_t n_dims;
+  bool covers;  // its launch is emitted, and is what became of its members
 } lb_launch_states;
 
 // -- launch.c
@@ -26,6 +27,9 @@ typedef struct lb_launch_states {
 // Plans the members of a partition, whose last node has been reached.
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part);
 
+// Adds the step of a launch, and that it is what became of the members.
+lb_status lb_planner_push_launch(lb_planner *p, const lb_partition *part,
+                                 lb_launch *launch);
 // Adds a step for all zones of what `b` binds, which is used up.
 struct lb_recipe;
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
@@ -99,6 +103,6 @@ lb_status lb_planner_note_made(lb_planner *p, const lb_partition *part,
 // Adds kernels that run in turns, with `call`, their node's, as the cover; or
 // `call` alone.
 lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part,
-                               const lb_step *call);
+                               lb_step *call);
 
 #endif

@@ -67,13 +67,15 @@ void lb_plan_release(lb_plan *p) {
     lb_arena_fini(&p->arena);
     lb_arena_fini(&p->state);
     lb_program_release(p->program);
+    free(p->nodes);
     free(p);
     p = parent;
   }
 }
 
 size_t lb_plan_bytes(const lb_plan *p) {
-  return sizeof *p + p->arena.used + p->state.used;
+  return sizeof *p + p->arena.used + p->state.used +
+         p->n_nodes * sizeof *p->nodes;
 }
 
 // Launches are shared in one plan alone.
@@ -233,17 +235,37 @@ static lb_status begin_steps(lb_planner *p, const lb_region *r) {
   return LB_OK;
 }
 
+// What became of nodes in earlier stages; in the first, of those that planning
+// never comes to.
+static lb_status begin_nodes(lb_plan *plan, const lb_planner *p) {
+  const lb_plan *parent = plan->parent;
+  const lb_orders *orders = &p->prog->orders;
+  lb_order o = lb_orders_get(orders, p->prog->graph, p->region);
+  size_t n = o.end_id - o.first_id;
+  plan->nodes = malloc(n * sizeof *plan->nodes + 1);
+  if (!plan->nodes) return lb_oom();
+  plan->first_node = o.first_id;
+  plan->n_nodes = (uint32_t)n;
+  if (parent) plan->first_step = parent->first_step + parent->n_steps;
+  const lb_disposition *from = parent ? parent->nodes
+                               : orders->unvisited
+                                   ? orders->unvisited + o.first_id
+                                   : NULL;
+  if (from) memcpy(plan->nodes, from, n * sizeof *plan->nodes);
+  for (size_t i = 0; !from && i < n; i++) plan->nodes[i] = LB_NOT_NEEDED;
+  return LB_OK;
+}
+
 static lb_status allocate(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values;
   lb_arena *a = p->state;
   p->values.states = lb_arena_new(a, const lb_pvalue *, n);
   p->values.alias = lb_arena_new(a, uint32_t, n);
   p->concat.rooms = lb_arena_new(a, const lb_pvalue *, n);
-  p->planned = lb_arena_new(a, bool, p->prog->graph->n_nodes);
   p->results.claimed = lb_arena_new(a, bool, r->n_results);
   p->results.delivered = lb_arena_new(a, bool, r->n_results);
   bool ok = p->values.states && p->values.alias && p->concat.rooms &&
-            p->planned && p->results.claimed && p->results.delivered;
+            p->results.claimed && p->results.delivered;
   return ok ? LB_OK : lb_oom();
 }
 
@@ -317,6 +339,7 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
                              const lb_want *want) {
   const lb_region *r = p->region;
   LB_TRY(allocate(p, r));
+  LB_TRY(begin_nodes(p->plan, p));
   LB_TRY(begin_sizes(p));
   LB_TRY(begin_made(p));
   LB_TRY(begin_steps(p, r));
@@ -357,7 +380,6 @@ lb_status lb_plan_first(lb_program *prog, const lb_region *region,
 // it is.
 static lb_status resume(lb_planner *p, const lb_planner *from) {
   size_t values = from->prog->graph->n_values;
-  size_t nodes = from->prog->graph->n_nodes;
   size_t results = from->region->n_results;
   p->prog = from->prog;
   p->region = from->region;
@@ -371,7 +393,6 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
       COPY(values.alias, from->values.alias, values) &&
       COPY(values.bufs, from->values.bufs, from->values.cap_bufs) &&
       COPY(concat.rooms, from->concat.rooms, values) &&
-      COPY(planned, from->planned, nodes) &&
       COPY(results.claimed, from->results.claimed, results) &&
       COPY(results.delivered, from->results.delivered, results) &&
       COPY(dims.sizes, from->dims.sizes, p->prog->sizes.n) &&
@@ -401,6 +422,7 @@ static lb_status build_next(lb_planner *p, const lb_plan *parent,
                             const lb_tensor *facts) {
   const lb_planner *from = parent->rest;
   LB_TRY(resume(p, from));
+  LB_TRY(begin_nodes(p->plan, p));
   LB_TRY(begin_made(p));
   for (uint32_t i = 0; i < parent->n_facts; i++)
     LB_TRY(learn(p, &parent->facts[i], from->steps.fact_values[i], &facts[i]));

@@ -27,6 +27,7 @@
 #include "base/ref.h"
 #include "device/launch.h"
 #include "graph/graph.h"
+#include "plan/disposition.h"
 #include "plan/program.h"
 
 typedef enum lb_place {
@@ -67,6 +68,7 @@ enum {           // numbers of bases
 
 typedef struct lb_step {
   lb_step_kind kind;
+  lb_reason reason;      // CALL, COPY: why it is no launch
   const lb_node *node;   // borrowed from the graph; NULL for a copy
   lb_operand *in, *out;  // LAUNCH: none, the launch has them
   uint32_t n_in, n_out;
@@ -111,6 +113,10 @@ typedef struct lb_plan {
   lb_bind *binds;
   lb_fact *facts;  // none: the last stage
   uint32_t n_steps, n_binds, n_facts;
+  uint32_t first_step;    // steps of earlier stages
+  lb_disposition *nodes;  // owned; of the region and those inside it, up to and
+                          // including this stage; by id, from first_node on
+  uint32_t first_node, n_nodes;
   uint32_t n_own;         // own buffers up to and including this stage
   uint32_t max_operands;  // of one step
   size_t arena_bytes;     // of the run's arena, live values of parents included
@@ -150,5 +156,11 @@ lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_desk *desk,
 lb_plan *lb_plan_retain(lb_plan *p);
 void lb_plan_release(lb_plan *p);  // NULL is fine
 size_t lb_plan_bytes(const lb_plan *p);
+
+// Of a node of the plan's region, or of one inside it.
+static inline const lb_disposition *lb_plan_node(const lb_plan *p,
+                                                 const lb_node *n) {
+  return &p->nodes[n->id - p->first_node];
+}
 
 #endif

@@ -42,6 +42,9 @@ void lb_planner_count(lb_planner *p, const lb_region *r) {
     for (uint32_t k = 0; k < n->n_out; k++)
       needed |= n->out[k] && p->tally.uses[n->out[k]->id] > 0;
     p->tally.needed[n->id] = needed;
+    if (!needed && p->plan)
+      lb_planner_note(p, n, LB_NODE_NOT_NEEDED, LB_REASON_NOT_ASKED,
+                      LB_NO_VALUE);
     if (!needed) continue;
     for (uint32_t k = 0; k < n->n_in; k++)
       if (n->in[k]) p->tally.uses[n->in[k]->id]++;
@@ -124,6 +127,7 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
     lb_planner_unuse(p, r->results[i], 1);  // the mark that made it needed
   }
   lb_planner_unuse_inputs(p, n);
+  lb_planner_note(p, n, LB_NODE_BRANCH, LB_REASON_BRANCH, LB_NO_VALUE);
   lb_planner_drop_unread(p, (const lb_node *const *)r->nodes, r->n_nodes);
   return lb_planner_region(p, r);
 }
@@ -235,6 +239,7 @@ static lb_status compute_now(lb_planner *p, const lb_node *n,
   for (uint32_t i = 0; i < n->n_out; i++)
     if (out[i].dtype != LB_NONE)
       LB_TRY(lb_planner_set_const(p, n->out[i], &out[i]));
+  lb_planner_note(p, n, LB_NODE_COMPUTED, LB_REASON_KNOWN, LB_NO_VALUE);
   return LB_OK;
 }
 
@@ -263,8 +268,17 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
     if (known) view->data = (char *)in[0]->tensor->data + offset[i] * size;
     LB_TRY(lb_planner_set(p, n->out[i], s));
   }
+  lb_planner_note(p, n, LB_NODE_VIEW, LB_REASON_VIEW, in[0]->value);
   *done = true;
   return LB_OK;
+}
+
+// Of a node that no launch was made for.
+static lb_reason why_alone(const lb_planner *p, const lb_node *n) {
+  const lb_partitioning *parts = p->prog->parts;
+  if (!parts) return LB_REASON_HOST_ONLY;
+  return parts->of_node[n->id] ? LB_REASON_PARTLY
+                               : (lb_reason)parts->refusals[n->id];
 }
 
 static lb_status emit_call(lb_planner *p, const lb_node *n,
@@ -272,20 +286,20 @@ static lb_status emit_call(lb_planner *p, const lb_node *n,
   const lb_partition *part =
       p->prog->parts ? p->prog->parts->of_node[n->id] : NULL;
   lb_step call;
-  LB_TRY(lb_planner_new_call(p, n, in, &call));
+  LB_TRY(lb_planner_new_call(p, n, in, why_alone(p, n), &call));
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!lb_planner_is_read(p, n->out[i])) continue;
     LB_TRY(lb_planner_place(p, n->out[i], &out[i]));
     LB_TRY(
         lb_planner_operand(p, p->values.states[n->out[i]->id], &call.out[i]));
   }
-  return part && part->recurrent ? lb_planner_recurrent(p, part, &call)
-                                 : lb_planner_push(p, &call);
+  if (part && part->recurrent) return lb_planner_recurrent(p, part, &call);
+  return lb_planner_push_call(p, &call);
 }
 
 // Outputs get buffers of their own, and their dims are facts for later.
-static lb_status emit_dynamic(lb_planner *p, const lb_step *step,
-                              const lb_vinfo *out_info) {
+static lb_status own_outputs(lb_planner *p, const lb_step *step,
+                             const lb_vinfo *out_info) {
   const lb_node *n = step->node;
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!lb_planner_is_read(p, n->out[i])) continue;
@@ -299,7 +313,7 @@ static lb_status emit_dynamic(lb_planner *p, const lb_step *step,
     lb_fact f = {.kind = LB_FACT_DIMS, .own = own};
     LB_TRY(lb_planner_fact(p, f, n->out[i]->id));
   }
-  return lb_planner_push(p, step);
+  return LB_OK;
 }
 
 // A node whose outputs have the dims of `out`; of what it reads, in_info need
@@ -326,8 +340,9 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
   LB_TRY(infer(p, n, in, &r));
   if (lb_op_has(n->op, LB_TRAIT_DYNAMIC)) {
     lb_step call;
-    LB_TRY(lb_planner_new_call(p, n, in, &call));
-    return emit_dynamic(p, &call, r.out_info);
+    LB_TRY(lb_planner_new_call(p, n, in, LB_REASON_DYNAMIC, &call));
+    LB_TRY(own_outputs(p, &call, r.out_info));
+    return lb_planner_push_call(p, &call);
   }
   LB_TRY(tensors_of(p, n, &r));
   return plan_made(p, n, in, r.in_info, r.out);
@@ -360,7 +375,7 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
   uint32_t n_temps = 0;
   lb_step step;
   if (!temps) return lb_oom();
-  LB_TRY(lb_planner_new_call(p, n, in, &step));
+  LB_TRY(lb_planner_new_call(p, n, in, LB_REASON_HOST_ONLY, &step));
   step.kind = LB_STEP_LOOP;
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!in[i] || lb_tensor_is_dense(in[i]->tensor)) continue;
@@ -370,7 +385,9 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
     LB_TRY(lb_planner_copy(p, step.in[i], *dense));
     step.in[i] = *dense;
   }
-  LB_TRY(emit_dynamic(p, &step, NULL));
+  LB_TRY(own_outputs(p, &step, NULL));
+  lb_planner_note(p, n, LB_NODE_LOOP, LB_REASON_BODY, LB_NO_VALUE);
+  LB_TRY(lb_planner_push(p, &step));
   while (n_temps) lb_planner_end_temp(p, &temps[--n_temps]);
   return LB_OK;
 }
@@ -417,6 +434,7 @@ void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
       wanted |= lb_planner_is_read(p, x->out[k]);
     if (wanted || !p->tally.needed[x->id]) continue;
     p->tally.needed[x->id] = false;
+    lb_planner_note(p, x, LB_NODE_NOT_NEEDED, LB_REASON_NOT_ASKED, LB_NO_VALUE);
     lb_planner_unuse_inputs(p, x);
   }
 }
@@ -477,6 +495,6 @@ lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
 }
 
 lb_status lb_planner_region(lb_planner *p, const lb_region *r) {
-  lb_order order = lb_orders_get(&p->prog->orders, r);
+  lb_order order = lb_orders_get(&p->prog->orders, p->prog->graph, r);
   return lb_planner_nodes(p, order.nodes, order.n);
 }

@@ -24,7 +24,6 @@ struct lb_planner {
   lb_arena scratch;  // for evaluation while planning
 
   lb_tally tally;
-  bool *planned;  // by node id: done as a member of a partition
   lb_value_states values;
   lb_dim_states dims;
   lb_result_states results;
@@ -56,6 +55,24 @@ static inline lb_status lb_planner_state(lb_planner *p, const lb_value *v,
                                          const lb_pvalue **out) {
   *out = p->values.states[v->id];  // an alias has none
   return *out ? LB_OK : lb_planner_find(p, v, out);
+}
+
+// Records what becomes of a node; if that is a step, it is pushed next.
+static inline void lb_planner_note(lb_planner *p, const lb_node *n,
+                                   lb_disposition_kind kind, lb_reason reason,
+                                   uint32_t value) {
+  lb_plan *plan = p->plan;
+  plan->nodes[n->id - plan->first_node] =
+      (lb_disposition){.kind = (uint8_t)kind,
+                       .reason = (uint8_t)reason,
+                       .step = plan->first_step + plan->n_steps,
+                       .value = value};
+}
+
+// Whether it is done: others of its partition may not be.
+static inline bool lb_planner_is_planned(const lb_planner *p,
+                                         const lb_node *n) {
+  return lb_plan_node(p->plan, n)->kind > LB_NODE_LATER;
 }
 
 // Scratch memory that is not cleared: most of what there is room for in a

@@ -131,7 +131,7 @@ static size_t count_bytes(const lb_program *p) {
   size_t value = sizeof *p->deciding + sizeof *p->all.uses +
                  sizeof *p->all.lands + sizeof *p->all.homes;
   size_t node = sizeof *p->all.needed + sizeof *p->orders.nodes +
-                sizeof *p->twins.of_node;
+                sizeof *p->orders.unvisited + sizeof *p->twins.of_node;
   return sizeof *p + p->partitioning.arena.used + g->n_values * value +
          g->n_nodes * node + p->sizes.n * sizeof *p->sizes.dims;
 }

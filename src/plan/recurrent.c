@@ -225,14 +225,17 @@ static lb_status emit(series *s) {
   bool covered = !all_in_pack(s);
   LB_TRY(add_copy(s, LB_RMEM_H, H0));
   if (s->part->nodes[0]->op == LB_OP_LSTM) LB_TRY(add_copy(s, LB_RMEM_C, C0));
+  lb_planner_note(s->p, s->call.node, LB_NODE_LAUNCHED,
+                  covered ? LB_REASON_NOT_YET : LB_REASON_IN_PACK, LB_NO_VALUE);
   LB_TRY(add_launches(s, covered));
+  s->call.reason = LB_REASON_NOT_YET;
   return covered ? lb_planner_push(s->p, &s->call) : LB_OK;
 }
 
 // Reference kernels round in their own order: where bits must not change,
 // launches need kernels that are there from the start.
 lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part,
-                               const lb_step *call) {
+                               lb_step *call) {
   series *s = LB_SCRATCH(p, series, 1);
   if (!s) return lb_oom();
   memset(s, 0, offsetof(series, turns));
@@ -240,11 +243,14 @@ lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part,
   s->part = part;
   s->call = *call;
   s->shape.tensor[LB_RMEM_X] = *call->in[0].tensor;
-  if (!lb_recurrent_fits(part, &s->shape)) return lb_planner_push(p, call);
+  call->reason = LB_REASON_LAYOUT;
+  if (!lb_recurrent_fits(part, &s->shape)) return lb_planner_push_call(p, call);
+  call->reason = LB_REASON_ROUNDS;
   LB_TRY(place_rooms(s));
   LB_TRY(bind(s));
-  LB_TRY(p->prog->deterministic && !all_in_pack(s) ? lb_planner_push(p, call)
-                                                   : emit(s));
+  LB_TRY(p->prog->deterministic && !all_in_pack(s)
+             ? lb_planner_push_call(p, call)
+             : emit(s));
   while (s->n_temps) lb_planner_end_temp(p, &s->temps[--s->n_temps]);
   return LB_OK;
 }

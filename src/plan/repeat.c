@@ -128,14 +128,14 @@ static lb_launch *copy_launch(lb_planner *p, const lb_launch *like,
 lb_status lb_planner_repeat(lb_planner *p, const lb_partition *part,
                             const lb_made *m) {
   lb_spot spots[MAX_OPERANDS];
-  lb_step step = {.kind = LB_STEP_LAUNCH, .node = part->nodes[0]};
+  lb_launch *first;
   LB_TRY(find_spots(p, part, m, spots));
   if (!p->rehearses)
     lb_slots_use(p->prog->slots, p->prog->user, m->launch->slot);
-  lb_launch **next = &step.launch;
+  lb_launch **next = &first;
   for (const lb_launch *l = m->launch; l; l = l->next, next = &(*next)->next) {
     *next = copy_launch(p, l, m->spots, spots);
     if (!*next) return lb_oom();
   }
-  return lb_planner_push(p, &step);
+  return lb_planner_push_launch(p, part, first);
 }

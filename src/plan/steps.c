@@ -28,17 +28,25 @@ lb_status lb_planner_push(lb_planner *p, const lb_step *step) {
   return LB_OK;
 }
 
+lb_status lb_planner_push_call(lb_planner *p, const lb_step *call) {
+  lb_planner_note(p, call->node, LB_NODE_CALLED, call->reason, LB_NO_VALUE);
+  return lb_planner_push(p, call);
+}
+
 lb_status lb_planner_new_call(lb_planner *p, const lb_node *n,
-                              const lb_pvalue *const *in, lb_step *out) {
+                              const lb_pvalue *const *in, lb_reason why,
+                              lb_step *out) {
   LB_TRY(lb_planner_new_step(p, n, LB_STEP_CALL, n->n_in, n->n_out, out));
   for (uint32_t i = 0; i < n->n_in; i++)
     if (in[i]) LB_TRY(lb_planner_operand(p, in[i], &out->in[i]));
+  out->reason = why;
   return LB_OK;
 }
 
 lb_status lb_planner_copy(lb_planner *p, lb_operand from, lb_operand to) {
   lb_step copy;
   LB_TRY(lb_planner_new_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
+  copy.reason = LB_REASON_PLACE;
   copy.in[0] = from;
   copy.out[0] = to;
   return lb_planner_push(p, &copy);
@@ -84,5 +92,6 @@ lb_status lb_planner_fact(lb_planner *p, lb_fact fact, uint32_t value) {
 lb_status lb_planner_defer(lb_planner *p, const lb_node *node) {
   LB_GROW(p->state, p->steps.pending, p->steps.n_pending, p->steps.cap_pending);
   p->steps.pending[p->steps.n_pending++] = node;
+  lb_planner_note(p, node, LB_NODE_LATER, LB_REASON_NEXT_STAGE, LB_NO_VALUE);
   return LB_OK;
 }

@@ -17,10 +17,14 @@ lb_status lb_planner_new_step(lb_planner *p, const lb_node *node,
                               lb_step_kind kind, uint32_t n_in, uint32_t n_out,
                               lb_step *out);
 lb_status lb_planner_push(lb_planner *p, const lb_step *step);
-// The call of a node's reference kernel, for lb_planner_push: outputs are still
-// absent. in[i] is NULL where the node has no such input.
+// A call, and that it is what became of its node.
+lb_status lb_planner_push_call(lb_planner *p, const lb_step *call);
+// The call of a node's reference kernel, and why it is no launch, for
+// lb_planner_push: outputs are still absent. in[i] is NULL where the node has
+// no such input.
 lb_status lb_planner_new_call(lb_planner *p, const lb_node *n,
-                              const lb_pvalue *const *in, lb_step *out);
+                              const lb_pvalue *const *in, lb_reason why,
+                              lb_step *out);
 lb_status lb_planner_copy(lb_planner *p, lb_operand from, lb_operand to);
 
 // Memory for a dense tensor like t while some steps run; then it is to be given

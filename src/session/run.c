@@ -513,6 +513,8 @@ lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
     st = next_plan(&f, &plan);
     if (!lb_failed(st)) st = run_stage(&f, plan);
   }
+  const lb_watcher *w = r == s->graph->main ? c->watcher : NULL;
+  if (!lb_failed(st) && w && w->done) st = w->done(w->user, plan);
   lb_plan_release(plan);
   lb_arena_reset(&c->keys);
   return st;

@@ -283,8 +283,6 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
   lb_caller_leave();
   lb_shelf_leave(shelf, c->stay);
   lb_pool_leave(pool);
-  if (!lb_failed(st) && how->watcher && how->watcher->done)
-    st = how->watcher->done(how->watcher->user, inputs, outputs);
   lb_session_give_context(s, c);
   lb_recorder *recorder =
       atomic_load_explicit(&s->recorder, memory_order_acquire);

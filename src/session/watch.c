@@ -95,7 +95,7 @@ void lb_watch_step(const lb_step *step, lb_step_event *out) {
     watch_launch(step->launch, step->turns ? step->turns : 1, out);
     return;
   }
-  out->reason = step->node ? LB_REASON_HOST_ONLY : LB_REASON_PLACE;
+  out->reason = step->reason;
   for (uint32_t i = 0; i < step->n_in; i++)
     out->bytes += lb_tensor_bytes(step->in[i].tensor);
   for (uint32_t i = 0; i < step->n_out; i++)

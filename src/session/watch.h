@@ -19,16 +19,16 @@ typedef struct lb_step_event {
   uint64_t version;          // of the program that the step belongs to
 } lb_step_event;
 
-struct lb_output;
+struct lb_plan;
 
 // Nodes live as long as the session, slots as long as their table. A failure
 // ends the run.
 typedef struct lb_watcher {
   lb_status (*step)(void *user, const lb_step_event *e);
   void *user;
-  // When all steps have run; NULL: nobody asks. As lb_session_run has them.
-  lb_status (*done)(void *user, const lb_tensor *inputs,
-                    const struct lb_output *outputs);
+  // When all steps of the main region have run, with the plan of the last
+  // stage; of a batch that is run in slices, after each. NULL: nobody asks.
+  lb_status (*done)(void *user, struct lb_plan *plan);
 } lb_watcher;
 
 // Why a slot gets no kernel that is not to get one.
