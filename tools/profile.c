@@ -15,6 +15,7 @@ static void free_step(limber_step *s) {
   free((char *)s->kernel);
   free((char *)s->reason);
   free((char *)s->reason_text);
+  free((char *)s->pass);
 }
 
 void profile_add(void *user, const limber_step *step) {
@@ -34,7 +35,9 @@ void profile_add(void *user, const limber_step *step) {
   s.kernel = strdup(step->kernel);
   s.reason = strdup(step->reason);
   s.reason_text = strdup(step->reason_text);
-  if (s.name && s.op && s.tier && s.kernel && s.reason && s.reason_text) {
+  s.pass = step->pass ? strdup(step->pass) : NULL;
+  if (s.name && s.op && s.tier && s.kernel && s.reason && s.reason_text &&
+      !s.pass == !step->pass) {
     p->steps[p->n++] = s;
   } else {
     p->lost = true;
@@ -52,11 +55,16 @@ void profile_fini(profile *p) {
 
 static int64_t time_of(const limber_step *s) { return s->end_ns - s->start_ns; }
 
+static bool same_pass(const limber_step *a, const limber_step *b) {
+  return a->pass && b->pass ? !strcmp(a->pass, b->pass) : a->pass == b->pass;
+}
+
 static bool same_step(const limber_step *a, const limber_step *b) {
   return a->rows == b->rows && a->cols == b->cols && a->k == b->k &&
-         a->len == b->len && a->skipped == b->skipped &&
-         !strcmp(a->name, b->name) && !strcmp(a->tier, b->tier) &&
-         !strcmp(a->reason, b->reason) && !strcmp(a->kernel, b->kernel);
+         a->len == b->len && a->skipped == b->skipped && same_pass(a, b) &&
+         !strcmp(a->name, b->name) && !strcmp(a->op, b->op) &&
+         !strcmp(a->tier, b->tier) && !strcmp(a->reason, b->reason) &&
+         !strcmp(a->kernel, b->kernel);
 }
 
 // What ran again and again, in slices of a batch or turns of a loop, is one
@@ -139,9 +147,13 @@ void profile_print(profile *p) {
 }
 
 // The form of a kernel and what it takes for granted; what it computes, node by
-// node, is in the JSON.
+// node, is in the JSON. Of a node that was removed: the pass.
 static const char *short_kernel(const limber_step *s, char *buf, size_t cap) {
   const char *facts = strstr(s->kernel, " | ");
+  if (s->pass) {
+    snprintf(buf, cap, "by %s", s->pass);
+    return buf;
+  }
   snprintf(buf, cap, "%.*s %s", (int)strcspn(s->kernel, " "), s->kernel,
            facts ? facts + 3 : "");
   return buf;
@@ -179,13 +191,14 @@ void profile_explain(profile *p) {
 static json_t *step_json(const limber_step *s) {
   return json_pack(
       "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, "
-      "s:b}",
+      "s:b, s:s?}",
       "name", text_json(s->name), "op", s->op, "tier", s->tier, "kernel",
       s->kernel, "rows", (json_int_t)s->rows, "cols", (json_int_t)s->cols, "k",
       (json_int_t)s->k, "len", (json_int_t)s->len, "outer",
       (json_int_t)s->outer, "bytes", (json_int_t)s->bytes, "flops",
       (json_int_t)s->flops, "start_ns", (json_int_t)s->start_ns, "end_ns",
-      (json_int_t)s->end_ns, "reason", s->reason, "skipped", s->skipped);
+      (json_int_t)s->end_ns, "reason", s->reason, "skipped", s->skipped, "pass",
+      s->pass);
 }
 
 json_t *profile_json(const profile *p) {

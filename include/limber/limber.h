@@ -509,6 +509,8 @@ typedef struct limber_step {
   const char *reason;        // why this tier: "in_pack"; why skipped: "view"
   const char *reason_text;   // the same in words
   int skipped;               // 1: a node that took no step; it has no tier
+  const char *pass;  // that removed the node when the model was loaded: "fold";
+                     // NULL: none did
 } limber_step;
 
 typedef void limber_step_fn(void *user, const limber_step *step);
@@ -522,7 +524,8 @@ LIMBER_API limber_status limber_session_profile(
     limber_tensor *outputs, size_t n_outputs, limber_step_fn *fn, void *user);
 
 // The same, and then of each node of the model that took no step: what it would
-// do is known from shapes, moves nothing, or was not asked for.
+// do is known from shapes, moves nothing, or was not asked for. Nodes that a
+// pass removed when the model was loaded come last.
 LIMBER_API limber_status limber_session_explain(
     limber_session *session, const limber_tensor *inputs, size_t n_inputs,
     limber_tensor *outputs, size_t n_outputs, limber_step_fn *fn, void *user);

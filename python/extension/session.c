@@ -338,14 +338,14 @@ static void add_step(void *user, const limber_step *t) {
   PyObject *steps = user;
   if (PyErr_Occurred()) return;
   PyObject *row = Py_BuildValue(
-      "{s:N,s:s,s:s,s:s,s:L,s:L,s:L,s:L,s:L,s:K,s:K,s:L,s:L,s:s,s:O}", "name",
-      lb_text(t->name), "op", t->op, "tier", t->tier, "kernel", t->kernel,
-      "rows", (long long)t->rows, "cols", (long long)t->cols, "k",
+      "{s:N,s:s,s:s,s:s,s:L,s:L,s:L,s:L,s:L,s:K,s:K,s:L,s:L,s:s,s:O,s:z}",
+      "name", lb_text(t->name), "op", t->op, "tier", t->tier, "kernel",
+      t->kernel, "rows", (long long)t->rows, "cols", (long long)t->cols, "k",
       (long long)t->k, "len", (long long)t->len, "outer", (long long)t->outer,
       "bytes", (unsigned long long)t->bytes, "flops",
       (unsigned long long)t->flops, "start_ns", (long long)t->start_ns,
       "end_ns", (long long)t->end_ns, "reason", t->reason, "skipped",
-      t->skipped ? Py_True : Py_False);
+      t->skipped ? Py_True : Py_False, "pass", t->pass);
   if (row) PyList_Append(steps, row);
   Py_XDECREF(row);
 }
@@ -747,7 +747,8 @@ static PyMethodDef methods[] = {
      METH_VARARGS | METH_KEYWORDS,
      "explain(output_names, input_feed)\n\n"
      "The same, and then the nodes that took no step: skipped is True, and\n"
-     "reason says why."},
+     "reason says why; pass names the pass that removed a node when the model\n"
+     "was loaded, or is None."},
     {"plan", session_plan, METH_O,
      "plan(input_feed)\n\n"
      "Decides how inputs of these shapes would be run, and runs nothing. A\n"

@@ -70,19 +70,37 @@ static void tell(const lb_step_event *e, bool skipped, limber_step_fn *fn,
   lb_strbuf_fini(&text);
 }
 
+static void tell_removed(const lb_removed *r, limber_step_fn *fn, void *user) {
+  limber_step step = {
+      .size = sizeof step,
+      .name = r->name ? r->name : "",
+      .op = lb_op_infos[r->op].name,
+      .tier = "",
+      .kernel = "",
+      .reason = lb_reason_name(LB_REASON_REMOVED),
+      .reason_text = lb_reason_text(LB_REASON_REMOVED),
+      .skipped = true,
+      .pass = r->pass,
+  };
+  fn(user, &step);
+}
+
 static limber_status profile(limber_session *s, const limber_tensor *inputs,
                              size_t n_inputs, limber_tensor *outputs,
                              size_t n_outputs, bool explain, limber_step_fn *fn,
                              void *user) {
+  const lb_graph *g = s->model.graph;
   events all = {0};
   lb_watcher watcher = {keep, &all, explain ? keep_plan : NULL};
   lb_run_how how = {.watcher = &watcher};
   lb_status st = lb_api_run(s, inputs, n_inputs, outputs, n_outputs, &how);
   all.n_steps = all.n;
   if (!lb_failed(st) && all.plan)
-    st = lb_explain_skips(all.plan, s->model.graph->main, keep_skip, &all);
+    st = lb_explain_skips(all.plan, g->main, keep_skip, &all);
   for (size_t i = 0; !lb_failed(st) && i < all.n; i++)
     tell(&all.list[i], i >= all.n_steps, fn, user);
+  for (size_t i = 0; !lb_failed(st) && explain && i < g->n_removed; i++)
+    tell_removed(&g->removed[i], fn, user);
   lb_plan_release(all.plan);
   free(all.list);
   return lb_report(st, &s->runtime->log);

@@ -92,6 +92,44 @@ def test_python_explains_too(open_model, model):
         == [("sum", "host_only", False)]
 
 
+@pytest.fixture
+def wordy(tmp_path):
+    """y = x * sigmoid(x), z = exp(1) + x, through an Identity"""
+    path = tmp_path / "wordy.onnx"
+    float_ = TensorProto.FLOAT
+    path.write_bytes(make_model(
+        [helper.make_node("Identity", ["x"], ["i"], "same"),
+         helper.make_node("Sigmoid", ["i"], ["s"], "sigmoid"),
+         helper.make_node("Mul", ["i", "s"], ["y"], "swish"),
+         helper.make_node("Constant", [], ["one"], value_float=1.0),
+         helper.make_node("Exp", ["one"], ["e"], "exp"),
+         helper.make_node("Add", ["x", "e"], ["z"], "plus")],
+        {"x": (float_, ["k"])}, {"y": (float_, ["k"]), "z": (float_, ["k"])},
+    ).SerializeToString())
+    return path
+
+
+REMOVED = {"same": ("Identity", "noop"), "sigmoid": ("Sigmoid", "match"),
+           "exp": ("Exp", "fold")}
+
+
+def test_removed_nodes_name_the_pass(wordy):
+    steps = explain(wordy)
+    for name, (op, by) in REMOVED.items():
+        step = steps[name]
+        assert (step["op"], step["reason"], step["pass"]) \
+            == (op, "removed", by)
+        assert step["skipped"] and step["tier"] == step["kernel"] == ""
+    assert {name for name, s in steps.items() if s["pass"]} == set(REMOVED)
+    kept = explain(wordy, LIMBER_PASSES="-noop")["same"]
+    assert (kept["reason"], kept["pass"]) == ("view", None)
+    text = run(wordy, "--dims", "k=24", "--explain")
+    assert re.search(r"^- +removed +by noop +Identity +same$", text, re.M)
+    steps = limber.load(wordy).explain(None, {"x": np.ones(4, np.float32)})
+    assert {s["name"]: (s["op"], s["pass"]) for s in steps if s["pass"]} \
+        == REMOVED
+
+
 def test_an_explanation_can_be_read(model):
     text = run(model, "--dims", "k=24", "--explain")
     assert re.search(r"^host +host_only +CumSum +sum$", text, re.M)
