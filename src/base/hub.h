@@ -8,9 +8,8 @@
 // (2) lb_hub_close returns once no call is inside the member, so what the
 //     member borrows may be freed then. A log callback must not destroy its own
 //     runtime.
-// (3) Every member has a bit, by which it can be addressed. 62 members at a
-// time
-//     have one of their own; those beyond share one and hear of each other.
+// (3) Every member has a bit, by which it can be addressed. The first 62 have
+//     one of their own; those beyond share one and hear of each other.
 // (4) In a forked child, calls of threads that fork left behind do not count
 //     (once there is an lb_lock, with which forks are counted).
 //
