@@ -35,9 +35,13 @@ def live_threads():
     return live
 
 
-def test_one_session_serves_many_threads_at_mixed_shapes(models):
-    # The bits are compared: no kernel may be swapped in between two runs.
-    model = limber.load(models / "ocr-cls.onnx", compile="settle")
+# The bits are compared: either no kernel is swapped in between two runs, or it
+# gives the same ones.
+@pytest.mark.parametrize("options", [{"compile": "settle"},
+                                     {"deterministic": True}],
+                         ids=["settle", "deterministic"])
+def test_one_session_serves_many_threads_at_mixed_shapes(models, options):
+    model = limber.load(models / "ocr-cls.onnx", **options)
     rng = np.random.default_rng(1)
     inputs = [rng.standard_normal((1 + i % 3, 3, 48, 8 + i)).astype("f")
               for i in range(6)]
