@@ -51,7 +51,30 @@ static void writes(const fixture *f, uint32_t i, int64_t offset, int64_t row) {
   fail_msg("there are fewer launches");
 }
 
+// The first and last byte of an operand in the arena; false if it is elsewhere.
+static bool range_of(const lb_operand *o, int64_t *from, int64_t *to) {
+  int64_t size = (int64_t)lb_dtype_size(o->tensor->dtype);
+  *from = *to = o->offset;
+  for (int i = 0; i < o->tensor->rank; i++)
+    *to += (o->tensor->dims[i] - 1) * o->tensor->strides[i] * size;
+  *to += size - 1;
+  return o->place == LB_PLACE_ARENA;
+}
+
+// Reference kernels read inputs while they write outputs.
+static void calls_write_apart_from_what_they_read(const fixture *f) {
+  for (uint32_t i = 0; i < f->plan->n_steps; i++) {
+    const lb_step *s = &f->plan->steps[i];
+    int64_t from, to, begin, last;
+    for (uint32_t k = 0; s->kind == LB_STEP_CALL && k < s->n_in; k++)
+      if (range_of(&s->in[k], &from, &to) &&
+          range_of(&s->out[0], &begin, &last))
+        assert_true(to < begin || last < from);
+  }
+}
+
 static void end(fixture *f) {
+  calls_write_apart_from_what_they_read(f);
   lb_plan_release(f->plan);
   unload(&f->l);
 }
@@ -77,6 +100,21 @@ static void launches_write_into_the_result(void **state) {
 }
 
 // What the pack has needs no memory but the Concat's: 8 rows of 8.
+// The second node of the cover makes a dense result, which is copied into
+// place, of what the first one made.
+static void a_copied_result_is_apart_from_what_made_it(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *x = param(r, "x", LB_F32, DIMS(3, 5));
+  lb_value *a = NODE1(r, Exp, "a", x), *b = NODE1(r, Neg, "b", a);
+  RESULTS(r, join2(&f, "j", 1, b, NODE1(r, Abs, "c", x)));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 5));
+  build(&f, &in);
+  has_steps(&f, "LCCcLCc");
+  end(&f);
+}
+
 static void kernels_of_the_pack_need_no_other_memory(void **state) {
   (void)state;
   fixture f = begin();
@@ -170,6 +208,7 @@ static void lengths_that_vary_are_joined_by_a_call(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(launches_write_into_the_result),
+      cmocka_unit_test(a_copied_result_is_apart_from_what_made_it),
       cmocka_unit_test(kernels_of_the_pack_need_no_other_memory),
       cmocka_unit_test(a_tree_of_them_is_one_buffer),
       cmocka_unit_test(parts_of_a_split_stay_where_they_are),

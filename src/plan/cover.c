@@ -113,7 +113,6 @@ static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i,
   LB_TRY(lb_planner_new_call(p, n, in, why, &call));
   const lb_pvalue *result = p->values.states[n->out[0]->id];
   LB_TRY(lb_planner_operand(p, result, &call.out[0]));
-  end_reads(p, part, i);
   lb_operand to = call.out[0];
   bool dense = lb_tensor_is_dense(result->tensor);
   if (!dense) {
@@ -121,6 +120,7 @@ static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i,
     temp.value = result->value;
     call.out[0] = temp;
   }
+  end_reads(p, part, i);  // once all has memory that is written meanwhile
   LB_TRY(p->launch.covers ? lb_planner_push(p, &call)
                           : lb_planner_push_call(p, &call));
   if (dense) return LB_OK;
