@@ -523,6 +523,7 @@ static inline void draw_long_window(int64_t *d) {
   static const int64_t sides[] = {1, 2, 5, 7, 13, 23, 24, 25, 49};
   int64_t side = PICK(sides), other = PICK(ends) / side + PICK(around);
   bool tall = draw(2);
+  if (other < 0) other = 0;
   d[LB_DIM_LEN] = tall ? other : side;
   d[LB_DIM_STEPS] = tall ? side : other;
   while (d[0] * d[1] > 60) d[0] = (d[0] + 1) / 2, d[1] = (d[1] + 1) / 2;
