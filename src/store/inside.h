@@ -15,4 +15,7 @@ struct lb_store {
   size_t n_layers;
 };
 
+// The error of calls that need a folder, where a store has none.
+lb_status lb_store_no_folder(void);
+
 #endif

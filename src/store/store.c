@@ -102,13 +102,13 @@ static lb_layer *writable(const lb_store *s) {
   return l && l->ops->put ? l : NULL;
 }
 
-static lb_status no_folder(void) {
+lb_status lb_store_no_folder(void) {
   return lb_error(LB_IO, "there is no folder for kernels");
 }
 
 lb_status lb_store_check(lb_store *s) {
   lb_lock_take(&s->lock);
-  lb_status st = s->folder ? lb_folder_open(s->folder) : no_folder();
+  lb_status st = s->folder ? lb_folder_open(s->folder) : lb_store_no_folder();
   lb_lock_give(&s->lock);
   return st;
 }
@@ -137,7 +137,7 @@ lb_status lb_store_put(lb_store *s, const lb_store_entry *e) {
   lb_lock_take(&s->lock);
   double start = lb_clock_seconds();
   lb_layer *l = writable(s);
-  lb_status st = l ? l->ops->put(l, e) : no_folder();
+  lb_status st = l ? l->ops->put(l, e) : lb_store_no_folder();
   s->core.stats.put_ns += ns_since(start);
   lb_lock_give(&s->lock);
   return st;
@@ -146,7 +146,7 @@ lb_status lb_store_put(lb_store *s, const lb_store_entry *e) {
 lb_status lb_store_drop(lb_store *s, lb_hash128 key) {
   lb_lock_take(&s->lock);
   lb_layer *l = writable(s);
-  lb_status st = l ? l->ops->drop(l, key) : no_folder();
+  lb_status st = l ? l->ops->drop(l, key) : lb_store_no_folder();
   lb_lock_give(&s->lock);
   return st;
 }
@@ -191,7 +191,7 @@ lb_status lb_store_judge(lb_store *s, lb_hash128 key, const char *processor,
                          lb_verdict verdict) {
   lb_lock_take(&s->lock);
   lb_status st = s->folder ? lb_folder_judge(s->folder, key, processor, verdict)
-                           : no_folder();
+                           : lb_store_no_folder();
   lb_lock_give(&s->lock);
   return st;
 }

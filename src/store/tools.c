@@ -19,8 +19,7 @@ static lb_status main_file(lb_store *s, lb_db **out, const char **path) {
 }
 
 static lb_status writable(lb_store *s) {
-  return s->folder ? lb_folder_writable(s->folder)
-                   : lb_error(LB_IO, "there is no folder for kernels");
+  return s->folder ? lb_folder_writable(s->folder) : lb_store_no_folder();
 }
 
 // -- looking ------------------------------------------------------------------

@@ -4,14 +4,34 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 # What earlier runs compiled would hide failures; tests of it have a store.
 os.environ.setdefault("LIMBER_CACHE_DIR", "off")
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "build" / "models"
+
+
+class GraphBuilder:
+    """Collects nodes v0, v1, ... and initializers w0, w1, ... of a graph; draws
+    numbers from its own generator."""
+
+    def __init__(self, seed):
+        self.nodes, self.weights = [], []
+        self.draw = np.random.default_rng(seed)
+
+    def node(self, op, *inputs, **attributes):
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def const(self, array):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
 
 
 def make_model(nodes, inputs, outputs, **keywords):

@@ -9,27 +9,16 @@ import limber
 import numpy as np
 import onnxruntime
 import pytest
-from conftest import make_model
-from onnx import TensorProto, helper, numpy_helper
+from conftest import GraphBuilder, make_model
+from onnx import TensorProto, helper
 
 SIDE = 16  # rows and columns; what fits into fours of bytes and what does not
 ODD_SIDE = 17
 
 
-class Builder:
+class Builder(GraphBuilder):
     def __init__(self):
-        self.nodes, self.weights = [], []
-        self.draw = np.random.default_rng(7)
-
-    def node(self, op, *inputs, **attributes):
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
-        return name
-
-    def const(self, array):
-        name = f"w{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(array), name))
-        return name
+        super().__init__(seed=7)
 
     def scales(self, count):
         """They differ much, so that another order shows."""

@@ -9,29 +9,19 @@ import limber
 import numpy as np
 import onnxruntime
 import pytest
-from conftest import make_model
-from onnx import TensorProto, helper, numpy_helper
+from conftest import GraphBuilder, make_model
+from onnx import TensorProto
 
 # Of every axis but the batch, so that transposed dims are equal dims. Constants
 # of fewer elements than this are compared, and partitions then not equal.
 SIDE = 10
 
 
-class Builder:
+class Builder(GraphBuilder):
     def __init__(self, rank, seed):
-        self.rank, self.nodes, self.weights = rank, [], []
-        self.draw = np.random.default_rng(seed)
+        super().__init__(seed)
+        self.rank = rank
         self.inputs, self.outputs = {}, {}
-
-    def node(self, op, *inputs, **attributes):
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
-        return name
-
-    def const(self, array):
-        name = f"w{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(array, name))
-        return name
 
     def weight(self, *dims):
         return self.const(self.draw.normal(size=dims).astype(np.float32))
