@@ -57,6 +57,7 @@ typedef struct pass {
   uint32_t vectors;  // a group: 64 elements
   lb_kval last;      // where the last block of a row begins; 0: it has one
   bool has_totals;
+  bool is_costly;  // what it reduces
   reduction list[LB_SPEC_MAX_NODES];
   int n;
 } pass;
@@ -349,26 +350,50 @@ static void add_to_totals(const pass *p, const reduction *r) {
   }
 }
 
-// All blocks but the last. What is no sum goes on from block to block.
-static void reduce_blocks(const pass *p, uint32_t vectors) {
+// Whether a row has more than one block.
+static lb_kval is_long(const pass *p) {
+  lb_kbuilder *b = &p->e->b;
+  return lb_k_lt(b, lb_k_i64(b, 0), p->last);
+}
+
+// Blocks that begin before `last`; their groups end before `end`. What is no
+// sum goes on from block to block.
+static void reduce_blocks(const pass *p, uint32_t vectors, lb_kval last,
+                          lb_kval end) {
   lb_emit *e = p->e;
   lb_kbuilder *b = &e->b;
-  lb_kval zero = lb_k_i64(b, 0), size = lb_k_i64(b, LB_SUM_COLS);
-  lb_k_if(b, lb_k_lt(b, zero, p->last));
-  for (int i = 0; i < p->n; i++)
-    if (p->list[i].totals != LB_K_NONE) begin_totals(p, &p->list[i]);
-  lb_kval begin = lb_k_loop(b, zero, p->last, size);
-  reduce_groups(p, vectors, begin, lb_k_add(b, begin, size));
+  lb_kval size = lb_k_i64(b, LB_SUM_COLS);
+  lb_kval begin = lb_k_loop(b, lb_k_i64(b, 0), last, size);
+  lb_kval stop = lb_k_min(b, lb_k_add(b, begin, size), end);
+  reduce_groups(p, vectors, begin, stop);
+  lb_k_if(b, lb_k_lt(b, begin, p->last));
   for (int i = 0; i < p->n; i++)
     if (p->list[i].totals != LB_K_NONE) add_to_totals(p, &p->list[i]);
   lb_k_end(b);
   lb_k_end(b);
 }
 
+// The groups of a row, up to `end`. What is costly has one loop for all blocks,
+// since its code need not be there twice; else that loop would cost short rows
+// more than it saves, and the last block has a loop of its own.
+static void reduce_row_in_blocks(const pass *p, uint32_t vectors, lb_kval end) {
+  lb_emit *e = p->e;
+  lb_kbuilder *b = &e->b;
+  lb_k_if(b, is_long(p));
+  for (int i = 0; i < p->n; i++)
+    if (p->list[i].totals != LB_K_NONE) begin_totals(p, &p->list[i]);
+  if (!p->is_costly) reduce_blocks(p, vectors, p->last, end);
+  lb_k_end(b);
+  if (p->is_costly)
+    reduce_blocks(p, vectors, lb_emit_add(e, p->last, 1), end);
+  else
+    reduce_groups(p, vectors, p->last, end);
+}
+
 static void finish_totals(const pass *p) {
   lb_emit *e = p->e;
   lb_kbuilder *b = &e->b;
-  lb_k_if(b, lb_k_lt(b, lb_k_i64(b, 0), p->last));
+  lb_k_if(b, is_long(p));
   for (int i = 0; i < p->n; i++) {
     const reduction *r = &p->list[i];
     lb_dtype t = e->spec->nodes[r->node].dtype;
@@ -387,12 +412,17 @@ static bool has_costly(const lb_emit *e, const cone *c, uint8_t kept) {
   return false;
 }
 
-// Whether the accumulators of a stage are in memory.
-static bool is_in_memory(const lb_emit *e, uint8_t stage, keeping keep) {
+// Whether what a stage reduces is.
+static bool is_costly(const lb_emit *e, uint8_t stage, keeping keep) {
   bool is_kept = keep.stage && keep.stage < stage;
   uint8_t kept = is_kept ? keep.node : LB_SPEC_NO_NODE;
   cone c = cone_of(e, stage, kept);
-  return LB_SPEC_LANES / e->lanes > MAX_REGISTERS && has_costly(e, &c, kept);
+  return has_costly(e, &c, kept);
+}
+
+// Whether the accumulators of a stage are in memory.
+static bool is_in_memory(const lb_emit *e, uint8_t stage, keeping keep) {
+  return LB_SPEC_LANES / e->lanes > MAX_REGISTERS && is_costly(e, stage, keep);
 }
 
 static locals take_locals(lb_emit *e, keeping keep) {
@@ -412,13 +442,13 @@ static pass pass_of(lb_emit *e, uint8_t stage, keeping keep, const locals *l,
                     lb_kval last) {
   pass p = {.e = e, .stage = stage, .keep = keep, .last = last};
   p.vectors = LB_SPEC_LANES / e->lanes;
+  p.is_costly = is_costly(e, stage, keep);
   for (uint8_t i = 0; i < e->spec->n_nodes; i++) {
     if (!is_reduction(e, i) || e->stage[i] != stage) continue;
     p.has_totals |= l->totals[i] != LB_K_NONE;
     p.list[p.n++] =
         (reduction){.node = i, .memory = l->lanes[i], .totals = l->totals[i]};
   }
-  if (!p.has_totals) p.last = lb_k_i64(&e->b, 0);
   return p;
 }
 
@@ -428,8 +458,10 @@ static void reduce_row(pass *p) {
   uint32_t vectors = in_memory ? 2 : p->vectors;
   lb_kval end = lb_emit_down(e, e->dims[LB_DIM_COLS], vectors * e->lanes);
   for (int i = 0; i < p->n; i++) begin_reduction(p, &p->list[i]);
-  if (p->has_totals) reduce_blocks(p, vectors);
-  reduce_groups(p, vectors, p->last, end);
+  if (p->has_totals)
+    reduce_row_in_blocks(p, vectors, end);
+  else
+    reduce_groups(p, vectors, lb_k_i64(&e->b, 0), end);
   if (!lb_facts_divides(e->facts, LB_DIM_COLS, (int)(vectors * e->lanes))) {
     if (in_memory)
       reduce_rest_in_memory(p, end);

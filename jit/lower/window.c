@@ -25,8 +25,7 @@ enum {
   ROWS_A_POINTER = 3,
   SLIDING = 5,  // steps
   MAX_POINTERS = (MAX_ROWS + SLIDING + 1) / ROWS_A_POINTER,
-  LONG = 64,    // steps
-  AT_ONCE = 5,  // steps of a long sum, of which a block has a multiple
+  LONG = 64,  // steps
 };
 
 typedef struct window {
@@ -277,7 +276,6 @@ static void end_block(const long_sum *s) {
   for (uint32_t i = 0; i < n; i++) {
     lb_kval part = lb_k_get(b, s->part[i]), acc = lb_k_get(b, acc_of(t, i));
     lb_k_set(b, s->part[i], lb_k_add(b, part, acc));
-    lb_k_set(b, acc_of(t, i), s->none);
   }
   lb_kval blocks = lb_emit_add(e, lb_k_get(b, s->n), 1);
   lb_k_set(b, s->n, blocks);
@@ -303,44 +301,52 @@ static void end_long(const long_sum *s) {
   lb_k_end(b);
 }
 
-// Steps of a block. Rows that are taken whole wait for instructions, not for
-// the image: several steps at a time, as long as there are so many.
-static void add_block_steps(const tile *t, lb_kval begin, lb_kval end,
-                            lb_kval in_x) {
-  lb_emit *e = t->w->e;
-  lb_kbuilder *b = &e->b;
-  lb_kval zero = lb_k_i64(b, 0);
-  if (t->vectors == MAX_VECTORS) {
-    lb_kval at = lb_k_reg(b, begin), x = lb_k_reg(b, in_x);
-    lb_kval last = lb_emit_add(e, end, 1 - AT_ONCE);
-    lb_kval step = lb_k_loop(b, begin, last, lb_k_i64(b, AT_ONCE));
-    for (int i = 0; i < AT_ONCE; i++) add_step(t, x, zero);
-    lb_k_set(b, at, lb_emit_add(e, step, AT_ONCE));
-    lb_k_end(b);
-    begin = lb_k_get(b, at);
-    in_x = lb_k_get(b, x);
+// The first element of a block, at this place, is its sum so far: a block takes
+// an addition for each element, with the one of its sum.
+static void begin_block(const tile *t, lb_kval in_x) {
+  lb_kbuilder *b = &t->w->e->b;
+  lb_kval x[MAX_VECTORS];
+  for (uint32_t r = 0; r < t->rows; r++) {
+    load_row(t, r, in_x, x);
+    for (uint32_t v = 0; v < t->vectors; v++)
+      lb_k_set(b, t->acc[r][v],
+               t->w->kind == LB_ACC_SUM ? x[v] : lb_k_mul(b, x[v], x[v]));
   }
-  add_steps(t, begin, end, in_x, zero);
+}
+
+// Runs of a block from `run` on, steps from `step` on.
+static void add_block(const tile *t, lb_kval run, lb_kval step) {
+  const window *w = t->w;
+  lb_emit *e = w->e;
+  lb_kbuilder *b = &e->b;
+  const lb_kval len = e->dims[LB_DIM_LEN], steps = e->dims[LB_DIM_STEPS];
+  lb_kval last_run = lb_k_min(b, lb_k_add(b, run, w->sum.runs), len);
+  lb_kval last_step = lb_k_min(b, lb_k_add(b, step, w->sum.steps), steps);
+  lb_kval at = lb_k_add(b, lb_k_mul(b, run, e->taps[0].run),
+                        lb_k_mul(b, step, e->taps[0].step));
+  begin_block(t, at);
+  lb_kval begin = lb_k_reg(b, lb_emit_add(e, step, 1));
+  lb_kval next = lb_k_reg(b, lb_k_add(b, at, e->taps[0].step));
+  lb_kval in_x = lb_k_reg(b, at);
+  lb_k_loop(b, run, last_run, lb_k_i64(b, 1));
+  add_steps(t, lb_k_get(b, begin), last_step, lb_k_get(b, next),
+            lb_k_i64(b, 0));
+  lb_k_set(b, begin, step);
+  go_on(e, in_x, e->taps[0].run);
+  lb_k_set(b, next, lb_k_get(b, in_x));
+  lb_k_end(b);
 }
 
 static void add_long(const tile *t) {
   const window *w = t->w;
   lb_emit *e = w->e;
   lb_kbuilder *b = &e->b;
-  lb_kval zero = lb_k_i64(b, 0), len = e->dims[LB_DIM_LEN];
-  lb_kval steps = e->dims[LB_DIM_STEPS];
+  lb_kval zero = lb_k_i64(b, 0);
   long_sum s = {.t = t};
   begin_long(&s);
-  lb_kval run = lb_k_loop(b, zero, len, w->sum.runs);
-  lb_kval last_run = lb_k_min(b, lb_k_add(b, run, w->sum.runs), len);
-  lb_kval step = lb_k_loop(b, zero, steps, w->sum.steps);
-  lb_kval last_step = lb_k_min(b, lb_k_add(b, step, w->sum.steps), steps);
-  lb_kval in_x = lb_k_add(b, lb_k_mul(b, run, e->taps[0].run),
-                          lb_k_mul(b, step, e->taps[0].step));
-  in_x = lb_k_reg(b, in_x);
-  lb_k_loop(b, run, last_run, lb_k_i64(b, 1));
-  add_block_steps(t, step, last_step, go_on(e, in_x, e->taps[0].run));
-  lb_k_end(b);
+  lb_kval run = lb_k_loop(b, zero, e->dims[LB_DIM_LEN], w->sum.runs);
+  lb_kval step = lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], w->sum.steps);
+  add_block(t, run, step);
   end_block(&s);
   lb_k_end(b);
   lb_k_end(b);
@@ -455,13 +461,26 @@ static bool takes_rows_whole(const window *w) {
   return w->kind != LB_ACC_DOT && w->e->lanes == 16;
 }
 
-// If they are few: what is off is read with the next step anyway.
+static void emit_whole_rows(tile *t, uint32_t vectors) {
+  lb_emit *e = t->w->e;
+  lb_kval zero = lb_k_i64(&e->b, 0);
+  emit_tiles_at(t, vectors, zero, e->dims[LB_DIM_COLS], false);
+}
+
+// If they are few: what is off is read with the next step anyway. It takes the
+// time of a load nevertheless, so sums, which can be long, have two widths.
 static void emit_pool_tiles(tile *t) {
   lb_emit *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval cols = e->dims[LB_DIM_COLS];
-  lb_k_if(b, lb_k_lt(b, cols, lb_k_i64(b, MAX_VECTORS * e->lanes)));
-  emit_tiles_at(t, MAX_VECTORS, lb_k_i64(b, 0), cols, false);
+  lb_k_if(b, lb_k_le(b, cols, lb_k_i64(b, MAX_VECTORS * e->lanes)));
+  if (is_sum(t->w)) {
+    lb_k_if(b, lb_k_le(b, cols, lb_k_i64(b, WIDE * e->lanes)));
+    emit_whole_rows(t, WIDE);
+    lb_k_else(b);
+  }
+  emit_whole_rows(t, MAX_VECTORS);
+  if (is_sum(t->w)) lb_k_end(b);
   lb_k_else(b);
   emit_tiles(t);
   lb_k_end(b);

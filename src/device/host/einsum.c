@@ -268,7 +268,8 @@ static int64_t offset_of(const operand *o, int n, const int *list,
   return offset;
 }
 
-#define SUMS(id, S, T)                                                        \
+// A sum is of type A. Floats are added in double: see host.h.
+#define SUMS(id, S, T, A)                                                     \
   static void sums_##id(void *user, int64_t begin, int64_t end, int worker) { \
     (void)worker;                                                             \
     const sums_job *job = user;                                               \
@@ -276,7 +277,7 @@ static int64_t offset_of(const operand *o, int n, const int *list,
     for (int64_t o = begin; o < end; o++) {                                   \
       int64_t at[MAX_LABELS], k[MAX_LABELS] = {0};                            \
       lb_index_of(o, e->n_out, job->out_dims, at);                            \
-      T sum = 0;                                                              \
+      A sum = 0;                                                              \
       for (int64_t t = 0; t < job->terms; t++) {                              \
         T x = 1;                                                              \
         for (int i = 0; i < e->n_in; i++) {                                   \
@@ -288,13 +289,13 @@ static int64_t offset_of(const operand *o, int n, const int *list,
         sum = t == 0 ? x : sum + x;                                           \
         lb_next_index(e->n_sum, job->sum_dims, k);                            \
       }                                                                       \
-      ((S *)job->out)[o] = sum;                                               \
+      ((S *)job->out)[o] = (T)sum;                                            \
     }                                                                         \
   }
-SUMS(f32, lb_f32, float)
-SUMS(f64, lb_f64, double)
-SUMS(i32, lb_u32, uint32_t)
-SUMS(i64, lb_u64, uint64_t)
+SUMS(f32, lb_f32, float, double)
+SUMS(f64, lb_f64, double, double)
+SUMS(i32, lb_u32, uint32_t, uint32_t)
+SUMS(i64, lb_u64, uint64_t, uint64_t)
 
 // `out` has the operands' dtype.
 static lb_status naive(lb_host_call *c, const equation *e,

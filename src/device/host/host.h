@@ -11,8 +11,9 @@
 // reduced axes. Floats are added in chains of LB_HOST_CHAIN elements, in float
 // for float16, bfloat16 and float32, in double for float64; the sums of the
 // chains are added in double and rounded in the end. So the error does not grow
-// with the number of elements. Integers are added in their own width
-// (wrapping). An empty sum is 0, a sum of -0 alone -0. A contraction adds
+// with the number of elements. Losses, and what Einsum does not do as a product
+// of matrices, are added in double right away. Integers are added in their own
+// width (wrapping). An empty sum is 0, a sum of -0 alone -0. A contraction adds
 // products in order of k, in one chain. Parallel loops split outputs, never a
 // sum, so results do not depend on the number of threads.
 #ifndef LB_DEVICE_HOST_HOST_H

@@ -24,7 +24,7 @@ typedef struct loss_job {
     const S *p = job->log_prob->data;                                         \
     const T *w = job->weights;                                                \
     T *loss = job->losses;                                                    \
-    T loss_sum = 0, weight_sum = 0;                                           \
+    *sum = *weight = 0;                                                       \
     for (int64_t i = 0; i < job->n * job->rest; i++) {                        \
       int64_t label = job->labels[i];                                         \
       loss[i] = 0;                                                            \
@@ -32,11 +32,9 @@ typedef struct loss_job {
       int64_t at =                                                            \
           (i / job->rest * job->classes + label) * job->rest + i % job->rest; \
       loss[i] = -p[at] * w[label];                                            \
-      loss_sum += loss[i];                                                    \
-      weight_sum += w[label];                                                 \
+      *sum += loss[i];                                                        \
+      *weight += w[label];                                                    \
     }                                                                         \
-    *sum = loss_sum;                                                          \
-    *weight = weight_sum;                                                     \
   }
 LB_WIDE_FLOATS(LOSSES, )
 
