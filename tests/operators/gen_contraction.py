@@ -370,4 +370,6 @@ def recurrent(d):
         attrs["input_forget"] = d.maybe(d.int(0, 1), 0.3)
     if d.op == "GRU":
         attrs["linear_before_reset"] = d.maybe(d.int(0, 1))
-    return single(d, inputs, 3 if d.op == "LSTM" else 2, **attrs)
+    outputs = 3 if d.op == "LSTM" else 2
+    absent = [i for i in range(outputs) if d.chance(0.3)][:outputs - 1]
+    return single(d, inputs, outputs, absent, **attrs)
