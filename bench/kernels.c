@@ -169,7 +169,7 @@ static void print_kernel(const bench *b, const lb_launch *l,
 }
 
 static lb_status bench_launch(bench *b, const lb_launch *l,
-                              lb_kernel_fn *kernel, int count) {
+                              const lb_exec *kernel, int count) {
   bench_rotation r;
   bench_turns t;
   work w;
@@ -190,7 +190,7 @@ static lb_status bench_plan(bench *b) {
   uint32_t launches = 0, others = 0;
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     const lb_step *step = &plan->steps[i];
-    lb_kernel_fn *kernel = NULL;
+    const lb_exec *kernel = NULL;
     if (step->kind == LB_STEP_LAUNCH)
       kernel = lb_slot_kernel(step->launch->slot);
     if (!kernel) {

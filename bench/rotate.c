@@ -182,18 +182,19 @@ void bench_rotation_fini(bench_rotation *r) {
   r->n = 0;
 }
 
-void bench_rotation_run(const bench_rotation *r, lb_kernel_fn *kernel,
+void bench_rotation_run(const bench_rotation *r, const lb_exec *kernel,
                         size_t at, size_t n) {
   lb_launch l = r->launch;
   l.spots = r->spots;
   l.next = NULL;  // of several zones it is one
   uintptr_t bases[BENCH_OPERANDS];
+  lb_stream stream = {.bases = bases, .n_bases = (size_t)r->n};
   for (size_t c = at; c < at + n; c++) {
     for (int i = 0; i < r->n; i++) {
       const bench_operand *o = &r->operands[i];
       bases[i] = (uintptr_t)(o->data + o->before + c % o->copies * o->span);
     }
-    lb_cpu_submit(&l, kernel, NULL, bases);
+    (void)lb_cpu_submit(&stream, kernel, &l);
   }
 }
 

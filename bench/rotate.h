@@ -40,7 +40,7 @@ lb_status bench_rotation_init(bench_rotation *r, const lb_launch *l,
 void bench_rotation_fini(bench_rotation *r);
 
 // Calls the kernel on the next `n` copies, the first being number `at`.
-void bench_rotation_run(const bench_rotation *r, lb_kernel_fn *kernel,
+void bench_rotation_run(const bench_rotation *r, const lb_exec *kernel,
                         size_t at, size_t n);
 
 // Operations of one launch: of its products, and of what is made of them.

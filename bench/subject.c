@@ -163,13 +163,13 @@ double bench_turns_next(bench_turns *t) {
 }
 
 void bench_turns_init(bench_turns *t, const bench_rotation *r,
-                      lb_kernel_fn *kernel, double seconds) {
+                      const lb_exec *kernel, double seconds) {
   *t = (bench_turns){.rotation = r, .kernel = kernel, .batch = 1};
   while (bench_turns_next(t) * (double)t->batch < seconds && t->batch < 4096)
     t->batch *= 2;
 }
 
-double bench_time_kernel(const bench_rotation *r, lb_kernel_fn *kernel,
+double bench_time_kernel(const bench_rotation *r, const lb_exec *kernel,
                          double seconds) {
   bench_turns t;
   bench_turns_init(&t, r, kernel, BATCH_SECONDS);

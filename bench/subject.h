@@ -31,19 +31,19 @@ lb_status bench_subject_rotation(const bench_subject *s, const lb_launch *l,
 // A kernel that is timed a batch of launches at a time.
 typedef struct bench_turns {
   const bench_rotation *rotation;
-  lb_kernel_fn *kernel;
+  const lb_exec *kernel;
   size_t at, batch;
 } bench_turns;
 
 // Batches take at least so many seconds.
 void bench_turns_init(bench_turns *t, const bench_rotation *r,
-                      lb_kernel_fn *kernel, double seconds);
+                      const lb_exec *kernel, double seconds);
 double bench_turns_next(bench_turns *t);  // seconds of one launch
 
 double bench_median(double *values, int n);  // sorts them
 
 // Seconds of one launch, the best of batches that take so long together.
-double bench_time_kernel(const bench_rotation *r, lb_kernel_fn *kernel,
+double bench_time_kernel(const bench_rotation *r, const lb_exec *kernel,
                          double seconds);
 
 // Members of a line of JSON, each with a comma behind it.

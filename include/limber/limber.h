@@ -392,7 +392,8 @@ typedef struct limber_session_options {
   // -1: loading plans and runs nothing; 0: it does so once, at small sizes and
   // on zeros, for a quarter of its time, 2 to 10 ms, and has some of the
   // memory for values there, 8 MB and 8 more of other threads at most, so that
-  // the first request is a fast one. Nothing else is seen of it.
+  // the first request is a fast one. Kernels that serve any request are wanted
+  // from then on. Nothing else is seen of it.
   int rehearse;
   // 1: every operator runs by its reference implementation, in plain C; no
   // kernel is used or compiled. To compare with. 0: kernels where there are
@@ -616,8 +617,8 @@ typedef enum limber_state {
 typedef struct limber_stats {
   size_t size;  // sizeof this struct, set by the caller
   uint64_t runs, plans_built, plans_evicted, plans, plan_bytes, arena_bytes;
-  // Of the runtime: kernels that its plans asked for. Of the process: those
-  // compiled.
+  // Of the runtime: kernels that loading and its plans asked for. Of the
+  // process: those compiled.
   uint64_t kernels_wanted, kernels;
   // Of the runtime: those asked for, as they are now.
   uint64_t kernels_by_tier[LIMBER_TIERS];
@@ -632,7 +633,7 @@ typedef struct limber_stats {
   uint64_t state;                    // limber_state, of the runtime
   uint64_t kernels_lacking;  // of the runtime: asked for, and none but the
                              // library's is there
-  uint64_t kernels_asked;    // of these, told by runs and still to be compiled
+  uint64_t kernels_asked;    // of these, those in the compiler's queue or hands
   // Of the process, from here on: crashes, hangs, bad answers of limber-jit.
   uint64_t worker_failures;
   // What threads inside a run spent compiling, or waiting for it: 0, always.

@@ -28,14 +28,14 @@ static lb_status load(void *user, lb_span object, lb_kernel_fn **out,
                       void **handle) {
   lb_cpu_exec *exec;
   LB_TRY(lb_cpu_exec_create(user, NULL, object, "check", &exec));
-  *out = (lb_kernel_fn *)exec->entry;
+  *out = lb_cpu_function(&exec->base);
   *handle = exec;
   return LB_OK;
 }
 
 static void unload(void *user, void *handle) {
   (void)user;
-  lb_cpu_exec_release(handle);
+  lb_exec_release(handle);
 }
 
 // What the generator does not support is left out; a kernel that is wrong is

@@ -259,7 +259,7 @@ static lb_status add_specs(sample *s, lb_pack_list *l, uint32_t lanes) {
 static lb_status add_sample(lb_pack_list *l, const char *text, lb_dtype t,
                             int64_t cols, uint32_t lanes) {
   sample s = {.dtype = t, .cols = cols};
-  LB_TRY(lb_weights_init(&s.weights));
+  LB_TRY(lb_weights_init(&s.weights, lb_device_none()));
   lb_status st = lb_graph_new(&s.g);
   if (!lb_failed(st)) st = build(&s, text);
   if (!lb_failed(st)) st = add_specs(&s, l, lanes);

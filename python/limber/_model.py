@@ -42,7 +42,7 @@ class Stats(NamedTuple):
                           # of sizes for granted
     kernels_refused: int
     kernels_lacking: int  # wanted, and none but the library's is there
-    kernels_asked: int  # of these, told by runs and still to be compiled
+    kernels_asked: int  # of these, those in the compiler's queue or hands
     worker_failures: int  # crashes, hangs and bad answers of limber-jit
     compile_us_on_callers: int  # in threads that run: 0, always
     kernels_on_trial: int  # to be timed against what they replaced
@@ -153,7 +153,8 @@ def load(path_or_bytes, **options):
     event: is called with a limber.Event for every decision, by a thread of its
     own: no run waits for it. It must not use the model.
     rehearse=False: loading plans and runs nothing. Otherwise it does so once,
-    at small sizes and on zeros, so that the first request is a fast one.
+    at small sizes and on zeros, so that the first request is a fast one, and
+    kernels that serve any request can be compiled before it.
     reference=True: every operator runs by its reference implementation, in
     plain C, and no kernel is used or compiled: to compare with.
 

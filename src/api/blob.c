@@ -19,13 +19,11 @@
 #include "base/hash.h"
 #include "compile/keep.h"
 #include "compile/worker.h"
-#include "device/cpu/exec.h"
 #include "spec/generator.h"
 #include "spec/message.h"
 
 #define MAGIC "LIMBERPB"
 #define VERSION 1
-#define CODE_BYTES ((size_t)64 << 20)
 #define MAX_KERNELS 4096
 
 typedef struct head {
@@ -274,39 +272,19 @@ static lb_status check_key(reader *r) {
                   r->primitive->text);
 }
 
-static void release(void *exec) { lb_cpu_exec_release(exec); }
-
-// One for all blobs of the process, made when it is needed.
-static lb_status code_of(lb_shared *r, lb_cpu_code **out) {
-  lb_cpu_code *none = NULL, *mine;
-  *out = atomic_load(&r->code);
-  if (*out) return LB_OK;
-  LB_TRY(lb_cpu_code_create(CODE_BYTES, LB_CPU_SHARED, &mine));
-  bool first = atomic_compare_exchange_strong(&r->code, &none, mine);
-  if (!first) lb_cpu_code_release(mine);
-  *out = first ? mine : none;
-  return LB_OK;
-}
-
 static lb_status load(reader *r, const lb_request *request, lb_span object) {
-  lb_shared *shared = r->primitive->shared;
-  lb_slots *all = shared->kernels.slots;
-  lb_cpu_code *code;
-  lb_cpu_exec *exec;
+  lb_slots *all = r->primitive->shared->kernels.slots;
+  lb_exec *exec;
   lb_slot *slot;
   bool kept;
   LB_TRY(lb_slots_intern(all, lb_runtime_user(r->runtime), &request->spec,
                          &request->facts, &slot));
   if (lb_slot_tier(slot) > LB_TIER_PACK) return LB_OK;
-  LB_TRY(code_of(shared, &code));
-  LB_TRY(lb_cpu_exec_create(code, NULL, object, "blob", &exec));
-  lb_slot_code made = {.kernel = (lb_kernel_fn *)exec->entry,
+  LB_TRY(lb_device_load(all->device, object, "blob", &exec));
+  lb_slot_code made = {.exec = exec,
                        .tier = lb_facts_reusable(&request->facts)
                                    ? LB_TIER_REUSABLE
-                                   : LB_TIER_SPECIALISED,
-                       .bytes = exec->block->size + sizeof *exec,
-                       .release = release,
-                       .owner = exec};
+                                   : LB_TIER_SPECIALISED};
   return lb_slots_publish(all, slot, &made, &kept);
 }
 

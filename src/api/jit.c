@@ -8,6 +8,7 @@
 
 #include "api/env.h"
 #include "api/store.h"
+#include "device/cpu/pack.h"
 #include "limber/limber.h"
 
 // -- what is asked for -------------------------------------------------------
@@ -110,11 +111,10 @@ const char *lb_kernels_levels(void) {
 
 // -- opening -----------------------------------------------------------------
 
-static lb_status open_slots(lb_kernels *k, const lb_pack *pack, lb_shelf *shelf,
-                            lb_hub *hub) {
+static lb_status open_slots(lb_kernels *k, lb_shelf *shelf, lb_hub *hub) {
   lb_slots *s = calloc(1, sizeof *s);
   if (!s) return lb_oom();
-  lb_status st = lb_slots_init(s, lb_target_lanes(&k->target), pack);
+  lb_status st = lb_slots_init(s, lb_target_lanes(&k->target), k->device);
   if (lb_failed(st)) {
     free(s);
     return st;
@@ -145,8 +145,7 @@ static lb_status open_service(lb_kernels *k, const lb_log *log) {
                                     .target = k->target,
                                     .log = log,
                                     .hub = k->slots->hub,
-                                    .dump = writes_to("LIMBER_DUMP_OBJECTS"),
-                                    .perf = writes_to("LIMBER_PERF") != NULL},
+                                    .dump = writes_to("LIMBER_DUMP_OBJECTS")},
                           .judges = judges(log),
                           .in_turn = in_turn(log),
                           .unpaced = unpaced(log)};
@@ -168,7 +167,9 @@ void lb_kernels_open(lb_kernels *k, lb_shelf *shelf, lb_hub *hub,
     return;
   }
   if (!k->may_compile && !pack) return;
-  lb_status st = open_slots(k, pack, shelf, hub);
+  bool perf = k->may_compile && writes_to("LIMBER_PERF") != NULL;
+  lb_status st = lb_device_open(pack, perf, log, &k->device);
+  if (!lb_failed(st)) st = open_slots(k, shelf, hub);
   if (!lb_failed(st) && k->may_compile) st = open_service(k, log);
   if (lb_failed(st))
     lb_log_line(log, LB_LOG_WARN, "no kernels will be compiled: %s",
@@ -181,6 +182,7 @@ void lb_kernels_close(lb_kernels *k) {
   lb_store_free(k->store);
   if (k->slots) lb_slots_fini(k->slots);
   free(k->slots);
+  lb_device_close(k->device);
   lb_strbuf_fini(&k->worker);
   *k = (lb_kernels){0};
 }

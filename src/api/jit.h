@@ -24,6 +24,7 @@
 #include "spec/target.h"
 
 typedef struct lb_kernels {
+  lb_device *device;    // that runs them; owned, NULL without slots
   lb_slots *slots;      // owned; NULL: every node runs by its host kernel
   lb_store *store;      // owned; NULL: nothing is kept on disk
   lb_service *service;  // owned; NULL: nothing is compiled

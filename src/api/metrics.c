@@ -24,7 +24,7 @@ static void read_slots(lb_slots *slots, limber_cache_stats *out) {
   out->pack = (limber_layer_stats){
       .hits = s.pack_hits,
       .misses = s.pack_misses,
-      .entries = slots->pack ? slots->pack->n : 0,
+      .entries = slots->device->n_builtin,
   };
   out->kernels = (limber_layer_stats){
       .hits = s.hits,

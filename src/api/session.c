@@ -259,7 +259,7 @@ static uint64_t count_asked(const lb_kernels *k, uint64_t user) {
   const lb_slot *slot;
   uint64_t n = 0;
   for (size_t i = 0; k->service && (slot = lb_slots_at(k->slots, i)); i++)
-    n += lb_slot_users(slot) & user && atomic_load(&slot->wish.asked);
+    n += lb_slot_users(slot) & user && lb_slot_is_asked(slot);
   return n;
 }
 
@@ -267,7 +267,7 @@ static uint64_t count_trials(const lb_kernels *k) {
   const lb_slot *slot;
   uint64_t n = 0;
   for (size_t i = 0; k->service && (slot = lb_slots_at(k->slots, i)); i++)
-    n += lb_trial_at(&slot->trial) != LB_TRIAL_NONE;
+    n += lb_slot_trial_state(slot) != LB_TRIAL_NONE;
   return n;
 }
 

@@ -30,7 +30,6 @@ typedef struct lb_shared {
   lb_kernels kernels;
   lb_cache primitives;  // by descriptor, attributes and what runtimes decide
   lb_found found;
-  _Atomic(struct lb_cpu_code *) code;  // for kernels of blobs; owned, or NULL
 } lb_shared;
 
 // Joins, and makes the object if it is not there yet; *shared is set on success

@@ -24,8 +24,9 @@
 
 // -- a run before and after the stamp -----------------------------------------
 
-// The address of the code is what is published; nobody calls it.
+// Nobody calls it. Static in tests, as it is released when slots go.
 typedef struct code {
+  lb_exec base;
   atomic_bool released;
 } code;
 
@@ -45,7 +46,7 @@ static struct {
 
 static void enter(reader *r) {
   lb_shelf_enter(&all.shelf, &r->stay);
-  r->seen = (const code *)(uintptr_t)lb_slot_kernel(all.slot);
+  r->seen = (const code *)lb_slot_kernel(all.slot);
 }
 
 static void leave(reader *r) { lb_shelf_leave(&all.shelf, &r->stay); }
@@ -62,22 +63,17 @@ void __wrap_lb_shelf_take_off(lb_shelf *s, lb_shelf_item *item) {
 // -- slots
 // ---------------------------------------------------------------------
 
-static void release(void *owner) {
-  atomic_store(&((code *)owner)->released, true);
+static void release(lb_exec *c) { atomic_store(&((code *)c)->released, true); }
+
+static void release_and_free(lb_exec *c) {
+  release(c);
+  free(c);  // TSan and ASan find a run that still looks at it
 }
 
-static void release_and_free(void *owner) {
-  release(owner);
-  free(owner);  // TSan and ASan find a run that still looks at it
-}
-
-static bool publish(code *c, void (*how)(void *owner)) {
+static bool publish(code *c, void (*how)(lb_exec *exec)) {
   bool kept;
-  lb_slot_code x = {.kernel = (lb_kernel_fn *)(uintptr_t)c,
-                    .tier = LB_TIER_REUSABLE,
-                    .bytes = BYTES,
-                    .release = how,
-                    .owner = c};
+  c->base = (lb_exec){.bytes = BYTES, .unload = how};
+  lb_slot_code x = {.exec = &c->base, .tier = LB_TIER_REUSABLE};
   return !lb_failed(lb_slots_publish(&all.slots, all.slot, &x, &kept)) && kept;
 }
 
@@ -90,7 +86,7 @@ static int setup(void **state) {
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1), LB_LAYOUT_FULL);
   assert_false(lb_failed(lb_spec_finish(&b, &spec)));
-  assert_false(lb_failed(lb_slots_init(&all.slots, 16, NULL)));
+  assert_false(lb_failed(lb_slots_init(&all.slots, 16, lb_device_none())));
   assert_false(lb_failed(lb_shelf_init(&all.shelf, 10 * BYTES)));
   all.slots.shelf = &all.shelf;
   assert_false(lb_failed(lb_slots_intern(&all.slots, (lb_slot_user){0}, &spec,
@@ -112,7 +108,7 @@ static void expect_alive(const reader *r) {
 
 static void a_kernel_is_replaced_before_it_is_retired(void **state) {
   (void)state;
-  code former = {false}, later = {false};
+  static code former, later;
   assert_true(publish(&former, release));
   all.look = true;
   assert_true(publish(&later, release));
@@ -129,7 +125,7 @@ static void a_kernel_is_replaced_before_it_is_retired(void **state) {
 
 static void a_kernel_is_withdrawn_before_it_is_retired(void **state) {
   (void)state;
-  code former = {false};
+  static code former;
   assert_true(publish(&former, release));
   all.look = true;
   lb_slots_withdraw(&all.slots, all.slot);
@@ -147,7 +143,7 @@ static void a_kernel_is_withdrawn_before_it_is_retired(void **state) {
 // came after holds nothing up.
 static void a_run_holds_what_was_there_when_it_entered(void **state) {
   (void)state;
-  code codes[3] = {{false}};
+  static code codes[3];
   reader early = {.seen = NULL}, late = {.seen = NULL};
   assert_true(publish(&codes[0], release));
   enter(&early);

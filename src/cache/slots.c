@@ -11,8 +11,8 @@ const char *lb_tier_name(lb_tier t) {
   return names[t];
 }
 
-lb_status lb_slots_init(lb_slots *s, uint32_t lanes, const lb_pack *pack) {
-  *s = (lb_slots){.lanes = lanes, .pack = pack, .reviews = 1};
+lb_status lb_slots_init(lb_slots *s, uint32_t lanes, lb_device *device) {
+  *s = (lb_slots){.lanes = lanes, .device = device, .reviews = 1};
   return lb_lock_init(&s->lock);
 }
 
@@ -20,7 +20,8 @@ void lb_slots_fini(lb_slots *s) {
   for (size_t i = 0; i < s->map.count; i++) {
     lb_slot *slot = s->map.entries[i].value;
     lb_slots_withdraw(s, slot);
-    free(atomic_load(&slot->others));
+    free(atomic_load(&slot->trial));
+    free(atomic_load(&slot->profile));
     free(slot);
   }
   lb_map_fini(&s->map);
@@ -35,14 +36,13 @@ static void count_new(lb_slots *s, bool in_pack) {
 }
 
 static lb_status insert(lb_slots *s, const lb_slot_key *key,
-                        lb_kernel_fn *kernel, lb_slot **out) {
+                        const lb_exec *builtin, lb_slot **out) {
   lb_slot *slot = calloc(1, sizeof *slot);
   if (!slot) return lb_oom();
   slot->key = *key;
-  slot->in_pack = kernel != NULL;
-  slot->pack = kernel;
-  slot->reviews = &s->reviews;
-  if (kernel) lb_slot_publish(slot, kernel, LB_TIER_PACK);
+  slot->in_pack = builtin != NULL;
+  if (builtin) slot->pack = *builtin;
+  if (builtin) lb_slot_publish(slot, &slot->pack, LB_TIER_PACK);
   lb_status st = lb_map_put(&s->map, &slot->key, sizeof slot->key, slot, NULL);
   if (lb_failed(st)) {
     free(slot);
@@ -58,10 +58,10 @@ static lb_status find(lb_slots *s, const lb_slot_key *key, bool may_be_empty,
                       lb_slot **out) {
   *out = lb_map_get(&s->map, key, sizeof *key);
   if (*out) return LB_OK;
-  lb_kernel_fn *kernel =
-      s->pack ? lb_pack_find(s->pack, &key->spec, &key->facts) : NULL;
-  if (!kernel && !may_be_empty) return LB_OK;
-  return insert(s, key, kernel, out);
+  lb_exec builtin;
+  bool has = lb_device_builtin(s->device, &key->spec, &key->facts, &builtin);
+  if (!has && !may_be_empty) return LB_OK;
+  return insert(s, key, has ? &builtin : NULL, out);
 }
 
 static lb_slot_key key_of(const lb_spec *spec, const lb_facts *facts) {
@@ -70,6 +70,19 @@ static lb_slot_key key_of(const lb_spec *spec, const lb_facts *facts) {
   key.spec = *spec;
   key.facts = *facts;
   return key;
+}
+
+void *lb_slots_attach(lb_slots *s, _Atomic(void *) *place, size_t size) {
+  void *there = atomic_load_explicit(place, memory_order_acquire);
+  if (there) return there;
+  void *made = calloc(1, size);
+  if (!made) return NULL;
+  if (!atomic_compare_exchange_strong(place, &there, made)) {
+    free(made);
+    return there;
+  }
+  atomic_fetch_add_explicit(&s->attached, size, memory_order_relaxed);
+  return made;
 }
 
 const char *lb_slot_text(const lb_slot *slot, char *buf, size_t cap) {
@@ -148,27 +161,14 @@ lb_status lb_slots_intern(lb_slots *s, lb_slot_user user, const lb_spec *spec,
   return LB_OK;
 }
 
-lb_status lb_slot_set_kin(lb_slot *slot, const int64_t *dims,
-                          lb_slot *const *kin, int n) {
-  if (atomic_load(&slot->others)) return LB_OK;
-  lb_slot_kin *none = NULL, *made;
-  made = malloc(sizeof *made + (size_t)n * sizeof *kin);
-  if (!made) return lb_oom();
-  memcpy(made->dims, dims, sizeof made->dims);
-  made->n = n;
-  if (n) memcpy(made->list, kin, (size_t)n * sizeof *kin);
-  if (!atomic_compare_exchange_strong(&slot->others, &none, made)) free(made);
-  return LB_OK;
-}
-
 static void raise_ahead(lb_slot *slot, lb_ahead ahead) {
   int was = atomic_load(&slot->ahead);
   while (was < (int)ahead)
     if (atomic_compare_exchange_weak(&slot->ahead, &was, (int)ahead)) return;
 }
 
-bool lb_slot_wants_kin(const lb_slot *slot, lb_slot_user user) {
-  return !(atomic_load_explicit(&slot->kin, memory_order_relaxed) &
+bool lb_slot_wants_variants(const lb_slot *slot, lb_slot_user user) {
+  return !(atomic_load_explicit(&slot->coming, memory_order_relaxed) &
            bit_of(user)) ||
          atomic_load_explicit(&slot->ahead, memory_order_relaxed) <
              (int)user.ahead;
@@ -177,27 +177,33 @@ bool lb_slot_wants_kin(const lb_slot *slot, lb_slot_user user) {
 static void want_one(lb_slots *s, lb_slot_user user, lb_slot *slot) {
   uint64_t before = lb_slot_users(slot);
   raise_ahead(slot, user.ahead);
-  add_bit(&slot->kin, bit_of(user));
+  add_bit(&slot->coming, bit_of(user));
   want(s, user, slot, before);
 }
 
-void lb_slots_want_kin(lb_slots *s, lb_slot_user user, lb_slot *slot,
-                       lb_slot *const *kin, int n) {
-  if (!lb_slot_wants_kin(slot, user)) return;
+void lb_slots_want_variants(lb_slots *s, lb_slot_user user, lb_slot *slot,
+                            lb_slot *const *variants, int n) {
+  if (!lb_slot_wants_variants(slot, user)) return;
   want_one(s, user, slot);
-  for (int i = 0; i < n; i++) want_one(s, user, kin[i]);
-  atomic_store(&s->more_kin, true);
+  for (int i = 0; i < n; i++) want_one(s, user, variants[i]);
+  atomic_store(&s->more_coming, true);
+}
+
+void lb_slots_expect(lb_slots *s, lb_slot_user user, lb_slot *slot) {
+  raise_ahead(slot, user.ahead);
+  lb_slots_adopt(s, user, slot);
+  atomic_store(&s->more_coming, true);
 }
 
 // Another user may come at the same time: whichever of the two writes `wanted`
 // last, it ends up true.
 static void forget_one(lb_slot *slot, uint64_t bit) {
   atomic_fetch_and(&slot->planned, ~bit);
-  atomic_fetch_and(&slot->kin, ~bit);
+  atomic_fetch_and(&slot->coming, ~bit);
   if (lb_slot_users(slot)) return;
   atomic_store(&slot->ahead, LB_AHEAD_UNKNOWN);
   atomic_store(&slot->wanted, false);
-  if (atomic_load(&slot->planned) | atomic_load(&slot->kin))
+  if (atomic_load(&slot->planned) | atomic_load(&slot->coming))
     atomic_store(&slot->wanted, true);
 }
 
@@ -250,23 +256,22 @@ typedef struct lb_slot_item {
   lb_shelf_item base;
   lb_slot *slot;    // borrowed, as the slots; not looked at any more once it is
   lb_slots *slots;  // retired
-  void (*release)(void *owner);
-  void *owner;
+  lb_exec *exec;    // owned
 } item;
 
 // Runs that have begun before may yet find that nothing lacks, but they say so
 // of the number that they began with.
-static void have_reviewed(lb_slot *slot) {
-  atomic_fetch_add_explicit(slot->reviews, 1, memory_order_release);
+static void have_reviewed(lb_slots *s) {
+  atomic_fetch_add_explicit(&s->reviews, 1, memory_order_release);
 }
 
-static void go_back(lb_slot *slot) {
+static void go_back(lb_slots *s, lb_slot *slot) {
+  lb_trial *trial = lb_slot_trial(slot);
   slot->item = NULL;
-  slot->item_bytes = 0;
-  lb_trial_end(&slot->trial);
-  lb_slot_publish(slot, slot->pack,
+  if (trial) lb_trial_end(trial);
+  lb_slot_publish(slot, lb_slot_builtin(slot),
                   slot->in_pack ? LB_TIER_PACK : LB_TIER_HOST);
-  have_reviewed(slot);
+  have_reviewed(s);
 }
 
 // Runs that look again see that it was evicted, and want it.
@@ -279,41 +284,41 @@ static void hide(lb_shelf_item *base) {
   x->slots->evictions++;
   atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
   atomic_store_explicit(&slot->wanted, false, memory_order_relaxed);
-  go_back(slot);
+  go_back(x->slots, slot);
   lb_slot_tell(x->slots->hub, slot, &e, "%s", "");
 }
 
 static void drop(lb_shelf_item *base) {
   item *x = (item *)base;
-  x->release(x->owner);
+  lb_exec_release(x->exec);
   free(x);
 }
 
 static item *new_item(lb_slots *s, lb_slot *slot, const lb_slot_code *code) {
   item *x = malloc(sizeof *x);
   if (!x) return NULL;
-  *x = (item){.base = {.bytes = code->bytes + sizeof *x,
+  *x = (item){.base = {.bytes = code->exec->bytes + sizeof *x,
                        .used = &slot->used,
                        .hide = hide,
                        .drop = drop},
               .slot = slot,
               .slots = s,
-              .release = code->release,
-              .owner = code->owner};
+              .exec = code->exec};
   return x;
 }
 
-// The former kernel is hidden by the one that comes in its place.
-static bool put(lb_shelf *shelf, lb_slot *slot, item *x,
-                const lb_slot_code *code) {
+// The former kernel is hidden by the one that comes in its place. `trial` is
+// made ready; NULL: the kernel is not on trial.
+static bool put(lb_slots *s, lb_slot *slot, item *x, const lb_slot_code *code,
+                lb_trial *trial) {
   item *former = slot->item;
+  lb_shelf *shelf = s->shelf;
   if (x->base.bytes > shelf->stats.capacity) return false;
   slot->item = x;
-  slot->item_bytes = x->base.bytes;
-  lb_slot_publish(slot, code->kernel, code->tier);
-  if (code->on_trial) {
-    lb_trial_open(&slot->trial);
-    have_reviewed(slot);
+  lb_slot_publish(slot, code->exec, code->tier);
+  if (trial) {
+    lb_trial_open(trial);
+    have_reviewed(s);
   }
   if (former) lb_shelf_take_off(shelf, &former->base);
   return lb_shelf_try_put(shelf, &x->base);
@@ -322,19 +327,23 @@ static bool put(lb_shelf *shelf, lb_slot *slot, item *x,
 lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
                            bool *kept) {
   item *x = new_item(s, slot, code);
+  size_t bytes = code->exec->bytes;
+  lb_trial *trial = NULL;
   *kept = false;
-  if (!x) {
-    code->release(code->owner);
+  if (code->on_trial) trial = lb_slots_attach(s, &slot->trial, sizeof *trial);
+  if (!x || (code->on_trial && !trial)) {
+    free(x);
+    lb_exec_release(code->exec);
     return lb_oom();
   }
-  if (code->on_trial) lb_trial_prepare(&slot->trial);
+  if (trial) lb_trial_prepare(trial);
   lb_lock_take(&s->shelf->lock);
-  *kept = put(s->shelf, slot, x, code);
+  *kept = put(s, slot, x, code, trial);
   s->insertions += *kept;
   lb_lock_give(&s->shelf->lock);
   lb_event e = {.kind = LB_EVENT_KERNEL_PUBLISHED,
                 .reason = LB_REASON_BETTER,
-                .value = (int64_t)code->bytes};
+                .value = (int64_t)bytes};
   if (*kept) lb_slot_tell(s->hub, slot, &e, "%s: ", lb_tier_name(code->tier));
   if (!*kept) drop(&x->base);
   lb_shelf_collect(s->shelf);
@@ -346,7 +355,7 @@ void lb_slots_withdraw(lb_slots *s, lb_slot *slot) {
   lb_lock_take(&s->shelf->lock);
   item *former = slot->item;
   if (former) {
-    go_back(slot);
+    go_back(s, slot);
     lb_shelf_take_off(s->shelf, &former->base);
   }
   lb_lock_give(&s->shelf->lock);
@@ -366,7 +375,7 @@ static void count_kernels(lb_slots *s, lb_slots_stats *out) {
   for (size_t i = 0; (slot = lb_slots_at(s, i)); i++) {
     lb_lock_take(&s->shelf->lock);
     out->kernels += slot->item != NULL;
-    out->kernel_bytes += slot->item_bytes;
+    out->kernel_bytes += slot->item ? slot->item->base.bytes : 0;
     lb_lock_give(&s->shelf->lock);
   }
   lb_lock_take(&s->shelf->lock);
@@ -379,6 +388,7 @@ void lb_slots_count(lb_slots *s, lb_slots_stats *out) {
   lb_lock_take(&s->lock);
   *out = s->stats;
   lb_lock_give(&s->lock);
+  out->bytes += atomic_load_explicit(&s->attached, memory_order_relaxed);
   out->hits = atomic_load_explicit(&s->hits, memory_order_relaxed);
   out->misses = atomic_load_explicit(&s->misses, memory_order_relaxed);
   if (s->shelf) count_kernels(s, out);

@@ -20,7 +20,7 @@
 #include "base/map.h"
 #include "cache/shelf.h"
 #include "cache/trial.h"
-#include "device/cpu/pack.h"
+#include "device/device.h"
 
 typedef enum lb_tier {  // where code comes from, worst first
   LB_TIER_HOST,         // no kernel
@@ -42,71 +42,37 @@ typedef enum lb_slot_fault {
   LB_SLOT_DEMOTED,   // its kernel is slower than what it replaced
 } lb_slot_fault;
 
-// What runs tell of a slot that lacks its best kernel, for whoever compiles:
-// see compile/service.h. All but `next` are counted with no order.
-typedef struct lb_wish {
-  _Atomic(struct lb_slot *) next;  // in the stack of those asked for
-  atomic_bool asked;               // it is there, or in the queue, or in work
-  atomic_int urgent;               // somebody waits for it; the more, the more
-  atomic_uint seen;                // runs that met it
-  atomic_uint sightings;           // the fewest that a session asks for before
-                                   // it is compiled; 0: none has said
-  _Atomic uint64_t run;            // the last of these
-  atomic_uint session;             // whose run that was
-  _Atomic uint64_t ns;             // that all of them spent in its step
-  _Atomic uint64_t made;           // number of the job that made it last
-  _Atomic int64_t rest_until;      // it is left alone until then
-  atomic_bool large;               // because there was no room for it
-  // Of the one who compiles: how often it went wrong, and whether it was looked
-  // for on disk.
-  int failures;
-  bool looked;
-  uint64_t place;  // in the order of coming
-} lb_wish;
-
 // Which kernels are compiled in idle moments, before a run has needed them: as
 // the most eager session says that has a use for the slot.
 typedef enum lb_ahead {
-  LB_AHEAD_UNKNOWN,   // no plan has looked for the kin yet
+  LB_AHEAD_UNKNOWN,   // nobody wants it for shapes to come
   LB_AHEAD_NONE,      // settle alone has them compiled
   LB_AHEAD_CRITICAL,  // if lb_spec_is_critical says so
   LB_AHEAD_ALL,
 } lb_ahead;
 
-typedef struct lb_slot_kin {  // slots that other rows would choose
-  int64_t dims[LB_SDIMS];     // at these sizes, those of rows left out
-  int n;
-  struct lb_slot *list[];  // borrowed from the table
-} lb_slot_kin;
-
 typedef struct lb_slot {
-  lb_slot_key key;                 // unused bytes zero
-  _Atomic(lb_kernel_fn *) kernel;  // NULL: none yet
-  atomic_int tier;                 // lb_tier of the kernel, set after it
-  atomic_int failed;               // lb_slot_fault: no kernel is to come
-  bool in_pack;                    // it will never be empty
-  lb_kernel_fn *pack;              // the pack's kernel, or NULL
-  _Atomic uint64_t used;           // the epoch of its last use
-  uint64_t item_bytes;             // of it; likewise
-  struct lb_slot_item *item;       // what is on the shelf; of the shelf's lock
-  atomic_uint evicted;             // how often its kernel was
-  atomic_uint *reviews;            // of its table; borrowed
-  atomic_bool wanted;              // is worth compiling: not of a cover alone
+  lb_slot_key key;                  // unused bytes zero
+  _Atomic(const lb_exec *) kernel;  // NULL: none yet
+  atomic_int tier;                  // lb_tier of the kernel, set after it
+  atomic_int failed;                // lb_slot_fault: no kernel is to come
+  bool in_pack;                     // it will never be empty
+  lb_exec pack;                     // the device's own kernel, if in_pack
+  _Atomic uint64_t used;            // the epoch of its last use
+  atomic_uint evicted;              // how often its kernel was
+  atomic_bool wanted;               // is worth compiling: not of a cover alone
+  struct lb_slot_item *item;        // what is on the shelf; of the shelf's lock
   // Bits of those whose plans use it as it is, and of those for whom it and its
-  // kin are wanted for shapes to come.
-  _Atomic uint64_t planned, kin;
-  atomic_int ahead;  // lb_ahead: the latter, and when they are compiled
-  _Atomic(lb_slot_kin *) others;  // its kin, if found ahead; owned, or NULL
-  // Where the partition's cover begins anew: bit i stands for its node i. 0:
-  // not decided yet. See plan/cover.c.
-  _Atomic uint64_t cuts;
-  lb_wish wish;
-  lb_trial trial;  // of the kernel against what was there before
-  bool judged;     // there was one, and the kernel was kept; of who compiles
+  // tile variants are wanted for shapes to come.
+  _Atomic uint64_t planned, coming;
+  atomic_int ahead;  // lb_ahead: when it is compiled, unless a run meets it
+  // What other modules attach: see lb_slots_attach.
+  _Atomic(void *) trial;    // lb_trial: the kernel against what it replaced
+  _Atomic(void *) profile;  // lb_slot_profile of compile/slot_profile.h
 } lb_slot;
 
 typedef struct lb_slots_stats {
-  uint64_t slots, bytes;            // of the table itself
+  uint64_t slots, bytes;            // of the table, and what is attached
   uint64_t pack_hits, pack_misses;  // slots that were made with a kernel of
                                     // the pack, and without
   uint64_t hits, misses;            // used by plans with a compiled kernel
@@ -119,24 +85,25 @@ typedef struct lb_slots {
   lb_lock lock;
   lb_map map;            // lb_slot_key -> lb_slot, owned
   uint32_t lanes;        // float32 in a vector of the target: for lb_facts_of
-  const lb_pack *pack;   // borrowed; NULL: there is none
+  lb_device *device;     // that runs the kernels; borrowed
   lb_shelf *shelf;       // borrowed; NULL: no compiled kernels come
   lb_hub *hub;           // borrowed; who hears of it; NULL: nobody
   lb_slots_stats stats;  // all but what is the shelf's to say
   uint64_t insertions, evictions;  // with the shelf's lock
   _Atomic uint64_t hits, misses;   // of the statistics
+  _Atomic uint64_t attached;       // bytes; likewise
   _Atomic(lb_slot *) missed;  // the last that was used without compiled kernel
   // Grows when a slot falls back to a lesser kernel, and once its kernel is on
   // trial: plans whose slots had their best then look at them again. Begins
   // with 1.
   atomic_uint reviews;
-  // Kin were wanted that may have been in the table for long: who goes through
-  // it begins anew.
-  atomic_bool more_kin;
+  // Slots were wanted for shapes to come that may have been in the table for
+  // long: who goes through it begins anew.
+  atomic_bool more_coming;
 } lb_slots;
 
 // The caller may set the shelf and the hub then.
-lb_status lb_slots_init(lb_slots *s, uint32_t lanes, const lb_pack *pack);
+lb_status lb_slots_init(lb_slots *s, uint32_t lanes, lb_device *device);
 void lb_slots_fini(lb_slots *s);  // nobody runs; compiled kernels go as well
 
 // Who uses slots: the sessions of one runtime that compile alike. {0} is a user
@@ -154,15 +121,16 @@ lb_status lb_slots_intern(lb_slots *s, lb_slot_user user, const lb_spec *spec,
 lb_status lb_slots_try_pack(lb_slots *s, const lb_spec *spec,
                             const lb_facts *facts, lb_slot **out);
 
-// Notes the kin of a slot, unless some are noted.
-lb_status lb_slot_set_kin(lb_slot *slot, const int64_t *dims,
-                          lb_slot *const *kin, int n);
-// Wants a slot and its kin for shapes to come; none is counted as used. Once is
-// enough for all of them, until a session is more eager.
-void lb_slots_want_kin(lb_slots *s, lb_slot_user user, lb_slot *slot,
-                       lb_slot *const *kin, int n);
+// Wants a slot and its tile variants (those of its spec that other rows choose)
+// for shapes to come; none is counted as used. Once is enough for all of them,
+// until a session is more eager.
+void lb_slots_want_variants(lb_slots *s, lb_slot_user user, lb_slot *slot,
+                            lb_slot *const *variants, int n);
 // Is that still to be done for this user?
-bool lb_slot_wants_kin(const lb_slot *slot, lb_slot_user user);
+bool lb_slot_wants_variants(const lb_slot *slot, lb_slot_user user);
+// Every run will use the slot, whatever it is asked for: it is wanted as if a
+// plan used it, and compiled ahead, but not counted as used.
+void lb_slots_expect(lb_slots *s, lb_slot_user user, lb_slot *slot);
 
 // Counts one more use of a slot by a plan. True if it is the user's first: from
 // now on it is wanted.
@@ -177,6 +145,12 @@ void lb_slots_forget(lb_slots *s, uint64_t bit);
 // that, nor counted.
 lb_status lb_slots_add(lb_slots *s, const lb_spec *spec, const lb_facts *facts,
                        lb_slot **out);
+
+// What a module keeps of a slot: the block at `place`, which is one of the
+// slot's members for that. It is made when the first caller asks for it, with
+// `size` bytes of zeros, and freed with the table; what is in it is the
+// module's. Takes no lock. NULL: there is no memory.
+void *lb_slots_attach(lb_slots *s, _Atomic(void *) *place, size_t size);
 
 // What the kernel of a slot computes and takes for granted, for people; cut
 // where `buf` is too small. Returns buf.
@@ -193,8 +167,12 @@ size_t lb_slots_wanted(lb_slots *s, uint64_t bits);
 // The i-th slot in order of making, wanted or not, or NULL.
 lb_slot *lb_slots_at(lb_slots *s, size_t i);
 
-static inline lb_kernel_fn *lb_slot_kernel(const lb_slot *s) {
+static inline const lb_exec *lb_slot_kernel(const lb_slot *s) {
   return atomic_load_explicit(&s->kernel, memory_order_acquire);
+}
+// The one that it has without a compiler, or NULL.
+static inline const lb_exec *lb_slot_builtin(const lb_slot *s) {
+  return s->in_pack ? &s->pack : NULL;
 }
 static inline lb_tier lb_slot_tier(const lb_slot *s) {
   return (lb_tier)atomic_load_explicit(&s->tier, memory_order_relaxed);
@@ -205,10 +183,18 @@ static inline bool lb_slot_lacks(const lb_slot *s) {
          !atomic_load_explicit(&s->failed, memory_order_relaxed) &&
          atomic_load_explicit(&s->wanted, memory_order_relaxed);
 }
+// The last trial of its kernels, or NULL: there was none.
+static inline lb_trial *lb_slot_trial(const lb_slot *s) {
+  return atomic_load_explicit(&s->trial, memory_order_acquire);
+}
+static inline lb_trial_state lb_slot_trial_state(const lb_slot *s) {
+  const lb_trial *t = lb_slot_trial(s);
+  return t ? lb_trial_at(t) : LB_TRIAL_NONE;
+}
 // Bits of those who use it, or want it for shapes to come.
 static inline uint64_t lb_slot_users(const lb_slot *s) {
   return atomic_load_explicit(&s->planned, memory_order_relaxed) |
-         atomic_load_explicit(&s->kin, memory_order_relaxed);
+         atomic_load_explicit(&s->coming, memory_order_relaxed);
 }
 // A run that is inside notes that it uses the slot's kernel, and wants one
 // again that was evicted.
@@ -219,27 +205,25 @@ static inline void lb_slot_use(lb_slot *s, const lb_stay *stay) {
     atomic_store_explicit(&s->wanted, true, memory_order_relaxed);
 }
 // For kernels that are there for ever, as the pack's are.
-static inline void lb_slot_publish(lb_slot *s, lb_kernel_fn *kernel,
+static inline void lb_slot_publish(lb_slot *s, const lb_exec *kernel,
                                    lb_tier tier) {
   atomic_store_explicit(&s->kernel, kernel, memory_order_release);
   atomic_store_explicit(&s->tier, (int)tier, memory_order_relaxed);
 }
 
-// A compiled kernel and how to get rid of it.
+// A compiled kernel that is to be published.
 typedef struct lb_slot_code {
-  lb_kernel_fn *kernel;
+  lb_exec *exec;  // taken over
   lb_tier tier;
-  bool on_trial;   // it is to be timed against what was there before
-  uint64_t bytes;  // of code and what belongs to it
-  void (*release)(void *owner);
-  void *owner;
+  bool on_trial;  // it is to be timed against what was there before
 } lb_slot_code;
 
 // Publishes a compiled kernel, which it takes over, in place of the one that
 // the slot has; evicts others where that needs room. *kept is false if the
-// kernel is larger than the capacity: then the slot stays as it is. `code` is
-// released as soon as nobody uses it any more, on failure at once, by whichever
-// thread notices: release must not take long, nor a lock that fork takes.
+// kernel is larger than the capacity: then the slot stays as it is. The kernel
+// is released as soon as nobody uses it any more, on failure at once, by
+// whichever thread notices: unloading must not take long, nor a lock that fork
+// takes.
 lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
                            bool *kept);
 // Takes a compiled kernel away again; the slot is back at the pack's, or none.

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cache/slots.h"
+#include "device/cpu/device.h"
 
 static lb_spec spec_of(lb_sop op) {
   lb_spec_builder b;
@@ -29,7 +30,7 @@ static lb_slot *intern(lb_slots *t, const lb_spec *s, const lb_facts *f) {
 static void equal_keys_share_a_slot(void **state) {
   (void)state;
   lb_slots t;
-  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  assert_false(lb_failed(lb_slots_init(&t, 16, lb_device_none())));
   lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
   lb_facts none = {0}, tile = {0};
   lb_facts_add(&tile, LB_CHOOSE_TILE, LB_DIM_ROWS, 6);
@@ -44,18 +45,18 @@ static void equal_keys_share_a_slot(void **state) {
   lb_slots_fini(&t);
 }
 
-static void kernel(const uint64_t *args) { (void)args; }
+static const lb_exec kernel = {.entry = 1};  // nobody runs it
 
 static void a_slot_is_empty_until_published(void **state) {
   (void)state;
   lb_slots t;
-  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  assert_false(lb_failed(lb_slots_init(&t, 16, lb_device_none())));
   lb_spec exp = spec_of(LB_S_EXP);
   lb_slot *s = intern(&t, &exp, &(lb_facts){0});
   assert_true(lb_slot_kernel(s) == NULL);
   assert_int_equal(lb_slot_tier(s), LB_TIER_HOST);
-  lb_slot_publish(s, kernel, LB_TIER_REUSABLE);
-  assert_true(lb_slot_kernel(s) == kernel);
+  lb_slot_publish(s, &kernel, LB_TIER_REUSABLE);
+  assert_ptr_equal(lb_slot_kernel(s), &kernel);
   assert_int_equal(lb_slot_tier(s), LB_TIER_REUSABLE);
   lb_slots_fini(&t);
 }
@@ -64,7 +65,7 @@ static void a_cover_asks_for_nothing_to_be_made(void **state) {
   (void)state;
   lb_slots t;
   lb_slot *s;
-  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  assert_false(lb_failed(lb_slots_init(&t, 16, lb_device_none())));
   lb_spec exp = spec_of(LB_S_EXP);
   assert_false(lb_failed(lb_slots_try_pack(&t, &exp, &(lb_facts){0}, &s)));
   assert_null(s);
@@ -72,7 +73,7 @@ static void a_cover_asks_for_nothing_to_be_made(void **state) {
   lb_slot *made = intern(&t, &exp, &(lb_facts){0});
   assert_false(lb_failed(lb_slots_try_pack(&t, &exp, &(lb_facts){0}, &s)));
   assert_null(s);
-  lb_slot_publish(made, kernel, LB_TIER_REUSABLE);
+  lb_slot_publish(made, &kernel, LB_TIER_REUSABLE);
   assert_false(lb_failed(lb_slots_try_pack(&t, &exp, &(lb_facts){0}, &s)));
   assert_null(s);  // a kernel that was compiled may go again
   lb_slots_fini(&t);
@@ -95,11 +96,13 @@ static void a_slot_begins_with_what_the_pack_has(void **state) {
   p.head.code = offsetof(small_pack, code);
   p.entry.hash = lb_hash(&exp, lb_spec_bytes(&exp));
   p.entry.spec = offsetof(small_pack, spec);
-  assert_false(lb_failed(lb_slots_init(&t, 16, &p.head)));
+  lb_cpu_device cpu;
+  lb_cpu_device_init(&cpu, &p.head, false, NULL);
+  assert_false(lb_failed(lb_slots_init(&t, 16, &cpu.base)));
   assert_false(lb_failed(lb_slots_try_pack(&t, &exp, &(lb_facts){0}, &s)));
   assert_non_null(s);
   assert_int_equal(lb_slot_tier(s), LB_TIER_PACK);
-  assert_true((uintptr_t)lb_slot_kernel(s) == (uintptr_t)p.code);
+  assert_true(lb_slot_kernel(s)->entry == (uintptr_t)p.code);
   assert_int_equal(lb_slots_wanted(&t, LB_HUB_ALL), 0);
   assert_ptr_equal(intern(&t, &exp, &(lb_facts){0}), s);
   assert_int_equal(lb_slots_wanted(&t, LB_HUB_ALL), 1);
@@ -112,15 +115,18 @@ static void a_slot_begins_with_what_the_pack_has(void **state) {
 
 static int released[8];
 
-static void count_release(void *owner) { released[(intptr_t)owner]++; }
+static void count_release(lb_exec *exec) { released[exec->entry]++; }
 
-static bool publish(lb_slots *t, lb_slot *s, intptr_t number, uint64_t bytes) {
+static lb_exec loaded[8];
+
+static lb_exec *load(uintptr_t number, size_t bytes) {
+  loaded[number] = (lb_exec){number, bytes, count_release};
+  return &loaded[number];
+}
+
+static bool publish(lb_slots *t, lb_slot *s, uintptr_t number, size_t bytes) {
   bool kept;
-  lb_slot_code code = {.kernel = kernel,
-                       .tier = LB_TIER_REUSABLE,
-                       .bytes = bytes,
-                       .release = count_release,
-                       .owner = (void *)number};
+  lb_slot_code code = {.exec = load(number, bytes), .tier = LB_TIER_REUSABLE};
   assert_false(lb_failed(lb_slots_publish(t, s, &code, &kept)));
   return kept;
 }
@@ -133,23 +139,41 @@ static void plans_look_again_at_what_is_on_trial(void **state) {
   lb_shelf shelf;
   bool kept;
   lb_spec exp = spec_of(LB_S_EXP);
-  lb_slot_code code = {.kernel = kernel,
-                       .tier = LB_TIER_REUSABLE,
-                       .bytes = 100,
-                       .release = count_release,
-                       .owner = (void *)7,
-                       .on_trial = true};
-  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  lb_slot_code code = {
+      .exec = load(7, 100), .tier = LB_TIER_REUSABLE, .on_trial = true};
+  assert_false(lb_failed(lb_slots_init(&t, 16, lb_device_none())));
   assert_false(lb_failed(lb_shelf_init(&shelf, 1500)));
   t.shelf = &shelf;
   lb_slot *slot = intern(&t, &exp, &(lb_facts){0});
   unsigned before = atomic_load(&t.reviews);
   assert_false(lb_failed(lb_slots_publish(&t, slot, &code, &kept)));
   assert_true(kept);
-  assert_int_equal(lb_trial_at(&slot->trial), LB_TRIAL_OPEN);
+  assert_int_equal(lb_slot_trial_state(slot), LB_TRIAL_OPEN);
   assert_true(atomic_load(&t.reviews) > before);
   lb_slots_fini(&t);
   lb_shelf_fini(&shelf);
+}
+
+// What modules attach is zeros to begin with, one block each, and is counted.
+static void a_module_attaches_one_block(void **state) {
+  (void)state;
+  lb_slots t;
+  lb_slots_stats before, after;
+  lb_spec exp = spec_of(LB_S_EXP);
+  assert_false(lb_failed(lb_slots_init(&t, 16, lb_device_none())));
+  lb_slot *slot = intern(&t, &exp, &(lb_facts){0});
+  lb_slots_count(&t, &before);
+  assert_null(lb_slot_trial(slot));
+  assert_int_equal(lb_slot_trial_state(slot), LB_TRIAL_NONE);
+  char *block = lb_slots_attach(&t, &slot->profile, 24);
+  assert_memory_equal(block, (char[24]){0}, 24);
+  *block = 1;
+  assert_ptr_equal(lb_slots_attach(&t, &slot->profile, 24), block);
+  assert_int_equal(*block, 1);
+  assert_true(lb_slots_attach(&t, &slot->trial, 8) != block);
+  lb_slots_count(&t, &after);
+  assert_int_equal(after.bytes, before.bytes + 32);
+  lb_slots_fini(&t);
 }
 
 static void what_is_evicted_lacks_again(void **state) {
@@ -161,7 +185,9 @@ static void what_is_evicted_lacks_again(void **state) {
   p.head.code = offsetof(small_pack, code);
   p.entry.hash = lb_hash(&exp, lb_spec_bytes(&exp));
   p.entry.spec = offsetof(small_pack, spec);
-  assert_false(lb_failed(lb_slots_init(&t, 16, &p.head)));
+  lb_cpu_device cpu;
+  lb_cpu_device_init(&cpu, &p.head, false, NULL);
+  assert_false(lb_failed(lb_slots_init(&t, 16, &cpu.base)));
   assert_false(lb_slots_keep(&t));
   assert_false(lb_failed(lb_shelf_init(&shelf, 1500)));
   t.shelf = &shelf;
@@ -172,7 +198,7 @@ static void what_is_evicted_lacks_again(void **state) {
   assert_int_equal(lb_slot_tier(a), LB_TIER_REUSABLE);
   assert_true(publish(&t, b, 1, 1000));
   assert_int_equal(lb_slot_tier(a), LB_TIER_PACK);
-  assert_true((uintptr_t)lb_slot_kernel(a) == (uintptr_t)p.code);
+  assert_true(lb_slot_kernel(a)->entry == (uintptr_t)p.code);
   assert_int_equal(released[0], 1);
   assert_true(publish(&t, a, 2, 1000));
   assert_int_equal(lb_slot_tier(b), LB_TIER_HOST);
@@ -259,7 +285,7 @@ static void a_slot_knows_who_uses_it(void **state) {
   member a, b, c;
   lb_spec exp = spec_of(LB_S_EXP);
   lb_event e = {.kind = LB_EVENT_KERNEL_COMPILED};
-  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  assert_false(lb_failed(lb_slots_init(&t, 16, lb_device_none())));
   t.hub = &hub;
   join(&a, &hub);
   join(&b, &hub);
@@ -269,7 +295,7 @@ static void a_slot_knows_who_uses_it(void **state) {
   assert_false(lb_slots_use(&t, a.user, s));
   assert_true(lb_slots_adopt(&t, b.user, s));
   assert_false(lb_slots_adopt(&t, b.user, s));
-  lb_slots_want_kin(&t, b.user, s, NULL, 0);
+  lb_slots_want_variants(&t, b.user, s, NULL, 0);
   lb_slot_tell(&hub, s, &e, "%s", "");
   assert_int_equal(heard(&a, LB_EVENT_KERNEL_WANTED), 1);
   assert_int_equal(heard(&b, LB_EVENT_KERNEL_WANTED), 1);
@@ -292,26 +318,26 @@ static void a_slot_knows_who_uses_it(void **state) {
 static void what_nobody_uses_any_more_is_not_wanted(void **state) {
   (void)state;
   lb_slots t;
-  lb_slot *s, *kin;
+  lb_slot *s, *variant;
   lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
   lb_slot_user a = {.bit = 1, .ahead = LB_AHEAD_NONE},
                b = {.bit = 2, .ahead = LB_AHEAD_ALL};
-  assert_false(lb_failed(lb_slots_init(&t, 16, NULL)));
+  assert_false(lb_failed(lb_slots_init(&t, 16, lb_device_none())));
   assert_false(lb_failed(lb_slots_intern(&t, a, &exp, &(lb_facts){0}, &s)));
-  assert_false(lb_failed(lb_slots_add(&t, &log, &(lb_facts){0}, &kin)));
-  lb_slots_want_kin(&t, a, s, &kin, 1);
-  assert_true(!lb_slot_wants_kin(s, a) && lb_slot_wants_kin(s, b));
-  assert_int_equal(atomic_load(&kin->ahead), LB_AHEAD_NONE);
-  lb_slots_want_kin(&t, b, s, &kin, 1);
-  assert_false(lb_slot_wants_kin(s, b));
-  assert_int_equal(atomic_load(&kin->ahead), LB_AHEAD_ALL);
+  assert_false(lb_failed(lb_slots_add(&t, &log, &(lb_facts){0}, &variant)));
+  lb_slots_want_variants(&t, a, s, &variant, 1);
+  assert_true(!lb_slot_wants_variants(s, a) && lb_slot_wants_variants(s, b));
+  assert_int_equal(atomic_load(&variant->ahead), LB_AHEAD_NONE);
+  lb_slots_want_variants(&t, b, s, &variant, 1);
+  assert_false(lb_slot_wants_variants(s, b));
+  assert_int_equal(atomic_load(&variant->ahead), LB_AHEAD_ALL);
   lb_slots_forget(&t, a.bit);
-  assert_true(lb_slot_lacks(s) && lb_slot_lacks(kin));
+  assert_true(lb_slot_lacks(s) && lb_slot_lacks(variant));
   lb_slots_forget(&t, b.bit);
-  assert_false(lb_slot_lacks(s) || lb_slot_lacks(kin));
-  assert_int_equal(atomic_load(&kin->ahead), LB_AHEAD_UNKNOWN);
+  assert_false(lb_slot_lacks(s) || lb_slot_lacks(variant));
+  assert_int_equal(atomic_load(&variant->ahead), LB_AHEAD_UNKNOWN);
   assert_true(lb_slots_use(&t, a, s));  // as for the first time
-  assert_true(lb_slot_lacks(s) && !lb_slot_lacks(kin));
+  assert_true(lb_slot_lacks(s) && !lb_slot_lacks(variant));
   lb_slots_fini(&t);
 }
 
@@ -324,6 +350,7 @@ int main(void) {
       cmocka_unit_test(a_cover_asks_for_nothing_to_be_made),
       cmocka_unit_test(a_slot_begins_with_what_the_pack_has),
       cmocka_unit_test(plans_look_again_at_what_is_on_trial),
+      cmocka_unit_test(a_module_attaches_one_block),
       cmocka_unit_test(what_is_evicted_lacks_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,7 @@
 
 // A kernel that stands for code in memory: whoever calls it says which.
 typedef struct code {
+  lb_exec base;
   lb_slot *slot;
   atomic_int live;
 } code;
@@ -41,29 +42,23 @@ typedef struct job {
 
 static shared *all;
 
-static void release(void *owner) {
-  code *c = owner;
+static void release(lb_exec *base) {
+  code *c = (code *)base;
   atomic_store_explicit(&c->live, 0, memory_order_relaxed);
   free(c);  // found by TSan or ASan where somebody still looks at it
   atomic_fetch_add(&all->released, 1);
 }
-
-// The address of the code is what is published; nobody calls it as a function.
-static lb_kernel_fn *as_kernel(code *c) { return (lb_kernel_fn *)(uintptr_t)c; }
 
 static const char *publish(job *j) {
   lb_slot *slot = j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS];
   code *c = malloc(sizeof *c);
   bool kept;
   if (!c) return "memory";
+  c->base = (lb_exec){.bytes = BYTES, .unload = release};
   c->slot = slot;
   atomic_init(&c->live, 1);
   atomic_fetch_add(&j->s->made, 1);
-  lb_slot_code x = {.kernel = as_kernel(c),
-                    .tier = LB_TIER_REUSABLE,
-                    .bytes = BYTES,
-                    .release = release,
-                    .owner = c};
+  lb_slot_code x = {.exec = &c->base, .tier = LB_TIER_REUSABLE};
   return lb_failed(lb_slots_publish(&j->s->slots, slot, &x, &kept)) ? "publish"
                                                                     : NULL;
 }
@@ -73,7 +68,7 @@ static const char *run(job *j, lb_stay *stay) {
   lb_shelf_enter(&j->s->shelf, stay);
   for (int i = 0; i < SLOTS && !bad; i++) {
     lb_slot *slot = j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS];
-    code *c = (code *)(uintptr_t)lb_slot_kernel(slot);
+    const code *c = (const code *)lb_slot_kernel(slot);
     if (!c) continue;
     lb_slot_use(slot, stay);
     if (c->slot != slot) bad = "a kernel of another slot";
@@ -83,6 +78,15 @@ static const char *run(job *j, lb_stay *stay) {
   }
   lb_shelf_leave(&j->s->shelf, stay);
   return bad;
+}
+
+// Whoever comes first makes it, and all see that one.
+static const char *attach(const job *j, lb_slot *slot) {
+  atomic_int *mine =
+      lb_slots_attach(&j->s->slots, &slot->profile, sizeof *mine);
+  if (!mine) return "no memory";
+  atomic_fetch_add(mine, 1);
+  return atomic_load(&slot->profile) == mine ? NULL : "two blocks";
 }
 
 static void *work(void *user) {
@@ -96,6 +100,8 @@ static void *work(void *user) {
     else if (what == 1)
       lb_slots_withdraw(&j->s->slots,
                         j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS]);
+    else if (what == 2)
+      j->bad = attach(j, j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS]);
     else if (what < 16)
       j->bad = publish(j);
     else
@@ -105,7 +111,7 @@ static void *work(void *user) {
 }
 
 static void open_slots(shared *s) {
-  assert_false(lb_failed(lb_slots_init(&s->slots, 16, NULL)));
+  assert_false(lb_failed(lb_slots_init(&s->slots, 16, lb_device_none())));
   assert_false(lb_failed(lb_shelf_init(&s->shelf, 5 * BYTES)));
   s->slots.shelf = &s->shelf;
   for (int i = 0; i < SLOTS; i++) {

@@ -89,8 +89,9 @@ int lb_service_start(lb_service *s);
 // False if another thread does it.
 bool lb_service_begin_anew(lb_service *s);
 void lb_service_ring(lb_service *s);
-// Pushes a slot on the stack. True if it was not asked for yet.
-bool lb_service_ask(lb_service *s, lb_slot *slot);
+// Pushes a slot on the stack; `p` is its profile. True if it was not asked for
+// yet.
+bool lb_service_ask(lb_service *s, lb_slot *slot, lb_slot_profile *p);
 // Empties the stack into the queue. The lock is held.
 void lb_service_collect(lb_service *s);
 // Gives the lock back. Who settles may have found that something is asked for,

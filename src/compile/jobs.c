@@ -133,24 +133,25 @@ static void note_failure(lb_service *s, lb_status st) {
 // A key that was being made when the worker failed may be why: surely so if
 // that happens again and again, and others are made in between.
 static void rest_slot(lb_service *s, lb_slot *slot, lb_status st) {
-  lb_wish *w = &slot->wish;
-  if (s->failures_in_row == 0) w->failures++;
-  atomic_store(&w->rest_until, lb_clock_ns() + (REST << (w->failures + 1)));
-  if (w->failures == ATTEMPTS)
+  lb_slot_profile *p = lb_slot_profile_of(slot);
+  if (s->failures_in_row == 0) p->failures++;
+  atomic_store(&p->rest_until, lb_clock_ns() + (REST << (p->failures + 1)));
+  if (p->failures == ATTEMPTS)
     lb_maker_give_up(s->maker, slot, lb_status_message(st));
 }
 
 // What was told of it is of no use any more.
-static void forget(lb_slot *slot) {
-  atomic_store_explicit(&slot->wish.ns, 0, memory_order_relaxed);
-  atomic_store_explicit(&slot->wish.seen, 0, memory_order_relaxed);
-  atomic_store_explicit(&slot->wish.sightings, 0, memory_order_relaxed);
+static void forget(lb_slot_profile *p) {
+  atomic_store_explicit(&p->ns, 0, memory_order_relaxed);
+  atomic_store_explicit(&p->seen, 0, memory_order_relaxed);
+  atomic_store_explicit(&p->sightings, 0, memory_order_relaxed);
 }
 
 // What failed stays in the queue.
 static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
   bool failed = lb_failed(st);
-  atomic_store(&slot->wish.urgent, 0);
+  lb_slot_profile *p = lb_slot_profile_of(slot);
+  atomic_store(&p->urgent, 0);
   lb_lock_take(&s->lock);
   if (failed) {
     note_failure(s, st);
@@ -160,10 +161,10 @@ static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
     s->failures_in_row = 0;
     s->rest_until = 0;
     s->try_now = true;
-    forget(slot);
-    atomic_store(&slot->wish.made, s->job);
-    slot->wish.looked = false;
-    atomic_store(&slot->wish.asked, false);
+    forget(p);
+    atomic_store(&p->made, s->job);
+    p->looked = false;
+    atomic_store(&p->asked, false);
   }
   lb_lock_give(&s->lock);
   lb_service_wake_settlers(s);
@@ -200,7 +201,7 @@ static void look_for(lb_service *s, lb_slot *slot) {
   int64_t before = lb_brake_spent(&s->brake);
   bool found;
   lb_status st = lb_maker_find(s->maker, slot, &found);
-  slot->wish.looked = true;
+  lb_slot_profile_of(slot)->looked = true;
   if (lb_failed(st)) warn(s, st);
   if (found || lb_failed(st))
     finish(s, slot, st, cost_since(s, before));
@@ -212,13 +213,14 @@ static void look_for(lb_service *s, lb_slot *slot) {
 // Another process makes it, or there is no room for it: not again at once.
 static bool is_put_off(lb_service *s, lb_slot *slot, lb_made made) {
   int64_t now = lb_clock_ns();
+  lb_slot_profile *p = lb_slot_profile_of(slot);
   if (made == LB_MADE_LARGE) {
-    atomic_store(&slot->wish.rest_until, now + REST_MAX);
-    atomic_store(&slot->wish.large, true);
+    atomic_store(&p->rest_until, now + REST_MAX);
+    atomic_store(&p->large, true);
   }
   if (made != LB_MADE_LATER) return false;
-  atomic_store(&slot->wish.rest_until, now + LATER);
-  slot->wish.looked = false;
+  atomic_store(&p->rest_until, now + LATER);
+  p->looked = false;
   put_back(s, slot);
   return true;
 }
@@ -236,14 +238,15 @@ static void set_yields(lb_service *s, bool urgent) {
 static void make(lb_service *s, lb_slot *slot) {
   int64_t before = lb_brake_spent(&s->brake);
   bool hurries = lb_pace_hurries(&s->brake.pace);
+  lb_slot_profile *p = lb_slot_profile_of(slot);
   lb_made made;
-  set_yields(s, atomic_load(&slot->wish.urgent) > 0);
+  set_yields(s, atomic_load(&p->urgent) > 0);
   s->making = slot;
   s->prepared = true;
   lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, hurries, &made);
   s->making = NULL;
   if (atomic_load(&s->stop)) {
-    atomic_store(&slot->wish.asked, false);
+    atomic_store(&p->asked, false);
     lb_status_drop(st);
     return;
   }
@@ -265,8 +268,8 @@ static void judge_decided(lb_service *s) {
   lb_slot *slot;
   if (!atomic_exchange(&s->decided, false)) return;
   for (size_t i = 0; (slot = lb_slots_at(s->slots, i)); i++) {
-    if (lb_trial_at(&slot->trial) <= LB_TRIAL_OPEN) continue;
-    lb_contest found = lb_trial_found(&slot->trial);
+    if (lb_slot_trial_state(slot) <= LB_TRIAL_OPEN) continue;
+    lb_contest found = lb_trial_found(lb_slot_trial(slot));
     lb_maker_judge(s->maker, slot, &found);
     lb_lock_take(&s->lock);
     lb_queue_learn_gain(&s->queue, slot, lb_contest_ratio(&found));

@@ -8,12 +8,11 @@
 #include "base/caller.h"
 #include "base/lock.h"
 #include "compile/keep.h"
-#include "device/cpu/exec.h"
+#include "compile/slot_profile.h"
 #include "spec/generator.h"
 
-#define CODE_BYTES SIZE_MAX  // what is kept is bounded by the shelf
-#define LEASE_S 60.0         // another's: then it hangs
-#define LEASE_SOON_S 1.0     // ... or does not need it as we do
+#define LEASE_S 60.0      // another's: then it hangs
+#define LEASE_SOON_S 1.0  // ... or does not need it as we do
 #define PRELOAD_BYTES ((size_t)8 << 20)
 #define PRELOAD_MAX 1024
 
@@ -26,26 +25,16 @@ struct lb_maker {
   lb_slots *slots;    // borrowed
   lb_store *store;    // borrowed; may be NULL
   lb_worker *worker;  // owned
-  lb_cpu_code *code;  // owned; NULL: nothing was loaded yet
+  lb_device *device;  // the slots'; borrowed
   lb_strbuf target;   // "x86-64-v4+avx512vnni"
   ahead ahead;
   const lb_log *log;  // borrowed
   lb_hub *hub;        // borrowed; may be NULL
-  lb_perf *perf;      // owned; NULL: nobody asked
   bool judges;
   lb_lock lock;  // of all below
   lb_builts builts;
   lb_maker_stats stats;
 };
-
-// Without it everything works but perf, so that is one warning.
-static void open_perf(lb_maker *m) {
-  lb_status st = lb_perf_open("/tmp", &m->perf);
-  if (lb_failed(st))
-    lb_log_line(m->log, LB_LOG_WARN, "perf gets no symbols: %s",
-                lb_status_message(st));
-  lb_status_drop(st);
-}
 
 lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out) {
   *out = NULL;
@@ -59,6 +48,7 @@ lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out) {
   m->log = o->log;
   m->hub = o->hub;
   m->slots = o->slots;
+  m->device = o->slots->device;
   m->store = o->store;
   lb_target_print(&o->target, &m->target);
   st = lb_strbuf_status(&m->target);
@@ -66,7 +56,6 @@ lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out) {
   w.generator = LB_GENERATOR_VERSION;
   if (!lb_failed(st)) st = lb_worker_new(o->worker, &w, &m->worker);
   if (!lb_failed(st)) st = lb_builts_init(&m->builts, o->dump, o->log);
-  if (o->perf) open_perf(m);
   if (lb_failed(st)) {
     lb_maker_free(m);
   } else {
@@ -78,8 +67,6 @@ lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out) {
 void lb_maker_free(lb_maker *m) {
   if (!m) return;
   lb_worker_free(m->worker);
-  lb_cpu_code_release(m->code);
-  lb_perf_close(m->perf);
   lb_builts_fini(&m->builts);
   free(m->ahead.list);
   lb_strbuf_fini(&m->target);
@@ -179,26 +166,25 @@ static lb_tier tier_of(const lb_slot *slot) {
                                              : LB_TIER_SPECIALISED;
 }
 
-// Memory for code: where that is refused, nothing need be found or compiled.
-static lb_status open_code(lb_maker *m) {
-  lb_cpu_way way = m->perf ? LB_CPU_SEALED : LB_CPU_SHARED;  // see perf.h
-  return m->code ? LB_OK : lb_cpu_code_create(CODE_BYTES, way, &m->code);
+// Without memory to note it, a kernel is tried once more.
+static void note_judged(lb_maker *m, lb_slot *slot) {
+  lb_slot_profile *p = lb_slot_profile_make(m->slots, slot);
+  if (p) p->judged = true;
 }
 
-static void release(void *exec) { lb_cpu_exec_release(exec); }
+static bool was_judged(const lb_slot *slot) {
+  const lb_slot_profile *p = lb_slot_profile_of(slot);
+  return p && p->judged;
+}
 
 // Takes `exec` over. `built` is NULL for one from disk, which has been told of
 // before. Whoever sees a kernel published sees it counted.
 static lb_status publish(lb_maker *m, lb_slot *slot, lb_built *built,
-                         lb_cpu_exec *exec, bool *kept) {
-  size_t bytes = exec->block->size;
-  lb_slot_code code = {.kernel = (lb_kernel_fn *)exec->entry,
+                         lb_exec *exec, bool *kept) {
+  lb_slot_code code = {.exec = exec,
                        .tier = tier_of(slot),
-                       .on_trial = m->judges && !slot->judged,
-                       .bytes = bytes + sizeof *exec,
-                       .release = release,
-                       .owner = exec};
-  note_loaded(m, built, bytes);
+                       .on_trial = m->judges && !was_judged(slot)};
+  note_loaded(m, built, exec->bytes);
   return lb_slots_publish(m->slots, slot, &code, kept);
 }
 
@@ -214,7 +200,7 @@ static bool was_demoted(lb_maker *m, lb_slot *slot, lb_hash128 key) {
                              .reason = LB_REASON_REMEMBERED};
   if (!m->judges) return false;
   lb_verdict v = lb_store_verdict(m->store, key, lb_host_model_get().text);
-  slot->judged |= v == LB_VERDICT_KEPT;
+  if (v == LB_VERDICT_KEPT) note_judged(m, slot);
   if (v != LB_VERDICT_DEMOTED) return false;
   lb_slot_tell(m->hub, slot, &e, "%s", "");
   atomic_store(&slot->failed, LB_SLOT_DEMOTED);
@@ -230,11 +216,11 @@ static lb_status find(lb_maker *m, lb_slot *slot, const lb_request *r,
                 .start_ns = lb_hub_start(m->hub)};
   *found = m->store && was_demoted(m, slot, key_of(r));
   if (*found) return LB_OK;
-  LB_TRY(open_code(m));
+  LB_TRY(lb_device_ready(m->device));  // else nothing need be found
   if (!lb_keep_get(m->store, r, LB_GENERATOR_VERSION, &kept)) return LB_OK;
-  lb_cpu_exec *exec;
-  lb_status st = lb_cpu_exec_create(
-      m->code, m->perf, lb_blob_span(&kept.object), "stored", &exec);
+  lb_exec *exec;
+  lb_status st =
+      lb_device_load(m->device, lb_blob_span(&kept.object), "stored", &exec);
   if (!lb_failed(st)) st = publish(m, slot, NULL, exec, found);
   lb_code code = lb_status_code(st);
   if (code == LB_INVALID || code == LB_UNSUPPORTED) {
@@ -272,7 +258,8 @@ static bool is_passing(lb_code code) {
 
 static void tell_compiled(const lb_maker *m, lb_slot *slot, int64_t start,
                           size_t bytes) {
-  bool asked = atomic_load(&slot->wish.urgent) > 0;
+  const lb_slot_profile *p = lb_slot_profile_of(slot);
+  bool asked = p && atomic_load(&p->urgent) > 0;
   lb_event e = {.kind = LB_EVENT_KERNEL_COMPILED,
                 .reason = asked ? LB_REASON_ASKED : LB_REASON_SIGHTED,
                 .start_ns = start,
@@ -301,7 +288,7 @@ static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
   lb_blob object = {0};
   lb_object_info info;
   lb_built *built = NULL;
-  lb_cpu_exec *exec;
+  lb_exec *exec;
   int64_t start = lb_hub_start(m->hub);
   pid_t before = lb_worker_pid(m->worker);
   lb_status st = lb_worker_compile(m->worker, r, timeout_ms, &object, &info);
@@ -311,8 +298,7 @@ static lb_status compile(lb_maker *m, lb_slot *slot, const lb_request *r,
     st = note(m, r, &info, &built);
   }
   lb_span bytes = lb_blob_span(&object);
-  if (!lb_failed(st))
-    st = lb_cpu_exec_create(m->code, m->perf, bytes, built->name, &exec);
+  if (!lb_failed(st)) st = lb_device_load(m->device, bytes, built->name, &exec);
   if (!lb_failed(st)) {
     lb_builts_dump(&m->builts, built, bytes);
     keep(m, slot, r, &info, bytes);  // first: who settles finds it on disk
@@ -332,7 +318,7 @@ static lb_status make(lb_maker *m, lb_slot *slot, int timeout_ms, bool soon,
   bool found = false, kept = true;
   double patience = soon ? LEASE_SOON_S : LEASE_S;
   LB_TRY(request_of(m, slot, &r));
-  LB_TRY(open_code(m));
+  LB_TRY(lb_device_ready(m->device));
   lb_hash128 key = key_of(&r);
   if (m->store && lb_store_lease(m->store, key, patience) == LB_LEASE_HELD) {
     *out = LB_MADE_LATER;
@@ -408,8 +394,8 @@ void lb_maker_judge(lb_maker *m, lb_slot *slot, const lb_contest *found) {
     atomic_store(&slot->failed, LB_SLOT_DEMOTED);  // before it lacks
     lb_slots_withdraw(m->slots, slot);
   } else {
-    slot->judged = true;
-    lb_trial_end(&slot->trial);
+    note_judged(m, slot);
+    lb_trial_end(lb_slot_trial(slot));
   }
   lb_lock_take(&m->lock);
   *(lost ? &m->stats.demoted : &m->stats.kept) += 1;

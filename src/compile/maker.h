@@ -23,7 +23,6 @@ typedef struct lb_maker_options {
   const lb_log *log;         // borrowed
   lb_hub *hub;               // borrowed; may be NULL
   const char *dump;  // folder for the objects that are loaded; copied, or NULL
-  bool perf;         // tell perf their names
 } lb_maker_options;
 
 lb_status lb_maker_new(const lb_maker_options *o, lb_maker **out);

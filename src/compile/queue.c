@@ -25,10 +25,14 @@ void lb_queue_init(lb_queue *q) {
   }
 }
 
+static lb_slot_profile *profile(const lb_slot *s) {
+  return lb_slot_profile_of(s);
+}
+
 // -- worth -------------------------------------------------------------------
 
 static unsigned seen_of(const lb_slot *s) {
-  return atomic_load_explicit(&s->wish.seen, memory_order_relaxed);
+  return atomic_load_explicit(&profile(s)->seen, memory_order_relaxed);
 }
 
 static double gain_of(const lb_queue *q, const lb_slot *slot) {
@@ -38,7 +42,7 @@ static double gain_of(const lb_queue *q, const lb_slot *slot) {
 
 double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
   double ns =
-      (double)atomic_load_explicit(&slot->wish.ns, memory_order_relaxed);
+      (double)atomic_load_explicit(&profile(slot)->ns, memory_order_relaxed);
   if (ns <= 0) {
     ns = seen_of(slot) ? UNMEASURED_NS * seen_of(slot) : 1;
     if (lb_spec_is_critical(&slot->key.spec)) ns *= CRITICAL_BONUS;
@@ -64,10 +68,12 @@ void lb_queue_learn_gain(lb_queue *q, const lb_slot *slot, double ratio) {
 // -- what is in it -----------------------------------------------------------
 
 static int urgency(const lb_slot *s) {
-  return atomic_load_explicit(&s->wish.urgent, memory_order_relaxed);
+  return atomic_load_explicit(&profile(s)->urgent, memory_order_relaxed);
 }
 
-static void let_go(lb_slot *slot) { atomic_store(&slot->wish.asked, false); }
+static void let_go(lb_slot *slot) {
+  atomic_store(&profile(slot)->asked, false);
+}
 
 static lb_slot *remove_at(lb_queue *q, size_t i) {
   lb_slot *slot = q->slots[i];
@@ -79,7 +85,7 @@ static lb_slot *remove_at(lb_queue *q, size_t i) {
 static bool is_before(const lb_queue *q, const lb_slot *a, const lb_slot *b) {
   int x = urgency(a), y = urgency(b);
   if (x != y) return x > y;
-  if (q->in_turn) return a->wish.place < b->wish.place;
+  if (q->in_turn) return profile(a)->place < profile(b)->place;
   return lb_queue_worth(q, a) > lb_queue_worth(q, b);
 }
 
@@ -101,7 +107,7 @@ static void tell_queued(const lb_queue *q, const lb_slot *slot) {
 
 void lb_queue_put(lb_queue *q, lb_slot *slot) {
   tell_queued(q, slot);
-  slot->wish.place = ++q->places;
+  profile(slot)->place = ++q->places;
   if (q->n < LB_QUEUE_MAX) {
     q->slots[q->n++] = slot;
     return;
@@ -124,7 +130,7 @@ static int64_t sooner(int64_t a, int64_t b) { return a < 0 || b < a ? b : a; }
 static bool is_ripe(const lb_slot *s) {
   unsigned evicted = atomic_load_explicit(&s->evicted, memory_order_relaxed);
   unsigned sightings =
-      atomic_load_explicit(&s->wish.sightings, memory_order_relaxed);
+      atomic_load_explicit(&profile(s)->sightings, memory_order_relaxed);
   if (!sightings) sightings = LB_SIGHTINGS;
   return seen_of(s) >= (uint64_t)sightings << (evicted < 20 ? evicted : 20);
 }
@@ -133,7 +139,7 @@ static bool is_ripe(const lb_slot *s) {
 static bool may_take(const lb_slot *slot, const lb_queue_time *t,
                      int64_t *wait_ns) {
   bool urgent = urgency(slot) > 0;
-  int64_t rest = atomic_load(&slot->wish.rest_until) - t->now_ns;
+  int64_t rest = atomic_load(&profile(slot)->rest_until) - t->now_ns;
   if (t->urgent && !urgent) return false;
   if (rest > 0) {
     *wait_ns = sooner(*wait_ns, rest);
@@ -152,7 +158,7 @@ static void fade(lb_queue *q, const lb_queue_time *t) {
   if (halvings <= 0) return;
   q->faded_ns = t->now_ns;
   for (size_t i = 0; i < q->n; i++) {
-    _Atomic uint64_t *ns = &q->slots[i]->wish.ns;
+    _Atomic uint64_t *ns = &profile(q->slots[i])->ns;
     uint64_t all = atomic_load_explicit(ns, memory_order_relaxed);
     uint64_t kept = halvings < 64 ? all >> halvings : 0;
     if (all && !kept) kept = 1;
@@ -204,14 +210,14 @@ size_t lb_queue_count(lb_queue *q, const lb_queue_time *t, double returns) {
 
 lb_slot *lb_queue_take_new(lb_queue *q) {
   for (size_t i = 0; i < q->n; i++)
-    if (!q->slots[i]->wish.looked && lb_slot_lacks(q->slots[i]))
+    if (!profile(q->slots[i])->looked && lb_slot_lacks(q->slots[i]))
       return remove_at(q, i);
   return NULL;
 }
 
 void lb_queue_drop(lb_queue *q, unsigned session) {
   for (size_t i = 0; i < q->n;) {
-    if (atomic_load(&q->slots[i]->wish.session) != session ||
+    if (atomic_load(&profile(q->slots[i])->session) != session ||
         urgency(q->slots[i])) {
       i++;
       continue;

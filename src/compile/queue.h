@@ -16,13 +16,14 @@
 #ifndef LB_COMPILE_QUEUE_H
 #define LB_COMPILE_QUEUE_H
 
-#include "cache/slots.h"
+#include "compile/slot_profile.h"
 
 #define LB_QUEUE_MAX 1024
 #define LB_SIGHTINGS 2  // runs that make a slot ripe, unless a session says
 
 typedef struct lb_queue {
-  lb_slot *slots[LB_QUEUE_MAX];  // borrowed; asked for, in no order
+  lb_slot *slots[LB_QUEUE_MAX];  // borrowed; asked for, in no order; each has
+                                 // a profile
   size_t n;
   double cost_us[LB_FORM_COUNT];  // of making one
   // What making one saves, of the time: in place of a cover, of the pack's.

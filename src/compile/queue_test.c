@@ -12,14 +12,24 @@
 
 static const lb_queue_time BUSY = {.now_ns = 1};
 
+static lb_slot_profile profiles[2 * LB_QUEUE_MAX];  // of all tests
+static unsigned n_profiles;
+
+static lb_slot_profile *of(const lb_slot *s) { return lb_slot_profile_of(s); }
+
 // A slot that lacks, of a form; the rest of its spec is not looked at.
 static lb_slot slot_of(lb_form form, unsigned seen, uint64_t ns) {
-  lb_slot s = {.wanted = true};
+  assert_true(n_profiles < 2 * LB_QUEUE_MAX);
+  lb_slot s = {.wanted = true, .profile = &profiles[n_profiles++]};
   s.key.spec.form = (uint8_t)form;
-  s.wish.seen = seen;
-  s.wish.ns = ns;
-  s.wish.asked = true;
+  of(&s)->seen = seen;
+  of(&s)->ns = ns;
+  of(&s)->asked = true;
   return s;
+}
+
+static lb_slot like(const lb_slot *s) {
+  return slot_of((lb_form)s->key.spec.form, of(s)->seen, of(s)->ns);
 }
 
 static lb_queue *new_queue(void) {
@@ -60,15 +70,15 @@ static void what_requests_need_comes_before_what_they_needed(void **state) {
     lb_queue_put(q, &first);
     t.now_ns += INT64_C(1000000000);
     t.idle = i % 2;  // then nothing is forgotten
-    present.wish.ns += 5000;
+    of(&present)->ns += 5000;
     assert_ptr_equal(take(q, t), &first);
   }
   t.idle = false;
   assert_ptr_equal(take(q, t), &present);
-  assert_int_equal(past.wish.ns, 100000 >> 4);
+  assert_int_equal(of(&past)->ns, 100000 >> 4);
   t.now_ns += INT64_C(3600000000000);
   assert_ptr_equal(take(q, t), &past);
-  assert_int_equal(past.wish.ns, 1);  // 0 would be one that nobody measured
+  assert_int_equal(of(&past)->ns, 1);  // 0 would be one that nobody measured
   free(q);
 }
 
@@ -83,7 +93,7 @@ static void the_four_kinds_come_first_while_nothing_is_measured(void **state) {
   lb_queue_put(q, &image);
   assert_true(take(q, BUSY) != &sum);
   assert_true(take(q, BUSY) != &sum);
-  sum.wish.ns = UINT64_C(1) << 40;  // measured: that decides
+  of(&sum)->ns = UINT64_C(1) << 40;  // measured: that decides
   lb_queue_put(q, &product);
   assert_ptr_equal(take(q, BUSY), &sum);
   free(q);
@@ -119,7 +129,7 @@ static void a_form_that_gained_little_is_worth_less(void **state) {
   (void)state;
   lb_queue *q = new_queue();
   lb_slot rows = slot_of(LB_FORM_ROWS, 2, 2000);
-  lb_slot map = slot_of(LB_FORM_MAP, 2, 1000), packed = map;
+  lb_slot map = slot_of(LB_FORM_MAP, 2, 1000), packed = like(&map);
   packed.in_pack = true;
   assert_true(lb_queue_worth(q, &rows) > lb_queue_worth(q, &map));
   assert_true(lb_queue_worth(q, &map) > lb_queue_worth(q, &packed));
@@ -155,7 +165,7 @@ static void what_is_returned_is_of_what_could_be_made(void **state) {
   lb_queue *q = new_queue();
   lb_queue_time t = BUSY;
   lb_slot often = slot_of(LB_FORM_MAP, 2, 150000000);
-  lb_slot once = slot_of(LB_FORM_MAP, 1, 900000000), done = often;
+  lb_slot once = slot_of(LB_FORM_MAP, 1, 900000000), done = like(&often);
   done.tier = LB_TIER_REUSABLE;
   assert_true(lb_queue_best(q, &t) <= 0);
   lb_queue_put(q, &once);
@@ -175,9 +185,9 @@ static void what_is_returned_is_of_what_could_be_made(void **state) {
 static void in_turn_the_first_is_the_first(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot cold = slot_of(LB_FORM_MAP, 9, 1000), waited = cold;
+  lb_slot cold = slot_of(LB_FORM_MAP, 9, 1000), waited = like(&cold);
   lb_slot hot = slot_of(LB_FORM_MAP, 2, 900000);
-  waited.wish.urgent = 1;
+  of(&waited)->urgent = 1;
   q->in_turn = true;
   lb_queue_put(q, &cold);
   lb_queue_put(q, &hot);
@@ -209,7 +219,7 @@ static void what_was_evicted_must_be_met_more_often(void **state) {
   s.evicted = 3;
   lb_queue_put(q, &s);
   assert_null(take(q, BUSY));
-  s.wish.seen = 16;
+  of(&s)->seen = 16;
   assert_ptr_equal(take(q, BUSY), &s);
   free(q);
 }
@@ -218,9 +228,9 @@ static void what_somebody_waits_for_comes_first(void **state) {
   (void)state;
   lb_queue *q = new_queue();
   lb_slot hot = slot_of(LB_FORM_MATMUL, 99, UINT64_C(1) << 50);
-  lb_slot mine = slot_of(LB_FORM_MAP, 0, 0), other = mine;
-  mine.wish.urgent = 2;
-  other.wish.urgent = 1;
+  lb_slot mine = slot_of(LB_FORM_MAP, 0, 0), other = like(&mine);
+  of(&mine)->urgent = 2;
+  of(&other)->urgent = 1;
   lb_queue_put(q, &hot);
   lb_queue_put(q, &other);
   lb_queue_put(q, &mine);
@@ -237,7 +247,7 @@ static void a_slot_that_failed_rests(void **state) {
   lb_queue *q = new_queue();
   lb_slot s = slot_of(LB_FORM_MAP, 9, 5000);
   int64_t wait_ns;
-  s.wish.rest_until = 1001;
+  of(&s)->rest_until = 1001;
   lb_queue_put(q, &s);
   assert_null(lb_queue_take(q, &BUSY, &wait_ns));
   assert_int_equal(wait_ns, 1000);
@@ -250,7 +260,8 @@ static void a_slot_that_failed_rests(void **state) {
 static void what_needs_nothing_any_more_is_let_go(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot done = slot_of(LB_FORM_MAP, 2, 1), failed = done, last = done;
+  lb_slot done = slot_of(LB_FORM_MAP, 2, 1), failed = like(&done),
+          last = like(&done);
   done.tier = LB_TIER_REUSABLE;
   failed.failed = 1;
   lb_queue_put(q, &done);
@@ -258,7 +269,7 @@ static void what_needs_nothing_any_more_is_let_go(void **state) {
   lb_queue_put(q, &last);
   assert_ptr_equal(take(q, BUSY), &last);
   assert_int_equal(q->n, 0);
-  assert_false(done.wish.asked || failed.wish.asked);
+  assert_false(of(&done)->asked || of(&failed)->asked);
   free(q);
 }
 
@@ -271,14 +282,14 @@ static void the_least_worth_falls_out_of_a_full_queue(void **state) {
     all[i] = slot_of(LB_FORM_MAP, 2, 1000 + i);
   for (unsigned i = 1; i <= LB_QUEUE_MAX; i++) lb_queue_put(q, &all[i]);
   lb_queue_put(q, &all[0]);  // worth less than all of them
-  assert_false(all[0].wish.asked);
+  assert_false(of(&all[0])->asked);
   lb_queue_put(q, &all[LB_QUEUE_MAX + 1]);
-  assert_false(all[1].wish.asked);
-  assert_true(all[2].wish.asked);
+  assert_false(of(&all[1])->asked);
+  assert_true(of(&all[2])->asked);
   assert_int_equal(q->n, LB_QUEUE_MAX);
   assert_ptr_equal(take(q, BUSY), &all[LB_QUEUE_MAX + 1]);
   lb_queue_clear(q);
-  assert_false(all[2].wish.asked);
+  assert_false(of(&all[2])->asked);
   free(all);
   free(q);
 }
@@ -286,17 +297,18 @@ static void the_least_worth_falls_out_of_a_full_queue(void **state) {
 static void a_session_takes_its_jobs_along(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot mine = slot_of(LB_FORM_MAP, 2, 1), other = mine, waited = mine;
-  mine.wish.session = waited.wish.session = 7;
-  other.wish.session = 8;
-  waited.wish.urgent = 1;
+  lb_slot mine = slot_of(LB_FORM_MAP, 2, 1), other = like(&mine),
+          waited = like(&mine);
+  of(&mine)->session = of(&waited)->session = 7;
+  of(&other)->session = 8;
+  of(&waited)->urgent = 1;
   lb_queue_put(q, &mine);
   lb_queue_put(q, &other);
   lb_queue_put(q, &waited);
   lb_queue_drop(q, 7);
   assert_int_equal(q->n, 2);
-  assert_false(mine.wish.asked);
-  assert_true(other.wish.asked && waited.wish.asked);
+  assert_false(of(&mine)->asked);
+  assert_true(of(&other)->asked && of(&waited)->asked);
   free(q);
 }
 

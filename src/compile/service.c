@@ -88,8 +88,10 @@ bool lb_service_begin_anew(lb_service *s) {
   lb_slot *slot;
   unsigned forks = lb_fork_count();
   if (atomic_exchange(&s->renewed, forks) == forks) return false;
-  for (size_t i = 0; (slot = lb_slots_at(s->slots, i)); i++)
-    atomic_store(&slot->wish.asked, false);
+  for (size_t i = 0; (slot = lb_slots_at(s->slots, i)); i++) {
+    lb_slot_profile *p = lb_slot_profile_of(slot);
+    if (p) atomic_store(&p->asked, false);
+  }
   atomic_store(&s->asked, NULL);
   atomic_store(&s->decided, true);  // the other may have been about to act
   s->queue.n = 0;
@@ -150,13 +152,13 @@ void lb_service_rest(lb_service *s) {
 
 // -- asking ------------------------------------------------------------------
 
-bool lb_service_ask(lb_service *s, lb_slot *slot) {
-  if (atomic_load_explicit(&slot->wish.asked, memory_order_relaxed) ||
-      atomic_exchange(&slot->wish.asked, true))
+bool lb_service_ask(lb_service *s, lb_slot *slot, lb_slot_profile *p) {
+  if (atomic_load_explicit(&p->asked, memory_order_relaxed) ||
+      atomic_exchange(&p->asked, true))
     return false;
   lb_slot *top = atomic_load(&s->asked);
   do {
-    atomic_store_explicit(&slot->wish.next, top, memory_order_relaxed);
+    atomic_store_explicit(&p->next, top, memory_order_relaxed);
   } while (!atomic_compare_exchange_weak(&s->asked, &top, slot));
   return true;
 }
@@ -181,29 +183,34 @@ void lb_service_let_go(lb_service *s) { atomic_fetch_sub(&s->holders, 1); }
 
 // How many sightings make the slot ripe, after so many. True if it is ripe only
 // now: by this one, or because the session asks for fewer than others did.
-static bool ripens(lb_wish *w, unsigned sightings, unsigned seen) {
-  unsigned was = atomic_load_explicit(&w->sightings, memory_order_relaxed);
+static bool ripens(lb_slot_profile *p, unsigned sightings, unsigned seen) {
+  unsigned was = atomic_load_explicit(&p->sightings, memory_order_relaxed);
   if (!sightings) sightings = LB_SIGHTINGS;
   if (was && was <= sightings) return seen == was;
-  atomic_store_explicit(&w->sightings, sightings, memory_order_relaxed);
+  atomic_store_explicit(&p->sightings, sightings, memory_order_relaxed);
   return seen >= sightings;
 }
 
 void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen) {
-  lb_wish *w = &slot->wish;
-  if (lb_service_start(s)) return;
-  atomic_fetch_add_explicit(&w->ns, (uint64_t)seen->ns, memory_order_relaxed);
-  if (atomic_load_explicit(&w->run, memory_order_relaxed) != seen->run) {
-    atomic_store_explicit(&w->run, seen->run, memory_order_relaxed);
-    atomic_store_explicit(&w->session, seen->session, memory_order_relaxed);
-    unsigned n = atomic_fetch_add_explicit(&w->seen, 1, memory_order_relaxed);
-    if (ripens(w, seen->sightings, n + 1)) lb_service_ring(s);
+  lb_slot_profile *p = lb_slot_profile_make(s->slots, slot);
+  if (!p || lb_service_start(s)) return;
+  atomic_fetch_add_explicit(&p->ns, (uint64_t)seen->ns, memory_order_relaxed);
+  if (atomic_load_explicit(&p->run, memory_order_relaxed) != seen->run) {
+    atomic_store_explicit(&p->run, seen->run, memory_order_relaxed);
+    atomic_store_explicit(&p->session, seen->session, memory_order_relaxed);
+    unsigned n = atomic_fetch_add_explicit(&p->seen, 1, memory_order_relaxed);
+    if (ripens(p, seen->sightings, n + 1)) lb_service_ring(s);
   }
-  if (lb_service_ask(s, slot)) lb_service_ring(s);
+  if (lb_service_ask(s, slot, p)) lb_service_ring(s);
 }
 
 void lb_service_decided(lb_service *s) {
   atomic_store(&s->decided, true);  // whenever there is a thread
+  if (lb_service_start(s) == 0) lb_service_ring(s);
+}
+
+void lb_service_look(lb_service *s) {
+  if (!lb_service_listens(s) || !lb_service_is_held(s)) return;
   if (lb_service_start(s) == 0) lb_service_ring(s);
 }
 
@@ -217,17 +224,19 @@ static bool is_made_ahead(const lb_slot *slot) {
 // to come find it made. The lock is held.
 static void collect_unmet(lb_service *s) {
   lb_slot *slot;
-  if (atomic_exchange(&s->slots->more_kin, false)) s->looked_at = 0;
-  for (; (slot = lb_slots_at(s->slots, s->looked_at)); s->looked_at++)
-    if (is_made_ahead(slot) && lb_slot_lacks(slot) &&
-        !atomic_exchange(&slot->wish.asked, true))
-      lb_queue_put(&s->queue, slot);
+  if (atomic_exchange(&s->slots->more_coming, false)) s->looked_at = 0;
+  for (; (slot = lb_slots_at(s->slots, s->looked_at)); s->looked_at++) {
+    if (!is_made_ahead(slot) || !lb_slot_lacks(slot)) continue;
+    lb_slot_profile *p = lb_slot_profile_make(s->slots, slot);
+    if (p && !atomic_exchange(&p->asked, true)) lb_queue_put(&s->queue, slot);
+  }
 }
 
 void lb_service_collect(lb_service *s) {
   lb_slot *slot = atomic_exchange(&s->asked, NULL), *next;
   for (; slot; slot = next) {
-    next = atomic_load_explicit(&slot->wish.next, memory_order_relaxed);
+    next = atomic_load_explicit(&lb_slot_profile_of(slot)->next,
+                                memory_order_relaxed);
     lb_queue_put(&s->queue, slot);
   }
   if (lb_service_is_held(s)) collect_unmet(s);
@@ -251,6 +260,7 @@ void lb_service_leave(lb_service *s, unsigned session) {
   lb_service_collect(s);
   lb_queue_drop(&s->queue, session);
   lb_queue_drop(&s->queue, LB_NO_SESSION);
+  s->looked_at = 0;  // others may want some of that
   lb_service_give_lock(s, let_go);
 }
 

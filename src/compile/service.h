@@ -15,7 +15,7 @@
 //     is made at its second sighting, or at the one that a session says which
 //     meets it; the session that asks for the fewest decides. Or earlier when
 //     there is nothing else to do and requests have rested for a while. So is
-//     what plans want that no run has met: last of all.
+//     what loading and plans want that no run has met: last of all.
 // (3) A key that the worker refuses is not asked for again, nor one at which it
 //     crashed or hung three times while it was well at others. After a failure
 //     the key rests, and for a shorter time everything, which doubles with
@@ -80,6 +80,11 @@ typedef struct lb_meeting {
 // A run met this slot, which lacks. One that meets it several times tells each
 // time, for the time; it is one sighting.
 void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen);
+
+// Slots were wanted that no run has met, as when a model was loaded: those who
+// have kernels made in the background get them in an idle moment. Takes no
+// lock.
+void lb_service_look(lb_service *s);
 
 // A trial was decided (cache/trial.h): it is acted upon soon. Takes no lock.
 void lb_service_decided(lb_service *s);

@@ -20,6 +20,9 @@
 #include "base/undertsan.h"
 #include "compile/keep.h"
 #include "compile/service.h"
+#include "compile/slot_profile.h"
+#include "device/cpu/device.h"
+#include "device/cpu/exec.h"
 #include "spec/generator.h"
 
 #define SLOTS 24
@@ -28,6 +31,7 @@
 typedef struct fixture {
   testdir dir;
   lb_shelf shelf;
+  lb_cpu_device cpu;
   lb_slots slots;
   lb_pool *pool;
   lb_hub hub;
@@ -71,9 +75,15 @@ static void add_slots(fixture *f) {
 
 // As in a process that begins.
 static void renew_slots(fixture *f) {
-  ok(lb_slots_init(&f->slots, 16, NULL));
+  lb_cpu_device_init(&f->cpu, NULL, false, NULL);
+  ok(lb_slots_init(&f->slots, 16, &f->cpu.base));
   f->slots.shelf = &f->shelf;
   add_slots(f);
+}
+
+static void drop_slots(fixture *f) {
+  lb_slots_fini(&f->slots);
+  lb_cpu_device_fini(&f->cpu);
 }
 
 static int set_up(void **state) {
@@ -99,7 +109,7 @@ static void close_service(fixture *f) {
 static int tear_down(void **state) {
   fixture *f = *state;
   close_service(f);
-  lb_slots_fini(&f->slots);
+  drop_slots(f);
   lb_shelf_fini(&f->shelf);
   lb_hub_leave(&f->hub, f->seat);
   lb_hub_fini(&f->hub);
@@ -159,7 +169,7 @@ static void fails(lb_status st, lb_code code, const char *part) {
 
 // As a plan does that could use slot i at other rows.
 static void want(fixture *f, int i) {
-  lb_slots_want_kin(&f->slots, EAGER, f->slot[i], NULL, 0);
+  lb_slots_want_variants(&f->slots, EAGER, f->slot[i], NULL, 0);
 }
 
 static void what_no_run_has_met_is_made_once_requests_rest(void **state) {
@@ -191,18 +201,54 @@ static void what_is_wanted_late_is_made_as_well(void **state) {
   wait_until_made(f, 1);
 }
 
+static void what_loading_wants_is_made_without_a_run(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  nap(20);  // it has looked, and sleeps
+  want(f, 1);
+  lb_slots_expect(&f->slots, EAGER, f->slot[2]);
+  lb_service_look(f->service);
+  wait_until_made(f, 1);
+  wait_until_made(f, 2);
+  assert_false(is_made(f, 0));
+}
+
+// Nobody compiles in the background: a model that is loaded starts nothing.
+static void looking_starts_nothing_unless_somebody_holds(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", false);
+  want(f, 1);
+  lb_service_look(f->service);
+  nap(150);
+  assert_false(is_made(f, 1));
+  assert_int_equal(lb_service_count(f->service).waiting, 0);
+}
+
+static void what_others_want_ahead_outlives_a_session(void **state) {
+  fixture *f = *state;
+  open_service(f, "kernel", true);
+  unsigned other = lb_service_join(f->service);
+  lb_pool_enter(f->pool);  // requests do not rest
+  want(f, 1);
+  assert_true(lb_service_count(f->service).waiting >= 1);
+  lb_service_leave(f->service, other);
+  lb_pool_leave(f->pool);
+  lb_service_look(f->service);
+  wait_until_made(f, 1);
+}
+
 // Whoever compiles puts what it will compile into its queue: it is asked for.
 static bool is_asked(const fixture *f, int i) {
-  return atomic_load(&f->slot[i]->wish.asked);
+  return lb_slot_is_asked(f->slot[i]);
 }
 
 // The slots are not of critical specs.
 static void what_sessions_do_not_want_ahead_waits_for_settle(void **state) {
   fixture *f = *state;
-  lb_slots_want_kin(&f->slots, (lb_slot_user){.ahead = LB_AHEAD_NONE},
-                    f->slot[0], &f->slot[1], 1);
-  lb_slots_want_kin(&f->slots, (lb_slot_user){.ahead = LB_AHEAD_CRITICAL},
-                    f->slot[2], &f->slot[3], 1);
+  lb_slots_want_variants(&f->slots, (lb_slot_user){.ahead = LB_AHEAD_NONE},
+                         f->slot[0], &f->slot[1], 1);
+  lb_slots_want_variants(&f->slots, (lb_slot_user){.ahead = LB_AHEAD_CRITICAL},
+                         f->slot[2], &f->slot[3], 1);
   want(f, 4);
   open_service(f, "kernel", true);
   tell(f, 4, 1);
@@ -228,7 +274,7 @@ static void a_slot_is_made_at_its_second_sighting(void **state) {
   tell(f, 0, 2);
   wait_until_made(f, 0);
   assert_false(is_made(f, 1));
-  lb_slot_kernel(f->slot[0])(NULL);  // it can be called
+  lb_cpu_function(lb_slot_kernel(f->slot[0]))(NULL);  // it can be called
   lb_pool_leave(f->pool);
 }
 
@@ -489,7 +535,7 @@ static void room_that_was_made_before_settling_is_used(void **state) {
     lb_shelf_set_capacity(&f->shelf, 100);
     tell(f, 0, run);
     tell(f, 0, run + 1);
-    while (!atomic_load(&f->slot[0]->wish.large)) sched_yield();
+    while (!atomic_load(&lb_slot_profile_of(f->slot[0])->large)) sched_yield();
     lb_shelf_set_capacity(&f->shelf, 1 << 20);
     ok(settle(f, 100));
     assert_true(is_made(f, 0));
@@ -525,7 +571,7 @@ static void each_way_to_fail_is_one_warning(void **state) {
     close_service(f);
     for (int k = 0; k < SLOTS; k++) {
       assert_false(is_made(f, k));
-      f->slot[k]->wish.failures = 0;
+      lb_slot_profile_of(f->slot[k])->failures = 0;
     }
   }
 }
@@ -540,7 +586,7 @@ static void kernels_for_shapes_to_come_may_lack(void **state) {
   unlink(testdir_at(&f->dir, "kernel"));
   lb_facts_add(&facts, LB_CHOOSE_TILE, LB_DIM_ROWS, SLOTS + 1);
   ok(lb_slots_add(&f->slots, spec, &facts, &slot));
-  lb_slots_want_kin(&f->slots, EAGER, slot, NULL, 0);
+  lb_slots_want_variants(&f->slots, EAGER, slot, NULL, 0);
   close_service(f);
   open_service(f, "crash", false);
   ok(settle(f, 60));
@@ -579,7 +625,7 @@ static void decide(fixture *f, int i) {
   bool decided = false;
   for (; !decided; t.former = !t.former) {
     t.run++;
-    decided = lb_trial_tell(&f->slot[i]->trial, &t);
+    decided = lb_trial_tell(lb_slot_trial(f->slot[i]), &t);
   }
   lb_service_decided(f->service);
 }
@@ -594,9 +640,9 @@ static void a_trial_is_judged_while_another_kernel_is_made(void **state) {
   tell(f, 1, 3);
   tell(f, 1, 4);
   while (lb_service_count(f->service).waiting) nap(1);
-  while (lb_trial_at(&f->slot[0]->trial) != LB_TRIAL_OPEN) nap(1);
+  while (lb_slot_trial_state(f->slot[0]) != LB_TRIAL_OPEN) nap(1);
   decide(f, 0);
-  while (lb_trial_at(&f->slot[0]->trial) != LB_TRIAL_NONE) nap(1);
+  while (lb_slot_trial_state(f->slot[0]) != LB_TRIAL_NONE) nap(1);
   assert_int_equal(lb_service_count(f->service).made.kept, 1);
   assert_int_equal(lb_service_count(f->service).failures, 0);  // not yet
   assert_false(is_made(f, 1));
@@ -647,7 +693,7 @@ static void fill_store(fixture *f) {
   open_service(f, "kernel", false);
   ok(settle(f, 60));
   close_service(f);
-  lb_slots_fini(&f->slots);
+  drop_slots(f);
   renew_slots(f);
 }
 
@@ -697,7 +743,7 @@ static void a_service_can_be_freed_while_it_makes(void **state) {
     if (i % 4 == 0)  // it was not waited for until it had not answered in time
       assert_int_equal(atomic_load(&f->warnings), 0);
     for (int k = 0; k < SLOTS; k++) {
-      assert_false(f->slot[k]->wish.asked);
+      assert_false(lb_slot_is_asked(f->slot[k]));
       lb_slots_withdraw(&f->slots, f->slot[k]);
     }
   }
@@ -745,7 +791,7 @@ static void a_forked_child_loads_anew(void **state) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     close_service(f);
-    lb_slots_fini(&f->slots);
+    drop_slots(f);
     renew_slots(f);
   }
   lb_store_free(f->store);
@@ -815,6 +861,9 @@ int main(void) {
       TEST(a_slot_is_made_at_its_second_sighting),
       TEST(what_no_run_has_met_is_made_once_requests_rest),
       TEST(what_is_wanted_late_is_made_as_well),
+      TEST(what_loading_wants_is_made_without_a_run),
+      TEST(looking_starts_nothing_unless_somebody_holds),
+      TEST(what_others_want_ahead_outlives_a_session),
       TEST(what_sessions_do_not_want_ahead_waits_for_settle),
       TEST(a_slot_seen_once_is_made_when_requests_rest),
       TEST(the_worker_is_there_before_the_first_request),

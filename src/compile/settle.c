@@ -16,23 +16,31 @@ typedef struct settler {
   uint64_t since;  // jobs that began before
   size_t left;
   size_t needed;  // of these, by plans as they are
+  bool starved;   // there was no memory to ask for one
 } settler;
 
 // What was made since is done, even if it had to make room for others.
+static bool was_made(const settler *t, const lb_slot *slot) {
+  const lb_slot_profile *p = lb_slot_profile_of(slot);
+  return p && atomic_load(&p->made) > t->since;
+}
+
 static bool counts(const settler *t, const lb_slot *slot) {
   return lb_slot_lacks(slot) && lb_slot_users(slot) & t->users &&
-         atomic_load(&slot->wish.made) <= t->since &&
+         !was_made(t, slot) &&
          (!t->how->critical || lb_spec_is_critical(&slot->key.spec));
 }
 
 // There may be room by now for what a job that began before had none for.
 static void ask_urgently(settler *t, lb_slot *slot, int how_urgent) {
   if (!counts(t, slot)) return;
-  if (atomic_exchange(&slot->wish.large, false))
-    atomic_store(&slot->wish.rest_until, 0);
-  int was = atomic_load(&slot->wish.urgent);
-  if (was < how_urgent) atomic_store(&slot->wish.urgent, how_urgent);
-  lb_service_ask(t->s, slot);
+  lb_slot_profile *p = lb_slot_profile_make(t->s->slots, slot);
+  t->starved |= !p;
+  if (!p) return;
+  if (atomic_exchange(&p->large, false)) atomic_store(&p->rest_until, 0);
+  int was = atomic_load(&p->urgent);
+  if (was < how_urgent) atomic_store(&p->urgent, how_urgent);
+  lb_service_ask(t->s, slot, p);
 }
 
 static void ask_first(void *user, lb_slot *slot) {
@@ -44,7 +52,8 @@ static void ask_for_all(settler *t, bool first) {
   lb_slot *slot;
   t->left = t->needed = 0;
   for (size_t i = 0; (slot = lb_slots_at(t->s->slots, i)); i++) {
-    if (first) atomic_store(&slot->wish.rest_until, 0);
+    lb_slot_profile *p = first ? lb_slot_profile_of(slot) : NULL;
+    if (p) atomic_store(&p->rest_until, 0);
     t->left += counts(t, slot);
     t->needed += counts(t, slot) && atomic_load(&slot->planned) & t->users;
     ask_urgently(t, slot, 1);
@@ -98,6 +107,7 @@ static lb_status wait_for_all(settler *t, uint64_t failures) {
     unsigned seen = atomic_load(&s->news);
     ask_for_all(t, first);
     if (is_done(t)) return LB_OK;
+    if (t->starved) return lb_oom();
     lb_status st = fault_since(s, failures);
     if (lb_failed(st)) return shortfall(t, st);
     int64_t left = end - lb_clock_ns();

@@ -12,12 +12,32 @@
 #define LB_LAUNCH_LOOPS 10  // around a kernel, at most
 #define LB_MAX_SEQUENCE 8   // launches of a sequence, at most
 
+// A kernel that its device can run: one that was loaded, or one that the device
+// has from the beginning.
+typedef struct lb_exec {
+  uintptr_t entry;  // what the device runs; of cpu, a lb_kernel_fn
+  size_t bytes;     // of memory that it takes as long as it is loaded
+  void (*unload)(struct lb_exec *exec);  // NULL: it stays for ever
+} lb_exec;
+
+// Nobody runs it. NULL is fine, and so is one that stays.
+static inline void lb_exec_release(lb_exec *exec) {
+  if (exec && exec->unload) exec->unload(exec);
+}
+
 // Where bytes are while a plan runs: `offset` past one of the run's bases.
 typedef struct lb_spot {
   int64_t offset;  // bytes
   uint32_t base;   // index into the run's bases
   uint32_t value;  // which one of the graph it is, for those who explain a plan
 } lb_spot;
+
+// What spec and facts say about splits.
+typedef struct lb_split_basis {
+  lb_form form;
+  double each;  // ns for what is made of an element, sums of products apart
+  int64_t rows, cols;  // bands are multiples of these; 0: never cut
+} lb_split_basis;
 
 // How the work of a launch is divided, for the threads of a pool. A part is a
 // band of rows times a band of columns of one iteration of the loops around the
@@ -51,7 +71,7 @@ typedef struct lb_launch {
 // The first `each` of them run `turns` times, then the next.
 typedef struct lb_sequence {
   const lb_launch *first;
-  lb_kernel_fn *const *kernels;  // one for each launch
+  const lb_exec *const *execs;  // one for each launch
   int64_t turns;
   uint32_t n, each;
   int apart;  // groups run at the same time where no more threads than this

@@ -39,7 +39,7 @@ static fixture begin(const char *mode, float down, float along, float last) {
   f.y = NODE1(r, Relu, "relu", f.resize->out[0]);
   RESULTS(r, f.y);
   ok(lb_infer_graph(f.g));
-  ok(lb_weights_init(&packed));
+  ok(lb_weights_init(&packed, lb_device_none()));
   ok(lb_partitioning_init(&f.p, f.g, &(lb_partition_options){0}, &packed));
   return f;
 }

@@ -15,7 +15,7 @@ typedef struct fixture {
 
 static void partition(fixture *f) {
   ok(lb_infer_graph(f->g));
-  ok(lb_weights_init(&f->weights));
+  ok(lb_weights_init(&f->weights, lb_device_none()));
   ok(lb_partitioning_init(&f->p, f->g, &(lb_partition_options){0},
                           &f->weights));
 }

@@ -345,7 +345,7 @@ static void run_sample(lb_op op, uint32_t number) {
   lb_partitioning parts;
   lb_weights weights;
   sample_make(&s, op, number);
-  must(lb_weights_init(&weights));
+  must(lb_weights_init(&weights, lb_device_none()));
   must(lb_partitioning_init(&parts, s.graph, &(lb_partition_options){0},
                             &weights));
   const lb_partition *part = parts.of_node[s.node->id];

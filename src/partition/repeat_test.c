@@ -39,7 +39,7 @@ static fixture begin_with(int64_t channels, const char *place, const char *mode,
   f.y = NODE1(r, Add, "add", f.resize->out[0], NODE1(r, Neg, "neg", f.z));
   RESULTS(r, f.y);
   ok(lb_infer_graph(f.g));
-  ok(lb_weights_init(&packed));
+  ok(lb_weights_init(&packed, lb_device_none()));
   ok(lb_partitioning_init(&f.p, f.g, &(lb_partition_options){0}, &packed));
   return f;
 }

@@ -10,7 +10,8 @@
 
 typedef struct lb_weights_block {
   struct lb_weights_block *next;  // in the arena of keys
-  void *data;
+  void *data;                     // of the device
+  size_t bytes;
 } block;
 
 // All that decides the packed bytes.
@@ -22,14 +23,15 @@ typedef struct key {
 } key;
 _Static_assert(sizeof(key) == 24, "compared as bytes");
 
-lb_status lb_weights_init(lb_weights *w) {
-  *w = (lb_weights){0};
+lb_status lb_weights_init(lb_weights *w, lb_device *device) {
+  *w = (lb_weights){.device = device};
   lb_arena_init(&w->keys, 4 << 10);
   return lb_lock_init(&w->lock);
 }
 
 void lb_weights_fini(lb_weights *w) {
-  for (const block *b = w->blocks; b; b = b->next) lb_alloc_put(NULL, b->data);
+  for (const block *b = w->blocks; b; b = b->next)
+    lb_device_free(w->device, NULL, b->data, b->bytes);
   lb_map_fini(&w->map);
   lb_arena_fini(&w->keys);
   lb_lock_fini(&w->lock);
@@ -150,31 +152,48 @@ static lb_status find(lb_weights *w, lb_partition *const *parts, uint32_t n,
   return LB_OK;
 }
 
-static lb_status pack_one(lb_weights *w, const missing *m, char *to,
+// `to` is the host's memory for what will be at `at`.
+static lb_status pack_one(lb_weights *w, const missing *m, char *to, char *at,
                           size_t *used) {
   m->part->packed = lb_map_get(&w->map, m->key, sizeof *m->key);
   if (m->part->packed) return LB_OK;
   LB_TRY(pack(m->part, to + *used));
-  LB_TRY(lb_map_put(&w->map, m->key, sizeof *m->key, to + *used, NULL));
-  m->part->packed = to + *used;
+  LB_TRY(lb_map_put(&w->map, m->key, sizeof *m->key, at + *used, NULL));
+  m->part->packed = at + *used;
   *used += m->bytes;
   w->packings++;
   return LB_OK;
 }
 
+static lb_status new_block(lb_weights *w, size_t bytes, block **out) {
+  block *b = *out = lb_arena_new(&w->keys, block, 1);
+  if (!b) return lb_oom();
+  *b = (block){.next = w->blocks, .bytes = bytes};
+  b->data = lb_device_alloc(w->device, NULL, bytes);
+  if (!b->data) return lb_oom();
+  w->blocks = b;
+  return LB_OK;
+}
+
+static lb_status write_block(lb_weights *w, const block *b, const void *from,
+                             size_t bytes) {
+  lb_stream q = {.device = w->device};
+  return lb_device_copy(&q, LB_COPY_IN, b->data, from, bytes);
+}
+
 // Side by side, in few pages if they are large.
 static lb_status pack_missing(lb_weights *w, const missing *list, uint32_t n,
                               size_t total) {
-  block *b = lb_arena_new(&w->keys, block, 1);
+  bool shares = lb_device_shares(w->device);
+  block *b;
   size_t used = 0;
-  lb_status st = b ? LB_OK : lb_oom();
-  if (lb_failed(st)) return st;
-  b->data = lb_alloc_get(NULL, total);
-  if (!b->data) return lb_oom();
-  b->next = w->blocks;
-  w->blocks = b;
+  LB_TRY(new_block(w, total, &b));
+  char *to = shares ? b->data : lb_alloc_get(NULL, total);
+  lb_status st = to ? LB_OK : lb_oom();
   for (uint32_t i = 0; i < n && !lb_failed(st); i++)
-    st = pack_one(w, &list[i], b->data, &used);
+    st = pack_one(w, &list[i], to, b->data, &used);
+  if (!lb_failed(st) && !shares) st = write_block(w, b, to, used);
+  if (!shares) lb_alloc_put(NULL, to);
   w->bytes += used;
   return st;
 }
@@ -192,5 +211,36 @@ lb_status lb_weights_pack(lb_weights *w, lb_partition *const *parts,
   if (!lb_failed(st) && count) st = pack_missing(w, list, count, total);
   lb_lock_give(&w->lock);
   lb_arena_fini(&scratch);
+  return st;
+}
+
+// -- other constants ----------------------------------------------------------
+
+typedef struct place {  // of bytes of the host, for a device that has a copy
+  const void *host;
+  size_t bytes;
+} place;
+
+static lb_status copy_constant(lb_weights *w, const place *at,
+                               const void **out) {
+  block *b;
+  *out = lb_map_get(&w->map, at, sizeof *at);
+  if (*out) return LB_OK;
+  place *kept = lb_arena_new(&w->keys, place, 1);
+  if (!kept) return lb_oom();
+  *kept = *at;
+  LB_TRY(new_block(w, at->bytes, &b));
+  LB_TRY(write_block(w, b, at->host, at->bytes));
+  *out = b->data;
+  return lb_map_put(&w->map, kept, sizeof *kept, b->data, NULL);
+}
+
+lb_status lb_weights_place(lb_weights *w, const void *host, size_t bytes,
+                           const void **out) {
+  *out = host;
+  if (lb_device_shares(w->device) || bytes == 0) return LB_OK;
+  lb_lock_take(&w->lock);
+  lb_status st = copy_constant(w, &(place){host, bytes}, out);
+  lb_lock_give(&w->lock);
   return st;
 }

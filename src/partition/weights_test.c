@@ -13,7 +13,7 @@ typedef struct fixture {
 static void begin(fixture *f, const char *source) {
   f->g = graph_of(source);
   must(lb_infer_graph(f->g));
-  must(lb_weights_init(&f->weights));
+  must(lb_weights_init(&f->weights, lb_device_none()));
   must(lb_partitioning_init(&f->p, f->g, &(lb_partition_options){0},
                             &f->weights));
 }

@@ -326,7 +326,7 @@ static void run_sample(lb_op op, uint32_t number) {
   lb_binding b;
   bool ok;
   sample_make(&s, op, number);
-  must(lb_weights_init(&weights));
+  must(lb_weights_init(&weights, lb_device_none()));
   must(lb_partitioning_init(&parts, s.graph, &(lb_partition_options){0},
                             &weights));
   const lb_partition *part = parts.of_node[s.node->id];
@@ -401,7 +401,7 @@ static void columns_that_lie_apart_are_no_piece(void **state) {
     lb_binding b;
     bool ok;
     sample_make(&s, LB_OP_Conv, i);
-    must(lb_weights_init(&weights));
+    must(lb_weights_init(&weights, lb_device_none()));
     must(lb_partitioning_init(&parts, s.graph, &(lb_partition_options){0},
                               &weights));
     const lb_partition *part = parts.of_node[s.node->id];

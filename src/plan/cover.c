@@ -2,7 +2,7 @@
 //
 // Its nodes are taken in *pieces*: stretches of them whose kernels the pack
 // has, the longest first. A node that is in none runs by its host kernel. Where
-// pieces begin is decided once for a slot, and remembered there: to decide it
+// pieces begin is decided once for a recipe, and remembered there: to decide it
 // at each new shape would be to try every stretch again.
 #include "plan/cover.h"
 
@@ -40,7 +40,7 @@ static lb_status try_slot(lb_planner *p, const lb_partition *piece,
   lb_slots *slots = p->prog->slots;
   bool ok;
   *out = NULL;
-  if (!slots->pack) return LB_OK;
+  if (!slots->device->n_builtin) return LB_OK;
   LB_TRY(lb_partition_bind(piece, lb_planner_tensor, p, b, &ok));
   if (!ok) return LB_OK;
   lb_facts facts =
@@ -137,7 +137,7 @@ static lb_status put_piece(lb_planner *p, const lb_partition *part,
   if (slot) {
     lb_recipe recipe;
     LB_TRY(place(p, part, to - 1));
-    lb_recipe_init(&recipe, &b.spec, slot);
+    lb_recipe_init(&recipe, p->prog->slots->device, &b.spec, slot);
     LB_TRY(lb_planner_add_launch(p, &piece, &b, &recipe));
   }
   for (uint32_t i = from; i < to; i++) {
@@ -170,12 +170,17 @@ lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
 
 _Static_assert(LB_SPEC_MAX_NODES <= 64, "a bit for each node");
 
+// All else of a recipe stays as it was made.
+static _Atomic uint64_t *pieces_of(const lb_recipe *r) {
+  return &((lb_recipe *)(uintptr_t)r)->pieces;
+}
+
 lb_status lb_planner_find_pieces(lb_planner *p, const lb_partition *part,
-                                 lb_slot *slot, uint64_t *out) {
-  *out = atomic_load_explicit(&slot->cuts, memory_order_relaxed);
+                                 const lb_recipe *recipe, uint64_t *out) {
+  *out = atomic_load_explicit(pieces_of(recipe), memory_order_relaxed);
   if (*out) return LB_OK;
   LB_TRY(decide(p, part, out));
-  atomic_store_explicit(&slot->cuts, *out, memory_order_relaxed);
+  atomic_store_explicit(pieces_of(recipe), *out, memory_order_relaxed);
   return LB_OK;
 }
 

@@ -5,9 +5,10 @@
 #include "plan/values.h"
 
 // Where the pieces of the partition begin: bit i is set if one does at node i.
-// `slot` is its own, and remembers it.
+// `recipe` is that of its launch, and remembers it.
+struct lb_recipe;
 lb_status lb_planner_find_pieces(lb_planner *p, const lb_partition *part,
-                                 lb_slot *slot, uint64_t *out);
+                                 const struct lb_recipe *recipe, uint64_t *out);
 
 // Whether pieces give the bits of the partition's kernel.
 lb_status lb_planner_covers_exactly(lb_planner *p, const lb_partition *part,

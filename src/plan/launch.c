@@ -12,6 +12,7 @@
 
 #include "plan/cover.h"
 #include "plan/planner.h"
+#include "plan/variants.h"
 
 // -- the launch --------------------------------------------------------------
 
@@ -32,7 +33,8 @@ static lb_status add_zone(void *user, const lb_binding *zone) {
                                          c->first, *like, next)
                : lb_planner_prepare(c->p, c->recipe, zone, c->spots, next));
   c->last = *next;
-  lb_split_follow(&c->first->split, zone->dims[LB_DIM_ROWS], &c->last->split);
+  lb_device_prepare_zone(c->p->prog->slots->device, &c->first->split,
+                         zone->dims[LB_DIM_ROWS], &c->last->split);
   if (!*like) *like = c->last;
   return LB_OK;
 }
@@ -239,13 +241,15 @@ static lb_status emit_bound(lb_planner *p, const lb_partition *part,
   uint32_t first = p->plan->n_steps;
   LB_TRY(lb_planner_recipe(p, b, &recipe, &made));
   if (recipe->slot->in_pack) {
+    LB_TRY(lb_planner_want(p, part, b, recipe->slot));
     LB_TRY(lb_planner_add_launch(p, part, b, recipe));
     return p->launch.dims ? LB_OK : lb_planner_note_made(p, part, b);
   }
-  LB_TRY(lb_planner_find_pieces(p, part, recipe->slot, &pieces));
+  LB_TRY(lb_planner_find_pieces(p, part, recipe, &pieces));
   if (p->prog->deterministic)
     LB_TRY(lb_planner_covers_exactly(p, part, pieces, &exact));
   if (!exact) return lb_planner_cover(p, part, pieces, LB_REASON_ROUNDS);
+  LB_TRY(lb_planner_want(p, part, b, recipe->slot));
   LB_TRY(lb_planner_add_launch(p, part, b, recipe));
   p->launch.covers = true;
   LB_TRY(lb_planner_cover(p, part, pieces, LB_REASON_NOT_YET));

@@ -1,13 +1,14 @@
 // plan/launch.h -- a partition as one launch.
 //
 // launch.c leads a partition from the graph to its launch and its cover;
-// recipe.c finds the slot and all that spec and facts decide; prepare.c makes
-// the call, with everything decided but the addresses of a run; repeat.c makes
-// it again for a twin; recurrent.c makes those that run in turns.
+// recipe.c finds the slot and all that spec and facts decide; variants.c wants
+// it; prepare.c makes the call, with everything decided but the addresses of a
+// run; repeat.c makes it again for a twin; recurrent.c makes those that run in
+// turns.
 #ifndef LB_PLAN_LAUNCH_H
 #define LB_PLAN_LAUNCH_H
 
-#include "device/cpu/split.h"
+#include "device/device.h"
 #include "plan/values.h"
 
 typedef struct lb_made lb_made;  // launches of a partition: see repeat.c
@@ -55,11 +56,15 @@ typedef struct lb_recipe {
   uint8_t n_operands, n_dims, n_scalars;
   bool taps;
   lb_recipe_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+  // Where the pieces of the partition's cover begin: bit i stands for node i.
+  // 0: not decided yet. See lb_planner_find_pieces.
+  _Atomic uint64_t pieces;
 } lb_recipe;
-void lb_recipe_init(lb_recipe *r, const lb_spec *s, lb_slot *slot);
+void lb_recipe_init(lb_recipe *r, const lb_device *d, const lb_spec *s,
+                    lb_slot *slot);
 
-// The recipe of a binding, whose slot is interned: the one that the memo keeps,
-// or else *made, which the memo keeps from now on.
+// The recipe of a binding, whose slot exists from now on and is not wanted for
+// that: the one that the memo keeps, or else *made.
 lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
                             const lb_recipe **known, lb_recipe *made);
 
@@ -72,7 +77,7 @@ lb_status lb_planner_spots(lb_planner *p, const lb_partition *part,
 lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
                                 const lb_value *v, lb_spot *out);
 // The first byte of an operand.
-lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *at);
+lb_status lb_planner_spot(lb_planner *p, const lb_operand *at, lb_spot *out);
 
 // The call of a kernel on what `b` binds, whose values begin `at`.
 lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,

@@ -2,6 +2,7 @@
 #ifndef LB_PLAN_LOAD_TEST_H
 #define LB_PLAN_LOAD_TEST_H
 
+#include "device/cpu/device.h"
 #include "graph/build_test.h"
 #include "graph/infer.h"
 #include "partition/weights.h"
@@ -10,6 +11,7 @@
 // A program of a graph, with all that it borrows.
 typedef struct loaded {
   lb_graph *g;
+  lb_cpu_device cpu;
   lb_slots slots;
   lb_weights weights;
   lb_program *prog;
@@ -20,8 +22,9 @@ static void load(loaded *l, lb_graph *g, const lb_pack *pack,
                  bool deterministic) {
   l->g = g;
   ok(lb_infer_graph(g));
-  ok(lb_slots_init(&l->slots, 8, pack));
-  ok(lb_weights_init(&l->weights));
+  lb_cpu_device_init(&l->cpu, pack, false, NULL);
+  ok(lb_slots_init(&l->slots, 8, &l->cpu.base));
+  ok(lb_weights_init(&l->weights, &l->cpu.base));
   ok(lb_program_new(&(lb_program_options){.graph = g,
                                           .version = 1,
                                           .slots = &l->slots,

@@ -61,9 +61,15 @@ lb_plan *lb_plan_retain(lb_plan *p) {
   return p;
 }
 
+static void free_copies(lb_plan *p) {
+  for (const lb_plan_copy *c = p->copies; c; c = c->next)
+    lb_device_free(p->program->slots->device, NULL, c->data, c->bytes);
+}
+
 void lb_plan_release(lb_plan *p) {
   while (p && lb_ref_release(&p->ref)) {
     lb_plan *parent = p->parent;
+    free_copies(p);
     lb_arena_fini(&p->arena);
     lb_arena_fini(&p->state);
     lb_program_release(p->program);

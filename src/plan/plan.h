@@ -102,6 +102,14 @@ typedef struct lb_want {
                            // NULL: it is dense
 } lb_want;
 
+// Memory of a device that has a copy of constants of a plan.
+typedef struct lb_plan_copy {
+  struct lb_plan_copy *next;
+  const void *host;
+  size_t bytes;
+  void *data;  // owned
+} lb_plan_copy;
+
 typedef struct lb_plan {
   lb_ref ref;
   lb_arena arena;
@@ -120,6 +128,7 @@ typedef struct lb_plan {
   uint32_t n_own;         // own buffers up to and including this stage
   uint32_t max_operands;  // of one step
   size_t arena_bytes;     // of the run's arena, live values of parents included
+  lb_plan_copy *copies;   // none for a device that shares memory
   struct lb_planner *rest;  // what is still to plan; NULL: the last stage
   uint32_t n_left;          // nodes of it that are known to be needed
   // The slots' reviews when no step lacked its best kernel; 0: not yet. For
@@ -133,8 +142,9 @@ typedef struct lb_plan {
 // work.
 typedef struct lb_desk {
   lb_arena state, scratch;
-  // Plans are made to get ready, not to be run for somebody: their slots are
-  // not wanted, and not counted as used.
+  // Plans are made to get ready, at sizes that are guessed: slots are not
+  // counted as used, and wanted as far as the guess does not choose them (see
+  // plan/variants.h).
   bool rehearses;
 } lb_desk;
 void lb_desk_init(lb_desk *d);

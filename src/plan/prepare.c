@@ -2,6 +2,7 @@
 // run.
 #include <string.h>
 
+#include "partition/weights.h"
 #include "plan/planner.h"
 
 // -- arguments and strides ---------------------------------------------------
@@ -38,25 +39,66 @@ static void fill_strides(int64_t *to, const lb_recipe_operand *r,
 
 // -- where operands lie ------------------------------------------------------
 
-lb_spot lb_planner_spot(const lb_planner *p, const lb_operand *o) {
-  int64_t at = o->place == LB_PLACE_NONE ? (int64_t)(intptr_t)o->tensor->data
-                                         : o->offset;
-  return (lb_spot){at, lb_planner_base(p, o->place, o->index), o->value};
+static int64_t address(const void *at) { return (int64_t)(intptr_t)at; }
+
+// A copy of `bytes` bytes in memory of the device, which is the plan's.
+static lb_status copy_to_device(lb_planner *p, const void *host, size_t bytes,
+                                const void **out) {
+  lb_stream q = {.device = p->prog->slots->device};
+  lb_plan_copy *c = p->plan->copies;
+  while (c && (c->host != host || c->bytes != bytes)) c = c->next;
+  if (!c) {
+    c = lb_arena_new(p->arena, lb_plan_copy, 1);
+    void *data = c ? lb_device_alloc(q.device, NULL, bytes) : NULL;
+    if (!data) return lb_oom();
+    *c = (lb_plan_copy){p->plan->copies, host, bytes, data};
+    p->plan->copies = c;
+    LB_TRY(lb_device_copy(&q, LB_COPY_IN, data, host, bytes));
+  }
+  *out = c->data;
+  return LB_OK;
+}
+
+static bool is_of_graph(const lb_planner *p, const lb_tensor *t,
+                        uint32_t value) {
+  return value != LB_NO_VALUE && p->prog->graph->values[value]->info.data == t;
+}
+
+// Where the device has a constant. Those of the graph are copied once for all
+// plans.
+static lb_status constant_at(lb_planner *p, const lb_tensor *t, uint32_t value,
+                             int64_t *out) {
+  const void *at;
+  size_t bytes, before;
+  *out = address(t->data);
+  if (lb_device_shares(p->prog->slots->device)) return LB_OK;
+  LB_TRY(lb_tensor_reach(t, &bytes, &before));
+  if (bytes == 0) return LB_OK;
+  const char *host = (const char *)t->data - before;
+  LB_TRY(is_of_graph(p, t, value)
+             ? lb_weights_place(p->prog->weights, host, bytes, &at)
+             : copy_to_device(p, host, bytes, &at));
+  *out = address(at) + (int64_t)before;
+  return LB_OK;
+}
+
+lb_status lb_planner_spot(lb_planner *p, const lb_operand *o, lb_spot *out) {
+  *out = (lb_spot){o->offset, lb_planner_base(p, o->place, o->index), o->value};
+  if (o->place != LB_PLACE_NONE) return LB_OK;
+  return constant_at(p, o->tensor, o->value, &out->offset);
 }
 
 lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
                                 const lb_value *v, lb_spot *out) {
   const lb_pvalue *s;
-  *out = (lb_spot){(int64_t)(intptr_t)part->packed, LB_BASE_NONE, LB_NO_VALUE};
+  *out = (lb_spot){address(part->packed), LB_BASE_NONE, LB_NO_VALUE};
   if (!v) return LB_OK;
   LB_TRY(lb_planner_state(p, v, &s));
   out->value = s->value;
-  if (s->buffer == LB_NO_BUFFER) {
-    out->offset = (int64_t)(intptr_t)s->tensor->data;
-  } else {
-    out->base = p->values.bufs[s->buffer].base;
-    out->offset = p->values.bufs[s->buffer].mark + s->offset;
-  }
+  if (s->buffer == LB_NO_BUFFER)
+    return constant_at(p, s->tensor, s->value, &out->offset);
+  out->base = p->values.bufs[s->buffer].base;
+  out->offset = p->values.bufs[s->buffer].mark + s->offset;
   return LB_OK;
 }
 
@@ -66,8 +108,11 @@ static lb_status make_tables(lb_planner *p, const lb_binding *b, lb_spot *out) {
   void *tables = lb_arena_alloc(p->arena, b->table_bytes, sizeof(int64_t));
   if (!tables) return lb_oom();
   lb_partition_fill_tables(b, tables);
+  const void *at = tables;
+  if (!lb_device_shares(p->prog->slots->device))
+    LB_TRY(copy_to_device(p, tables, b->table_bytes, &at));
   for (uint32_t i = 0; i < b->n_operands; i++)
-    if (!b->operands[i].value) out[i].offset = (int64_t)(intptr_t)tables;
+    if (!b->operands[i].value) out[i].offset = address(at);
   return LB_OK;
 }
 
@@ -107,8 +152,9 @@ static lb_launch *new_launch(lb_planner *p, const lb_recipe *r,
 }
 
 // All that differs from zone to zone.
-static void fill_launch(lb_launch *l, const lb_recipe *r, const lb_binding *b,
-                        const lb_spot *at, const parts *to) {
+static void fill_launch(const lb_device *d, lb_launch *l, const lb_recipe *r,
+                        const lb_binding *b, const lb_spot *at,
+                        const parts *to) {
   int64_t outer = 1;
   for (int i = 0; i < b->n_outer; i++) outer *= to->loops[i] = b->outer[i];
   for (uint32_t i = 0; i < r->n_operands; i++) {
@@ -117,7 +163,7 @@ static void fill_launch(lb_launch *l, const lb_recipe *r, const lb_binding *b,
   }
   l->slot = r->slot;
   l->next = NULL;
-  lb_split_at(&r->basis, b->dims, outer, &l->split);
+  lb_device_prepare(d, &r->basis, b->dims, outer, &l->split);
   l->n_operands = r->n_operands;
   l->n_args = r->cells.count;
   l->n_loops = (uint8_t)b->n_outer;
@@ -138,7 +184,7 @@ lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
   fill_args(to.args, r, b);
   for (uint32_t i = 0; i < r->n_operands; i++)
     fill_strides(to.strides + each * i, &r->operands[i], &b->operands[i], b);
-  fill_launch(l, r, b, at, &to);
+  fill_launch(p->prog->slots->device, l, r, b, at, &to);
   return LB_OK;
 }
 
@@ -175,7 +221,7 @@ lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
     memcpy(to.args, like->args, r->cells.count * sizeof *to.args);
     fill_dims(to.args, r, b);
   }
-  fill_launch(l, r, b, at, &to);
+  fill_launch(p->prog->slots->device, l, r, b, at, &to);
   if (args) l->args = args;
   l->strides = like->strides;
   return LB_OK;

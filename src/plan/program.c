@@ -143,6 +143,7 @@ lb_status lb_program_new(const lb_program_options *o, lb_program **out) {
                     .version = o->version,
                     .limit = o->limit,
                     .slots = o->slots,
+                    .weights = o->weights,
                     .deterministic = o->deterministic,
                     .reusable = o->reusable,
                     .user = o->user,

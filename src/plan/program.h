@@ -60,7 +60,8 @@ typedef struct lb_program {
   size_t limit;
   const lb_partitioning *parts;  // `partitioning`; NULL without slots
   lb_partitioning partitioning;
-  lb_slots *slots;  // borrowed
+  lb_slots *slots;             // borrowed
+  struct lb_weights *weights;  // likewise
   lb_twins twins;
   lb_orders orders;
   lb_tally all;  // of the main region, all results wanted; owned

@@ -7,6 +7,7 @@
 
 #include "partition/recurrent.h"
 #include "plan/planner.h"
+#include "plan/variants.h"
 
 // Weights of a direction are in the second cache from one turn to the next. So
 // little is left on one thread, turn after turn.
@@ -158,11 +159,12 @@ static lb_split alone(const lb_binding *b) {
                     .grain = 1};
 }
 
-static double turn_ns(const lb_binding *b) {
+static double turn_ns(const lb_device *d, const lb_binding *b) {
   double weights = (double)b->dims[LB_DIM_K] * (double)b->dims[LB_DIM_COLS];
   double reads = weights * 4 / CACHE_BYTES_PER_NS;
   double sums = 2 * weights * (double)b->dims[LB_DIM_ROWS] / FLOPS_PER_NS;
-  if (b->spec.form != LB_FORM_MATMUL) return lb_split_ns(&b->spec, b->dims);
+  if (b->spec.form != LB_FORM_MATMUL)
+    return lb_device_estimate(d, &b->spec, b->dims);
   return sums > reads ? sums : reads;
 }
 
@@ -177,11 +179,12 @@ static lb_status make_launch(series *s, int number, lb_launch **out) {
     if (t->mem[i] == LB_RMEM_PACKED)
       LB_TRY(lb_planner_value_spot(s->p, s->part, NULL, &spots[i]));
     else
-      spots[i] = lb_planner_spot(s->p, &s->at[t->mem[i]]);
+      LB_TRY(lb_planner_spot(s->p, &s->at[t->mem[i]], &spots[i]));
   }
   LB_TRY(lb_planner_prepare(s->p, &s->recipes[number], &t->b, spots, out));
   (*out)->steps = steps;
-  if (turn_ns(&t->b) < TURN_ALONE_NS) (*out)->split = alone(&t->b);
+  if (turn_ns(s->p->prog->slots->device, &t->b) < TURN_ALONE_NS)
+    (*out)->split = alone(&t->b);
   return LB_OK;
 }
 
@@ -189,8 +192,10 @@ static lb_status make_launch(series *s, int number, lb_launch **out) {
 // are for threads that directions leave idle.
 static int threads_of(const series *s, const lb_step *step) {
   int dirs = lb_recurrent_directions(s->part);
+  const lb_device *device = s->p->prog->slots->device;
   double ns = 0;
-  for (uint32_t i = 0; i < step->each; i++) ns += turn_ns(&s->turns[i].b);
+  for (uint32_t i = 0; i < step->each; i++)
+    ns += turn_ns(device, &s->turns[i].b);
   if (dirs == 1 || ns * (double)step->turns < DIRECTION_NS) return 0;
   for (const lb_launch *l = step->launch; l; l = l->next)
     if (l->split.grain < l->split.parts) return dirs;
@@ -220,9 +225,16 @@ static bool all_in_pack(const series *s) {
   return true;
 }
 
+static lb_status want(series *s) {
+  for (int i = 0; i < s->n; i++)
+    LB_TRY(lb_planner_want(s->p, s->part, &s->turns[i].b, s->recipes[i].slot));
+  return LB_OK;
+}
+
 // The copies and the launches; then the call, unless the pack has all kernels.
 static lb_status emit(series *s) {
   bool covered = !all_in_pack(s);
+  LB_TRY(want(s));
   LB_TRY(add_copy(s, LB_RMEM_H, H0));
   if (s->part->nodes[0]->op == LB_OP_LSTM) LB_TRY(add_copy(s, LB_RMEM_C, C0));
   lb_planner_note(s->p, s->call.node, LB_NODE_LAUNCHED,

@@ -7,10 +7,12 @@
 #define PAGE 4096                // bytes, the least of any processor
 #define SMALL ((size_t)1 << 20)  // bytes that need not be given back
 
-lb_status lb_context_new(const lb_alloc *alloc, lb_context **out) {
+lb_status lb_context_new(const lb_alloc *alloc, lb_device *device,
+                         lb_context **out) {
   lb_context *c = *out = calloc(1, sizeof *c);
   if (!c) return lb_oom();
   c->alloc = alloc;
+  c->device = device;
   c->budget = &c->own_budget;
   c->stay = &c->own_stay;
   lb_desk_init(&c->desk);
@@ -18,6 +20,14 @@ lb_status lb_context_new(const lb_alloc *alloc, lb_context **out) {
   lb_arena_init(&c->keys, 4 << 10);
   lb_arena_init(&c->parts, 4 << 10);
   return LB_OK;
+}
+
+static void drop_remotes(lb_context *c) {
+  for (size_t i = 0; i < c->n_remotes; i++)
+    lb_device_free(c->device, c->alloc, c->remotes[i].data, c->remotes[i].cap);
+  free(c->remotes);
+  c->remotes = NULL;
+  c->n_remotes = 0;
 }
 
 size_t lb_context_trim(lb_context *c) {
@@ -40,7 +50,8 @@ size_t lb_context_trim(lb_context *c) {
     c->last = NULL;
     c->last_key = NULL;
     c->last_size = c->last_cap = 0;
-    lb_room_put(c->alloc, c->arena, c->arena_cap);
+    drop_remotes(c);
+    lb_device_free(c->device, c->alloc, c->arena, c->arena_cap);
     c->arena = NULL;
     c->arena_cap = c->arena_kept = 0;
     c->roomy = 0;
@@ -63,7 +74,7 @@ void lb_context_free(lb_context *c) {
 }
 
 lb_status lb_context_inner(lb_context *c, lb_context **out) {
-  if (!c->inner) LB_TRY(lb_context_new(c->alloc, &c->inner));
+  if (!c->inner) LB_TRY(lb_context_new(c->alloc, c->device, &c->inner));
   c->inner->version = c->version;
   c->inner->program = c->program;
   c->inner->desk.rehearses = c->desk.rehearses;
@@ -123,14 +134,15 @@ static lb_status no_memory(size_t bytes) {
 // pages would be new ones. With a limit it is what the run needs.
 static lb_status move_arena(lb_context *c, size_t bytes) {
   size_t cap = c->budget->limit ? bytes : lb_alloc_roomy(c->alloc, bytes);
-  void *p = lb_room_get(c->alloc, cap);
-  if (!p && cap > bytes) p = lb_room_get(c->alloc, cap = bytes);
+  void *p = lb_device_alloc(c->device, c->alloc, cap);
+  if (!p && cap > bytes) p = lb_device_alloc(c->device, c->alloc, cap = bytes);
   if (!p) return no_memory(bytes);
-  if (c->arena_used) memcpy(p, c->arena, c->arena_used);
-  lb_room_put(c->alloc, c->arena, c->arena_cap);
+  lb_stream q = {.device = c->device};
+  lb_status st = lb_device_copy(&q, LB_COPY_WITHIN, p, c->arena, c->arena_used);
+  lb_device_free(c->device, c->alloc, c->arena, c->arena_cap);
   c->arena = p;
   c->arena_cap = cap;
-  return LB_OK;
+  return st;
 }
 
 lb_status lb_context_arena(lb_context *c, size_t bytes) {
@@ -139,7 +151,7 @@ lb_status lb_context_arena(lb_context *c, size_t bytes) {
                     "scratch: the run needs %zu bytes for values between its "
                     "steps, and has %zu",
                     bytes, c->lent_bytes);
-  if (c->lends) return LB_OK;
+  if (c->lends && lb_device_shares(c->device)) return LB_OK;
   if (bytes > c->arena_kept) {
     LB_TRY(lb_budget_check(c->budget, bytes - c->arena_kept));
     if (bytes > c->arena_cap) LB_TRY(move_arena(c, bytes));
@@ -152,8 +164,9 @@ lb_status lb_context_arena(lb_context *c, size_t bytes) {
 
 void lb_context_touch(lb_context *c, size_t bytes) {
   lb_status st = lb_context_arena(c, bytes);
-  volatile char *to = c->arena;
-  for (size_t at = 0; !lb_failed(st) && at < bytes; at += PAGE) to[at] = 0;
+  volatile char *to = lb_device_shares(c->device) ? c->arena : NULL;
+  for (size_t at = 0; to && !lb_failed(st) && at < bytes; at += PAGE)
+    to[at] = 0;
   lb_status_drop(st);
 }
 

@@ -28,9 +28,17 @@ typedef struct lb_budget {
   int64_t turns;   // of the outermost Loop or Scan and of those inside it
 } lb_budget;
 
+// A device's copy of a tensor of the host: see session/remote.h.
+typedef struct lb_remote {
+  char *data;     // owned
+  size_t cap;     // bytes
+  size_t before;  // bytes before the tensor's first element
+} lb_remote;
+
 typedef struct lb_context {
   struct lb_context *inner;  // owned; NULL until a body runs
   const lb_alloc *alloc;     // borrowed
+  lb_device *device;         // borrowed; its memory is the arena's
   lb_budget *budget;         // the outermost context's
   lb_budget own_budget;
   // Of this run, or of the last one: the context is one of its users
@@ -43,7 +51,7 @@ typedef struct lb_context {
   lb_bound *bound;            // likewise
   lb_pool *pool;              // likewise
   const lb_alloc *results;    // for results of this run; borrowed
-  void *arena;                // owned
+  void *arena;                // owned; of the device
   size_t arena_cap;           // that could be written
   size_t arena_kept;          // that runs have been using, and that counts
   size_t arena_used;          // of it, by this run
@@ -57,6 +65,10 @@ typedef struct lb_context {
   lb_tensor *operands;
   uintptr_t *bases;
   size_t n_operands, n_bases;
+  // By number of their base, from LB_BASE_FIRST on; none for a device that
+  // shares memory. Owned.
+  lb_remote *remotes;
+  size_t n_remotes;
   // The first plan of the last run and its signature, so that equal shapes in a
   // row look nothing up. Retained; owned.
   lb_plan *last;
@@ -72,7 +84,8 @@ typedef struct lb_context {
   lb_arena parts;    // what slices of a batch are given; likewise
 } lb_context;
 
-lb_status lb_context_new(const lb_alloc *alloc, lb_context **out);
+lb_status lb_context_new(const lb_alloc *alloc, lb_device *device,
+                         lb_context **out);
 void lb_context_free(lb_context *c);  // NULL is fine; inner ones too
 // Gives back all memory, that of inner ones too; how much it was.
 size_t lb_context_trim(lb_context *c);
@@ -96,8 +109,9 @@ lb_status lb_context_arena(lb_context *c, size_t bytes);
 // The same for runs to come, and writes to each page, so that they meet none
 // for the first time; nothing where there is no memory.
 void lb_context_touch(lb_context *c, size_t bytes);
+// Memory of the device; what a caller lends is the host's.
 static inline void *lb_context_base(const lb_context *c) {
-  return c->lends ? c->lent : c->arena;
+  return c->lends && lb_device_shares(c->device) ? c->lent : c->arena;
 }
 // At least n own buffers.
 lb_status lb_context_owns(lb_context *c, uint32_t n);

@@ -11,7 +11,7 @@
 
 static lb_context *new_context(void) {
   lb_context *c;
-  assert_false(lb_failed(lb_context_new(NULL, &c)));
+  assert_false(lb_failed(lb_context_new(NULL, lb_device_none(), &c)));
   lb_context_begin(c, 0);
   return c;
 }

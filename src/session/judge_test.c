@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/testdir.h"
 #include "base/undertsan.h"
+#include "device/cpu/device.h"
 #include "graph/build_test.h"
 
 #define LONG_NS INT64_C(200000000000)  // when it is not to be reached
@@ -19,6 +20,7 @@ typedef struct fixture {
   testdir dir;
   lb_store *store;  // NULL: none
   lb_shelf shelf;
+  lb_cpu_device cpu;
   lb_slots slots;
   lb_pool *pool;
   lb_hub hub;
@@ -54,7 +56,8 @@ static void begin(fixture *f, const char *name, int64_t n, bool keeps) {
   f->x = calloc((size_t)n, sizeof *f->x);
   assert_non_null(f->x);
   ok(lb_shelf_init(&f->shelf, 1 << 20));
-  ok(lb_slots_init(&f->slots, 16, NULL));
+  lb_cpu_device_init(&f->cpu, NULL, false, NULL);
+  ok(lb_slots_init(&f->slots, 16, &f->cpu.base));
   f->slots.shelf = &f->shelf;
   ok(lb_pool_new(2, &f->pool));
   if (keeps)
@@ -81,6 +84,7 @@ static void end(fixture *f) {
   lb_hub_fini(&f->hub);
   lb_pool_free(f->pool);
   lb_slots_fini(&f->slots);
+  lb_cpu_device_fini(&f->cpu);
   lb_shelf_fini(&f->shelf);
   free(f->x);
   f->store = NULL;
@@ -140,7 +144,7 @@ static lb_maker_stats counts(const fixture *f) {
 static void run_until_on_trial(fixture *f) {
   int64_t limit = lb_clock_ns() + LONG_NS;
   run_until_published(f);
-  while (lb_trial_at(&the_slot(f)->trial) == LB_TRIAL_NONE) {
+  while (lb_slot_trial_state(the_slot(f)) == LB_TRIAL_NONE) {
     assert_true(lb_clock_ns() < limit);
     usleep(1000);
   }
@@ -152,7 +156,7 @@ static int run_until_judged(fixture *f) {
   int runs = 0;
   while (counts(f).kept + counts(f).demoted == 0) {
     assert_true(lb_clock_ns() < limit);
-    runs += lb_trial_at(&the_slot(f)->trial) == LB_TRIAL_OPEN;
+    runs += lb_slot_trial_state(the_slot(f)) == LB_TRIAL_OPEN;
     run(f);
   }
   return runs;
@@ -163,7 +167,7 @@ static void assert_demoted(fixture *f) {
   assert_int_equal(atomic_load(&slot->failed), LB_SLOT_DEMOTED);
   assert_int_equal(lb_slot_tier(slot), LB_TIER_HOST);
   assert_false(lb_slot_lacks(slot));
-  assert_int_equal(lb_trial_at(&slot->trial), LB_TRIAL_NONE);
+  assert_int_equal(lb_slot_trial_state(slot), LB_TRIAL_NONE);
 }
 
 // -- verdicts -----------------------------------------------------------------
@@ -217,7 +221,7 @@ static void a_fast_kernel_is_kept_and_not_tried_again(void **state) {
   begin(f, "kernel", 300000, true);
   run_until_published(f);
   assert_int_equal(counts(f).found, 1);
-  assert_int_equal(lb_trial_at(&the_slot(f)->trial), LB_TRIAL_NONE);
+  assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_NONE);
   end(f);
 }
 
@@ -241,7 +245,7 @@ static void who_watches_sees_the_compiled_one(void **state) {
     ok(lb_session_run_so(f->session, &in, &out, &(lb_run_how){.watcher = &w}));
     assert_float_equal(y[0], 7, 0);  // it does nothing
   }
-  assert_int_equal(lb_trial_at(&the_slot(f)->trial), LB_TRIAL_OPEN);
+  assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_OPEN);
   end(f);
 }
 
@@ -251,7 +255,7 @@ static void eviction_ends_a_trial(void **state) {
   run_until_published(f);
   for (int i = 0; i < 4; i++) run(f);
   lb_shelf_set_capacity(&f->shelf, 0);
-  assert_int_equal(lb_trial_at(&the_slot(f)->trial), LB_TRIAL_NONE);
+  assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_NONE);
   for (int i = 0; i < 9; i++) assert_float_equal(run(f), 1, 0);
   lb_shelf_set_capacity(&f->shelf, 1 << 20);
   run_until_published(f);  // and it comes back, to be tried
@@ -265,7 +269,7 @@ static void another_session_goes_on_with_a_trial(void **state) {
   begin(f, "sluggish", 16, false);
   run_until_on_trial(f);
   for (int i = 0; i < 4; i++) run(f);
-  assert_int_equal(lb_trial_at(&the_slot(f)->trial), LB_TRIAL_OPEN);
+  assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_OPEN);
   close_session(f);
   open_session(f);
   run_until_judged(f);
@@ -302,7 +306,7 @@ static void a_forked_child_judges_for_itself(void **state) {
   int status;
   assert_int_equal(waitpid(pid, &status, 0), pid);
   assert_int_equal(status, 0);
-  assert_int_equal(lb_trial_at(&the_slot(f)->trial), LB_TRIAL_OPEN);
+  assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_OPEN);
   run_until_judged(f);
   assert_demoted(f);
   end(f);

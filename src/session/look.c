@@ -31,14 +31,14 @@ static bool is_former(const lb_plan *plan, unsigned turn) {
 // Where a step has several on trial, one comes after the other.
 static lb_slot *tried(const lb_step *step) {
   for (const lb_launch *l = step->launch; l; l = step->turns ? l->next : NULL)
-    if (lb_trial_at(&l->slot->trial) != LB_TRIAL_NONE) return l->slot;
+    if (lb_slot_trial_state(l->slot) != LB_TRIAL_NONE) return l->slot;
   return NULL;
 }
 
 const lb_slot *lb_look_without(lb_look *l, const lb_step *step) {
   lb_slot *slot = l->tries ? tried(step) : NULL;
   if (!slot) return NULL;
-  lb_trial_state state = lb_trial_at(&slot->trial);
+  lb_trial_state state = lb_slot_trial_state(slot);
   return state == LB_TRIAL_LOST || (state == LB_TRIAL_OPEN && l->former) ? slot
                                                                          : NULL;
 }
@@ -66,13 +66,13 @@ static void try_step(lb_look *l, const lb_step *step, int64_t ns) {
   lb_slot *slot = tried(step);
   if (!slot) return;
   l->lacks = true;
-  if (!l->tries || lb_trial_at(&slot->trial) != LB_TRIAL_OPEN) return;
+  if (!l->tries || lb_slot_trial_state(slot) != LB_TRIAL_OPEN) return;
   lb_trial_time t = {.work = work_of(step),
                      .cost = cost_of(step),
                      .run = l->run,
                      .former = l->former,
                      .ns = ns};
-  if (lb_trial_tell(&slot->trial, &t))
+  if (lb_trial_tell(lb_slot_trial(slot), &t))
     lb_service_decided(l->s->options.service);
 }
 

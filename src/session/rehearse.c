@@ -299,7 +299,8 @@ static void touch(rehearsal *h) {
   touch_lanes(h);
 }
 
-// As if nothing had been; contexts keep their memory.
+// As if nothing had been; contexts keep their memory, and kernels that were
+// found to serve all requests stay wanted.
 static void forget(lb_session *s) {
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++)
     lb_context_forget(atomic_load_explicit(&s->idle[i], memory_order_relaxed));
@@ -332,4 +333,5 @@ void lb_session_rehearse(lb_session *s, int64_t loading_ns) {
   for (int i = 0; i < h.n_lanes; i++) lb_session_give_context(s, h.lanes[i]);
   forget(s);
   s->options = options;
+  if (options.service) lb_service_look(options.service);
 }

@@ -7,9 +7,11 @@
 // is loaded: at dims that are guessed where the model leaves them open, on
 // zeros.
 //
-// (1) It leaves no trace: no plan, nothing learned, counted, told or wanted, no
-//     number drawn, no error. What stays is what runs would find out again, and
-//     memory for values, as much as larger runs might need, within bounds.
+// (1) It leaves no trace: no plan, nothing learned or counted, no number drawn,
+//     no error. What stays is what runs would find out again, memory for
+//     values, as much as larger runs might need, within bounds, and kernels
+//     that are wanted: those that requests use whatever their sizes
+//     (plan/variants.h), which may be compiled before the first one.
 // (2) It plans for as long as it may, and for one size and larger ones in any
 //     case; it runs what is little work and few bytes, and ends before a step
 //     when its time is over.

@@ -1,5 +1,5 @@
-// session/rehearse_test.c -- a rehearsal leaves no trace, takes little, and may
-// fail.
+// session/rehearse_test.c -- a rehearsal leaves no trace but kernels that are
+// wanted, takes little, and may fail.
 #include "session/rehearse.h"
 
 #include <sys/wait.h>
@@ -7,12 +7,15 @@
 
 #include "base/clock.h"
 #include "base/undertsan.h"
+#include "compile/slot_profile.h"
+#include "device/cpu/device.h"
 #include "graph/text_test.h"
 
 #define MS INT64_C(1000000)
 
 typedef struct bed {
   lb_graph *g;
+  lb_cpu_device cpu;
   lb_slots slots;
   lb_pool *pool;
   lb_events *events;
@@ -29,7 +32,8 @@ static void hear(void *user, const lb_event *e, const char *what) {
 
 static void open_bed(bed *b, const char *model, size_t limit) {
   *b = (bed){.g = graph_of(model)};
-  must(lb_slots_init(&b->slots, 8, NULL));
+  lb_cpu_device_init(&b->cpu, NULL, false, NULL);
+  must(lb_slots_init(&b->slots, 8, &b->cpu.base));
   must(lb_pool_new(2, &b->pool));
   must(lb_events_new(hear, &b->heard, &b->events));
   must(lb_hub_join(&b->hub, &(lb_member){.events = b->events}, &b->seat));
@@ -65,6 +69,7 @@ static int heard(bed *b) {
   return atomic_load(&b->heard);
 }
 
+// But kernels that serve all requests are wanted, and that is told.
 static void has_no_trace(bed *b) {
   lb_session_stats stats = stats_of(b);
   lb_slots_stats slots;
@@ -72,20 +77,16 @@ static void has_no_trace(bed *b) {
   assert_int_equal(stats.runs, 0);
   assert_int_equal(stats.plans + stats.plans_built + stats.plans_evicted, 0);
   assert_int_equal(stats.plan_bytes, 0);
-  assert_int_equal(lb_slots_wanted(&b->slots, LB_HUB_ALL), 0);
   assert_int_equal(slots.hits + slots.misses, 0);
-  assert_int_equal(heard(b), 0);
+  assert_int_equal(heard(b), lb_slots_wanted(&b->slots, LB_HUB_ALL));
   assert_int_equal(atomic_load(&b->s->item_bytes), 0);
   assert_int_equal(atomic_load(&b->s->item_values), 0);
   assert_false(b->s->options.quiet);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++)
     assert_false(b->s->idle[i] && b->s->idle[i]->desk.rehearses);
   assert_ptr_equal(b->s->options.events, b->events);
-  for (size_t i = 0; lb_slots_at(&b->slots, i); i++) {
-    const lb_slot *slot = lb_slots_at(&b->slots, i);
-    assert_false(atomic_load(&slot->planned) || atomic_load(&slot->ahead));
-    assert_int_equal(atomic_load(&slot->wish.seen), 0);
-  }
+  for (size_t i = 0; lb_slots_at(&b->slots, i); i++)
+    assert_null(lb_slot_profile_of(lb_slots_at(&b->slots, i)));  // none is told
 }
 
 static void open_rehearsed(bed *b, const char *model, size_t limit) {
@@ -221,6 +222,143 @@ static void plans_find_what_it_looked_up(void **state) {
   for (size_t i = 0; i < slots; i++)
     if (atomic_load(&lb_slots_at(&b.slots, i)->planned)) slots = i;
   assert_true(slots < count_slots(&b));  // one of them was planned with
+  close_bed(&b);
+}
+
+// -- kernels that are wanted -------------------------------------------------
+
+static size_t count_wanted(bed *b) {
+  return lb_slots_wanted(&b->slots, LB_HUB_ALL);
+}
+
+// Wanted slots of a form, and how many of these have a fact of that kind.
+static size_t count_form(bed *b, lb_form form, lb_sfact_kind kind,
+                         size_t *with) {
+  size_t n = *with = 0;
+  const lb_slot *slot;
+  for (size_t i = 0; (slot = lb_slots_at(&b->slots, i)); i++) {
+    if (slot->key.spec.form != form || !atomic_load(&slot->wanted)) continue;
+    n++;
+    *with += lb_facts_get(&slot->key.facts, kind, LB_DIM_COLS, -1) >= 0;
+  }
+  return n;
+}
+
+static void run_once(bed *b, lb_tensor *in, int64_t n, int64_t m) {
+  static float x[4096];
+  *in = (lb_tensor){.dtype = LB_F32, .rank = 2, .dims = {n, m}, .data = x};
+  lb_tensor_dense(in);
+  lb_output out = {.wanted = true};
+  must(lb_session_run(b->s, in, &out));
+  lb_output_free(b->s, &out);
+}
+
+// Columns are of weights, so rows alone are open: no plan wants anything that
+// loading has not.
+static void what_weights_decide_is_wanted_at_load(void **state) {
+  (void)state;
+  bed b;
+  lb_tensor in;
+  size_t with, n;
+  open_rehearsed(&b,
+                 "in x float32[n,24]\n"
+                 "const w float32[24,64] 0.5\n"
+                 "p = MatMul(x, w)\n"
+                 "y = Softmax(p) {axis=-1}\n"
+                 "z = Relu(y)\n"
+                 "out z\n",
+                 0);
+  size_t wanted = count_wanted(&b);
+  n = count_form(&b, LB_FORM_MATMUL, LB_ASSUME_MULTIPLE, &with);
+  assert_true(n > 1);  // tiles for other rows
+  assert_int_equal(with, n);
+  assert_int_equal(count_form(&b, LB_FORM_ROWS, LB_ASSUME_MULTIPLE, &with), 1);
+  assert_int_equal(with, 1);
+  for (int64_t rows = 1; rows < 20; rows++) run_once(&b, &in, rows, 24);
+  assert_int_equal(count_wanted(&b), wanted);
+  close_bed(&b);
+}
+
+// Columns that a request decides: what is wanted takes nothing for granted
+// about them, and so does not depend on what was guessed.
+static void what_requests_decide_has_kernels_for_any_size(void **state) {
+  (void)state;
+  bed b;
+  lb_tensor in;
+  size_t with;
+  open_rehearsed(&b,
+                 "in x float32[3,m]\n"
+                 "const w float32[5,3] 0.5\n"
+                 "y = Softmax(x) {axis=-1}\n"
+                 "p = MatMul(w, y)\n"
+                 "out p\n",
+                 0);
+  assert_int_equal(count_form(&b, LB_FORM_ROWS, LB_ASSUME_MULTIPLE, &with), 1);
+  assert_int_equal(with, 0);
+  assert_true(count_form(&b, LB_FORM_MATMUL, LB_ASSUME_MULTIPLE, &with) > 1);
+  assert_int_equal(with, 0);
+  count_form(&b, LB_FORM_MATMUL, LB_ASSUME_AT_MOST, &with);
+  assert_int_equal(with, 0);
+  size_t wanted = count_wanted(&b);
+  run_once(&b, &in, 3, 61);  // which nothing divides
+  assert_int_equal(count_wanted(&b), wanted);
+  run_once(&b, &in, 3, 64);
+  assert_true(count_wanted(&b) > wanted);
+  close_bed(&b);
+}
+
+// No request chooses another tile.
+static void a_static_model_wants_what_it_runs(void **state) {
+  (void)state;
+  bed b;
+  lb_tensor in;
+  open_rehearsed(&b,
+                 "in x float32[7,24]\n"
+                 "const w float32[24,32] 0.5\n"
+                 "p = MatMul(x, w)\n"
+                 "y = Softmax(p) {axis=-1}\n"
+                 "out y\n",
+                 0);
+  assert_int_equal(count_wanted(&b), 2);
+  for (size_t i = 0; lb_slots_at(&b.slots, i); i++) {
+    const lb_slot *slot = lb_slots_at(&b.slots, i);
+    assert_int_equal(atomic_load(&slot->ahead), LB_AHEAD_ALL * slot->wanted);
+  }
+  run_once(&b, &in, 7, 24);
+  assert_int_equal(count_wanted(&b), 2);
+  close_bed(&b);
+}
+
+// All of a row that is summed up is open, though the result is one number.
+static void a_reduction_of_all_has_a_kernel_for_any_size(void **state) {
+  (void)state;
+  bed b;
+  size_t with;
+  open_rehearsed(&b,
+                 "in x float32[n,m]\n"
+                 "y = ReduceMax(x) {keepdims=0}\n"
+                 "out y\n",
+                 0);
+  assert_int_equal(count_form(&b, LB_FORM_ROWS, LB_ASSUME_MULTIPLE, &with), 1);
+  assert_int_equal(with, 0);
+  close_bed(&b);
+}
+
+// Where the same bits are to come out, and nothing covers a launch exactly,
+// there is none, and no kernel is wanted for it.
+static void what_no_launch_uses_is_not_wanted(void **state) {
+  (void)state;
+  bed b;
+  open_bed(&b, "in x float32[n,m]\ny = Softmax(x) {axis=-1}\nout y\n", 0);
+  lb_session_options o = b.s->options;
+  lb_session_free(b.s);
+  o.deterministic = true;
+  must(lb_session_new(b.g, &o, &b.s));
+  lb_session_rehearse(b.s, 100 * MS);
+  has_no_trace(&b);
+  lb_tensor in;
+  run_once(&b, &in, 4, 4);
+  assert_int_equal(count_wanted(&b), 0);
   close_bed(&b);
 }
 
@@ -441,6 +579,11 @@ int main(void) {
       cmocka_unit_test(the_first_may_be_all_that_is_open),
       cmocka_unit_test(a_rehearsal_leaves_no_trace),
       cmocka_unit_test(plans_find_what_it_looked_up),
+      cmocka_unit_test(what_weights_decide_is_wanted_at_load),
+      cmocka_unit_test(what_requests_decide_has_kernels_for_any_size),
+      cmocka_unit_test(a_static_model_wants_what_it_runs),
+      cmocka_unit_test(a_reduction_of_all_has_a_kernel_for_any_size),
+      cmocka_unit_test(what_no_launch_uses_is_not_wanted),
       cmocka_unit_test(contents_that_are_asked_for_are_tried),
       cmocka_unit_test(a_model_that_takes_no_guess_serves_all_the_same),
       cmocka_unit_test(without_ranks_there_is_none),

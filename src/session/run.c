@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "device/cpu/submit.h"
 #include "device/host/move.h"
 #include "session/look.h"
+#include "session/remote.h"
 #include "session/slice.h"
 
 // -- signatures --------------------------------------------------------------
@@ -110,10 +110,23 @@ typedef struct frame {  // one region being run
   const lb_region *region;
   const lb_tensor *in;
   lb_output *out;
+  lb_stream stream;
+  bool remote;                         // the device has memory of its own
   const lb_step *step;                 // the one being run
   const lb_step *lacking, *cover_end;  // a launch without a kernel, and what
                                        // follows its cover
 } frame;
+
+// Of a device with memory of its own: is that where it is?
+static bool is_remote(const frame *f, const lb_operand *o) {
+  return f->remote &&
+         (o->place == LB_PLACE_ARENA || o->place == LB_PLACE_OUTPUT);
+}
+
+static char *result_at(const frame *f, uint32_t i) {
+  return f->remote ? lb_remote_at(f->c, f->region->n_params + i)
+                   : f->out[i].tensor.data;
+}
 
 static lb_tensor locate(const frame *f, const lb_operand *o) {
   lb_tensor t = *o->tensor;
@@ -121,7 +134,7 @@ static lb_tensor locate(const frame *f, const lb_operand *o) {
   switch (o->place) {
     case LB_PLACE_NONE: return t;
     case LB_PLACE_INPUT: base = f->in[o->index].data; break;
-    case LB_PLACE_OUTPUT: base = f->out[o->index].tensor.data; break;
+    case LB_PLACE_OUTPUT: base = result_at(f, o->index); break;
     case LB_PLACE_ARENA: base = lb_context_base(f->c); break;
     case LB_PLACE_OWN: base = f->c->own[o->index].tensor.data; break;
   }
@@ -168,20 +181,51 @@ static bool lies_alike(const lb_tensor *in, const lb_tensor *out) {
   return true;
 }
 
-static lb_status run_step(frame *f, const lb_step *step) {
-  lb_tensor *in = f->c->operands, *out = in + step->n_in;
-  f->step = step;
-  for (uint32_t i = 0; i < step->n_in; i++) in[i] = locate(f, &step->in[i]);
-  for (uint32_t i = 0; i < step->n_out; i++) out[i] = locate(f, &step->out[i]);
-  lb_status st = LB_OK;
-  switch (step->kind) {
-    case LB_STEP_CALL: st = run_call(f, in, out); break;
-    case LB_STEP_LOOP: st = lb_run_loop(f->s, f->c, step, in); break;
+// On memory of the host. Scratch memory is given back by the caller.
+static lb_status run_located(frame *f, lb_tensor *in, lb_tensor *out) {
+  switch (f->step->kind) {
+    case LB_STEP_CALL: return run_call(f, in, out);
+    case LB_STEP_LOOP: return lb_run_loop(f->s, f->c, f->step, in);
     case LB_STEP_COPY:
       if (!lies_alike(&in[0], &out[0])) lb_move(f->c->pool, &in[0], &out[0]);
       return LB_OK;
     case LB_STEP_LAUNCH: return LB_OK;  // run_stage takes those
   }
+  return LB_OK;
+}
+
+// What the step has written, to where launches read it.
+static lb_status write_back(frame *f, const lb_tensor *out) {
+  uint32_t own = f->region->n_params + f->region->n_results;
+  for (uint32_t i = 0; i < f->step->n_out; i++) {
+    const lb_operand *o = &f->step->out[i];
+    if (o->place == LB_PLACE_OWN)
+      LB_TRY(lb_remote_write(f->c, &f->stream, own + o->index,
+                             &f->c->own[o->index].tensor));
+    else if (is_remote(f, o))
+      LB_TRY(lb_remote_unstage(&f->stream, &out[i], locate(f, o).data));
+  }
+  return LB_OK;
+}
+
+static lb_status run_staged(frame *f, lb_tensor *in, lb_tensor *out) {
+  const lb_step *step = f->step;
+  for (uint32_t i = 0; i < step->n_in; i++)
+    if (is_remote(f, &step->in[i]))
+      LB_TRY(lb_remote_stage(f->c, &f->stream, &in[i]));
+  for (uint32_t i = 0; i < step->n_out; i++)
+    if (is_remote(f, &step->out[i]))
+      LB_TRY(lb_remote_stage(f->c, &f->stream, &out[i]));
+  LB_TRY(run_located(f, in, out));
+  return write_back(f, out);
+}
+
+static lb_status run_step(frame *f, const lb_step *step) {
+  lb_tensor *in = f->c->operands, *out = in + step->n_in;
+  f->step = step;
+  for (uint32_t i = 0; i < step->n_in; i++) in[i] = locate(f, &step->in[i]);
+  for (uint32_t i = 0; i < step->n_out; i++) out[i] = locate(f, &step->out[i]);
+  lb_status st = f->remote ? run_staged(f, in, out) : run_located(f, in, out);
   lb_arena_reset(&f->c->scratch);
   return st;
 }
@@ -233,6 +277,10 @@ static void fill_bases(const frame *f, const lb_plan *plan) {
   base[LB_BASE_NONE] = 0;
   base[LB_BASE_ARENA] = (uintptr_t)lb_context_base(f->c);
   base += LB_BASE_FIRST;
+  size_t n = (size_t)f->region->n_params + f->region->n_results + plan->n_own;
+  for (size_t i = 0; f->remote && i < n; i++)
+    *base++ = (uintptr_t)lb_remote_at(f->c, i);
+  if (f->remote) return;
   for (uint32_t i = 0; i < f->region->n_params; i++)
     *base++ = (uintptr_t)f->in[i].data;
   for (uint32_t i = 0; i < f->region->n_results; i++)
@@ -241,16 +289,23 @@ static void fill_bases(const frame *f, const lb_plan *plan) {
     *base++ = (uintptr_t)f->c->own[i].tensor.data;
 }
 
-static lb_status bind_stage(const frame *f, const lb_plan *plan) {
+static lb_status bind_stage(frame *f, const lb_plan *plan) {
+  size_t n_bases = LB_BASE_FIRST + (size_t)f->region->n_params +
+                   f->region->n_results + plan->n_own;
   LB_TRY(lb_context_arena(f->c, plan->arena_bytes));
   LB_TRY(lb_context_owns(f->c, plan->n_own));
-  LB_TRY(lb_context_room(f->c, plan->max_operands,
-                         LB_BASE_FIRST + (size_t)f->region->n_params +
-                             f->region->n_results + plan->n_own));
-  for (uint32_t i = 0; i < plan->n_binds; i++)
-    LB_TRY(lb_run_hold(f->s, f->c, f->region, plan->binds[i].result,
-                       &plan->binds[i].tensor, f->out));
+  LB_TRY(lb_context_room(f->c, plan->max_operands, n_bases));
+  for (uint32_t i = 0; i < plan->n_binds; i++) {
+    uint32_t result = plan->binds[i].result;
+    LB_TRY(lb_run_hold(f->s, f->c, f->region, result, &plan->binds[i].tensor,
+                       f->out));
+    if (f->remote)
+      LB_TRY(lb_remote_reserve(f->c, f->region->n_params + result,
+                               &f->out[result].tensor));
+  }
   fill_bases(f, plan);
+  f->stream.bases = f->c->bases;
+  f->stream.n_bases = n_bases;
   return LB_OK;
 }
 
@@ -278,36 +333,37 @@ static lb_status tell(const frame *f, const lb_step *step, int64_t start,
 }
 
 // The best kernel of a slot, or what was there before it; may be NULL.
-static lb_kernel_fn *kernel_of(const lb_slot *slot, const lb_slot *without) {
-  return slot == without ? slot->pack : lb_slot_kernel(slot);
+static const lb_exec *kernel_of(const lb_slot *slot, const lb_slot *without) {
+  return slot == without ? lb_slot_builtin(slot) : lb_slot_kernel(slot);
 }
 
-// False if a kernel is missing: nothing is run.
-static bool try_sequence(const frame *f, const lb_step *step,
-                         const lb_slot *without) {
-  lb_kernel_fn *kernels[LB_MAX_SEQUENCE];
+// *ran is false if a kernel is missing: nothing is run.
+static lb_status try_sequence(frame *f, const lb_step *step,
+                              const lb_slot *without, bool *ran) {
+  const lb_exec *execs[LB_MAX_SEQUENCE];
   lb_sequence s = {.first = step->launch,
-                   .kernels = kernels,
+                   .execs = execs,
                    .turns = step->turns,
                    .each = step->each,
                    .apart = step->apart};
   for (const lb_launch *l = step->launch; l; l = l->next)
-    if (!(kernels[s.n++] = kernel_of(l->slot, without))) return false;
-  lb_cpu_submit_sequence(&s, f->c->pool, f->c->bases, f->c->bound);
-  return true;
+    if (!(execs[s.n++] = kernel_of(l->slot, without))) return LB_OK;
+  *ran = true;
+  return lb_device_submit_sequence(&f->stream, &s);
 }
 
-// False if a kernel is missing: the step's cover comes next. The compiled one
-// of `without` is not used; NULL: all are.
-static bool try_launch(const frame *f, const lb_step *step,
-                       const lb_slot *without) {
+// *ran is false if a kernel is missing: the step's cover comes next. The
+// compiled one of `without` is not used; NULL: all are.
+static lb_status try_launch(frame *f, const lb_step *step,
+                            const lb_slot *without, bool *ran) {
+  *ran = false;
   for (const lb_launch *l = step->launch; l; l = step->turns ? l->next : NULL)
     lb_slot_use(l->slot, f->c->stay);
-  if (step->turns) return try_sequence(f, step, without);
-  lb_kernel_fn *kernel = kernel_of(step->launch->slot, without);
-  if (!kernel) return false;
-  lb_cpu_submit(step->launch, kernel, f->c->pool, f->c->bases);
-  return true;
+  if (step->turns) return try_sequence(f, step, without, ran);
+  const lb_exec *kernel = kernel_of(step->launch->slot, without);
+  if (!kernel) return LB_OK;
+  *ran = true;
+  return lb_device_submit(&f->stream, kernel, step->launch);
 }
 
 // How far a run got that ends before, or in, a step.
@@ -339,7 +395,9 @@ static lb_status run_one(frame *f, const lb_plan *plan, const lb_step *step,
   *covered = false;
   if (bound && lb_bound_over(bound)) return cut_short(f, plan, step);
   if (step->kind != LB_STEP_LAUNCH) return run_step(f, step);
-  *covered = !try_launch(f, step, without);
+  bool ran;
+  LB_TRY(try_launch(f, step, without, &ran));
+  *covered = !ran;
   if (*covered) return LB_OK;
   *next += step->skip;
   return bound && bound->found ? cut_short(f, plan, step) : LB_OK;
@@ -395,11 +453,14 @@ static lb_status read_facts(frame *f, const lb_plan *plan, lb_tensor **out) {
       continue;
     }
     lb_tensor from = locate(f, &fact->source);
+    if (is_remote(f, &fact->source))
+      LB_TRY(lb_remote_stage(f->c, &f->stream, &from));
     facts[i] = from;
     lb_tensor_dense(&facts[i]);
     facts[i].data = lb_arena_alloc(&f->c->keys, lb_tensor_bytes(&from), 64);
     if (!facts[i].data) return lb_oom();
     lb_tensor_copy(&from, &facts[i]);
+    lb_arena_reset(&f->c->scratch);
   }
   return LB_OK;
 }
@@ -503,16 +564,39 @@ static lb_status next_plan(frame *f, lb_plan **plan) {
   return LB_OK;
 }
 
+static lb_status write_inputs(frame *f) {
+  for (uint32_t i = 0; f->remote && i < f->region->n_params; i++)
+    LB_TRY(lb_remote_write(f->c, &f->stream, i, &f->in[i]));
+  return LB_OK;
+}
+
+static lb_status read_results(frame *f) {
+  for (uint32_t i = 0; f->remote && i < f->region->n_results; i++)
+    if (f->out[i].wanted)
+      LB_TRY(lb_remote_read(f->c, &f->stream, f->region->n_params + i,
+                            &f->out[i].tensor));
+  return lb_device_wait(&f->stream);
+}
+
 lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
                         const lb_tensor *in, lb_output *out) {
-  frame f = {.s = s, .c = c, .region = r, .in = in, .out = out};
+  frame f = {
+      .s = s,
+      .c = c,
+      .region = r,
+      .in = in,
+      .out = out,
+      .stream = {.device = c->device, .pool = c->pool, .bound = c->bound},
+      .remote = !lb_device_shares(c->device)};
   lb_plan *plan = NULL;
   lb_status st = lb_run_plan(s, c, r, in, out, &plan);
+  if (!lb_failed(st)) st = write_inputs(&f);
   if (!lb_failed(st)) st = run_stage(&f, plan);
   while (!lb_failed(st) && plan->n_facts) {
     st = next_plan(&f, &plan);
     if (!lb_failed(st)) st = run_stage(&f, plan);
   }
+  if (!lb_failed(st)) st = read_results(&f);
   const lb_watcher *w = r == s->graph->main ? c->watcher : NULL;
   if (!lb_failed(st) && w && w->done) st = w->done(w->user, plan);
   lb_plan_release(plan);

@@ -47,6 +47,10 @@ static lb_status prepare(lb_session *s) {
   return LB_OK;
 }
 
+static lb_device *device_of(const lb_session *s) {
+  return s->options.slots ? s->options.slots->device : lb_device_none();
+}
+
 lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
                          lb_session **out) {
   *out = NULL;
@@ -58,7 +62,7 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
   if (!s->options.loop_limit) s->options.loop_limit = DEFAULT_LOOP_LIMIT;
   lb_status st = lb_plans_init(&s->plans, s->options.plan_bytes, o->events);
   if (!lb_failed(st)) {
-    st = lb_versions_init(&s->versions);
+    st = lb_versions_init(&s->versions, device_of(s));
     if (lb_failed(st)) lb_plans_fini(&s->plans);
   }
   if (lb_failed(st)) {
@@ -125,7 +129,7 @@ lb_status lb_session_take_context(lb_session *s, const lb_context *run,
   for (int i = 0; !c && i < LB_IDLE_CONTEXTS; i++)
     if (atomic_load_explicit(&s->idle[i], memory_order_relaxed))
       c = atomic_exchange(&s->idle[i], NULL);
-  if (!c) LB_TRY(lb_context_new(s->options.alloc, &c));
+  if (!c) LB_TRY(lb_context_new(s->options.alloc, device_of(s), &c));
   c->pool = s->options.pool;
   c->results = s->options.alloc;
   set_version(s, c, run);

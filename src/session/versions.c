@@ -5,10 +5,10 @@
 
 #include "session/run.h"
 
-lb_status lb_versions_init(lb_versions *v) {
+lb_status lb_versions_init(lb_versions *v, lb_device *device) {
   *v = (lb_versions){.built = 0};
   LB_TRY(lb_lock_init(&v->lock));
-  lb_status st = lb_weights_init(&v->weights);
+  lb_status st = lb_weights_init(&v->weights, device);
   if (lb_failed(st)) lb_lock_fini(&v->lock);
   return st;
 }

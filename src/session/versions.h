@@ -49,7 +49,7 @@ typedef struct lb_versions {
 
 struct lb_session;
 
-lb_status lb_versions_init(lb_versions *v);
+lb_status lb_versions_init(lb_versions *v, lb_device *device);
 void lb_versions_fini(lb_versions *v);  // no version has users
 
 // The current version, with one user more.

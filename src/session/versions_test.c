@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/undertsan.h"
+#include "device/cpu/device.h"
 #include "graph/text_test.h"
 #include "session/run.h"
 
@@ -54,6 +55,7 @@ static const char batch[] =
 
 typedef struct bed {
   lb_graph *g;
+  lb_cpu_device cpu;
   lb_slots slots;
   lb_pool *pool;
   lb_session *s;
@@ -81,7 +83,8 @@ static const lb_alloc meddling = {.alloc = swap_and_allocate,
 
 static void open_bed(bed *b, const char *source, size_t near_bytes) {
   *b = (bed){.g = graph_of(source)};
-  must(lb_slots_init(&b->slots, 8, NULL));
+  lb_cpu_device_init(&b->cpu, NULL, false, NULL);
+  must(lb_slots_init(&b->slots, 8, &b->cpu.base));
   must(lb_pool_new(2, &b->pool));
   must(lb_session_new(b->g,
                       &(lb_session_options){.pool = b->pool,
@@ -175,12 +178,15 @@ static void plain_relu(const uint64_t *a) { multiply(a, false, true); }
 static void paired(const uint64_t *a) { multiply(a, true, false); }
 static void paired_relu(const uint64_t *a) { multiply(a, true, true); }
 
-static lb_kernel_fn *kernel_of(const lb_spec *s) {
+static const lb_exec *kernel_of(const lb_spec *s) {
+  static const lb_exec kernels[2][2] = {
+      {{.entry = (uintptr_t)plain}, {.entry = (uintptr_t)plain_relu}},
+      {{.entry = (uintptr_t)paired}, {.entry = (uintptr_t)paired_relu}}};
   bool relu = s->n_nodes > s->n_in + 1;  // more than inputs and the sum
+  bool pairs = s->in[1].layout == LB_LAYOUT_PAIRED;
   if (s->form != LB_FORM_MATMUL) return NULL;
-  if (s->in[1].layout == LB_LAYOUT_PACKED) return relu ? plain_relu : plain;
-  assert_int_equal(s->in[1].layout, LB_LAYOUT_PAIRED);
-  return relu ? paired_relu : paired;
+  assert_true(pairs || s->in[1].layout == LB_LAYOUT_PACKED);
+  return &kernels[pairs][relu];
 }
 
 // Plans of both versions at all shapes have their kernels from now on.
@@ -197,7 +203,7 @@ static void give_kernels(bed *b) {
   }
   for (size_t i = 0; lb_slots_at(&b->slots, i); i++) {
     lb_slot *slot = lb_slots_at(&b->slots, i);
-    lb_kernel_fn *kernel = kernel_of(&slot->key.spec);
+    const lb_exec *kernel = kernel_of(&slot->key.spec);
     if (kernel) lb_slot_publish(slot, kernel, LB_TIER_REUSABLE);
   }
 }

@@ -1,6 +1,7 @@
 """compile_ops="critical" has nothing but convolutions, products, attention and
 softmax compiled, and compile="settle" nothing before settle is called: whether
-runs need a kernel, or an idle moment is used for shapes to come."""
+runs need a kernel, or an idle moment is used for shapes to come, be it before
+the first run."""
 
 import json
 import os
@@ -82,15 +83,25 @@ def await_rest(kernels, seconds=30):
         time.sleep(0.05)
 
 
-def compile_here(settles=False, **options):
+def await_all(model, seconds=60):
+    """Until nothing lacks that is compiled in the background."""
+    end = time.monotonic() + seconds
+    while model.stats().kernels_lacking and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def compile_here(settles=False, runs=True, **options):
     kernels = Kernels()
     model = limber.load(mixed_model(), event=kernels, **options)
-    run(model)
+    if runs:
+        run(model)
     if settles:
         model.settle(60)
-        model.flush_events()
-    else:
+    elif runs or options.get("compile") == "settle":
         await_rest(kernels)
+    else:
+        await_all(model)
+    model.flush_events()
     return sorted(set(kernels)), model.stats()
 
 
@@ -105,7 +116,8 @@ print(json.dumps([kernels, stats.kernels, stats.kernels_lacking]))
 def compiled(settles=False, variable=None, **options):
     """Kinds of kernels, how many there are and how many lack, of a process of
     its own: kernels are shared by all sessions of one."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "python")}
+    path = [str(ROOT / "tests" / "python"), os.environ.get("PYTHONPATH")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
     environment.pop("LIMBER_COMPILE_OPS", None)
     if variable:
         environment["LIMBER_COMPILE_OPS"] = variable
@@ -139,6 +151,25 @@ def test_settle_compiles_what_the_session_allows():
     kernels, *_ = compiled(settles=True, compile="settle",
                            compile_ops="critical")
     assert kernels == set(CRITICAL)
+
+
+@pytest.mark.parametrize("settles", [False, True])
+@pytest.mark.parametrize("ops, expected", [
+    ("all", CRITICAL + OTHERS), ("critical", CRITICAL)])
+def test_a_model_that_was_loaded_needs_no_run(ops, expected, settles):
+    """Its kernels for any request are compiled, of the kinds it allows."""
+    options = {"compile": "settle"} if settles else {}
+    kernels, made, lacking = compiled(settles, runs=False, compile_ops=ops,
+                                      **options)
+    assert kernels == set(expected)
+    assert made > len(expected), "products have tiles for other rows"
+    assert lacking == 0
+
+
+def test_loading_alone_compiles_nothing_before_settle():
+    kernels, made, lacking = compiled(runs=False, compile="settle")
+    assert kernels == set() and made == 0
+    assert lacking > 0, "it is wanted"
 
 
 @pytest.mark.parametrize("variable, option, expected", [

@@ -79,8 +79,8 @@ static void run_object(const lb_blob *object, const uint64_t *args) {
   lb_cpu_exec *exec;
   assert_ok(lb_cpu_exec_create(code, NULL, lb_blob_span(object), "t", &exec));
   memset(got, 0, sizeof got);
-  ((kernel_fn *)exec->entry)(args);
-  lb_cpu_exec_release(exec);
+  ((kernel_fn *)exec->base.entry)(args);
+  lb_exec_release(&exec->base);
 }
 
 // Compiles for each level this machine has, runs, and compares with `want`.

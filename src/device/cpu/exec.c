@@ -11,6 +11,13 @@ static lb_status link_image(void *user, uint8_t *write, const uint8_t *run) {
   return lb_elf_link(user, write, (uintptr_t)run);
 }
 
+static void unload(lb_exec *base) {
+  lb_cpu_exec *e = (lb_cpu_exec *)base;
+  lb_cpu_code_free(e->code, e->block);
+  lb_cpu_code_release(e->code);
+  free(e);
+}
+
 lb_status lb_cpu_exec_create(lb_cpu_code *code, lb_perf *perf, lb_span object,
                              const char *name, lb_cpu_exec **out) {
   *out = NULL;
@@ -27,21 +34,13 @@ lb_status lb_cpu_exec_create(lb_cpu_code *code, lb_perf *perf, lb_span object,
     free(e);
     return st;
   }
-  lb_ref_init(&e->ref);
   lb_cpu_code_retain(code);
   e->code = code;
-  e->entry = (lb_cpu_entry *)(uintptr_t)(e->block->run + entry.offset);
+  e->base = (lb_exec){.entry = (uintptr_t)(e->block->run + entry.offset),
+                      .bytes = e->block->size,
+                      .unload = unload};
   e->header = (lb_span){e->block->run + header.offset, header.size};
   lb_perf_add(perf, e->block->run, elf.size, name);
   *out = e;
   return LB_OK;
-}
-
-void lb_cpu_exec_retain(lb_cpu_exec *exec) { lb_ref_retain(&exec->ref); }
-
-void lb_cpu_exec_release(lb_cpu_exec *exec) {
-  if (!exec || !lb_ref_release(&exec->ref)) return;
-  lb_cpu_code_free(exec->code, exec->block);
-  lb_cpu_code_release(exec->code);
-  free(exec);
 }

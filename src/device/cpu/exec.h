@@ -7,20 +7,20 @@
 #define LB_DEVICE_CPU_EXEC_H
 
 #include "base/file.h"
-#include "base/ref.h"
 #include "device/cpu/code.h"
 #include "device/cpu/perf.h"
-#include "spec/abi.h"
+#include "device/launch.h"
 
 #define LB_CPU_HEADER "limber_header"
 
-typedef void lb_cpu_entry(void);  // cast to the kernel's own type to call it
+// The function of a kernel that cpu runs.
+static inline lb_kernel_fn *lb_cpu_function(const lb_exec *exec) {
+  return (lb_kernel_fn *)exec->entry;
+}
 
-// Refcounted; the last release frees the code, so whoever calls `entry` holds
-// a reference, or knows that somebody does.
+// Releasing it (lb_exec_release) frees the code.
 typedef struct lb_cpu_exec {
-  lb_ref ref;
-  lb_cpu_entry *entry;
+  lb_exec base;    // its entry is a lb_kernel_fn
   lb_span header;  // in the block, 64-byte aligned if the object says so; may
                    // be empty
   lb_cpu_code *code;    // retained
@@ -32,7 +32,5 @@ typedef struct lb_cpu_exec {
 // no kernel; LB_OOM: see lb_cpu_code_add.
 lb_status lb_cpu_exec_create(lb_cpu_code *code, lb_perf *perf, lb_span object,
                              const char *name, lb_cpu_exec **out);
-void lb_cpu_exec_retain(lb_cpu_exec *exec);
-void lb_cpu_exec_release(lb_cpu_exec *exec);  // NULL is fine
 
 #endif

@@ -47,7 +47,7 @@ static void assert_computes(const lb_cpu_exec *e) {
   double in[20], out[20];
   for (int i = 0; i < 20; i++) in[i] = i * 1.5 - 7;
   for (int which = 0; which < 9; which++) {
-    ((sample_fn *)e->entry)(out, in, 20, which);
+    ((sample_fn *)e->base.entry)(out, in, 20, which);
     for (int i = 0; i < 20; i++)
       assert_true(out[i] == expected(in[i], i, which));
   }
@@ -67,7 +67,7 @@ static void a_compiled_object_computes_what_its_source_says(void **state) {
     assert_int_equal(e->header.size, 16);
     assert_int_equal((uintptr_t)e->header.data % 16, 0);
     assert_memory_equal(e->header.data, "limber\0\0", 8);
-    lb_cpu_exec_release(e);
+    lb_exec_release(&e->base);
     lb_cpu_code_release(code);
   }
   lb_file_close(&f);
@@ -83,21 +83,19 @@ static lb_cpu_exec *number(lb_cpu_code *code, uint32_t value) {
   return e;
 }
 
-static void the_last_release_frees_the_code(void **state) {
+static void releasing_a_kernel_frees_its_code(void **state) {
   (void)state;
   lb_cpu_code *code = code_of(LB_CPU_SHARED);
   lb_cpu_exec *a = number(code, 1), *b = number(code, 2);
-  lb_cpu_exec_retain(a);
-  lb_cpu_exec_release(a);
-  assert_int_equal(((number_fn *)a->entry)(), 1);
+  assert_int_equal(((number_fn *)a->base.entry)(), 1);
   assert_int_equal(a->header.size, 0);
   assert_int_equal(lb_cpu_code_count(code).blocks, 2);
-  lb_cpu_exec_release(a);
+  lb_exec_release(&a->base);
   assert_int_equal(lb_cpu_code_count(code).blocks, 1);
   lb_cpu_code_release(code);  // b keeps it
-  assert_int_equal(((number_fn *)b->entry)(), 2);
-  lb_cpu_exec_release(b);
-  lb_cpu_exec_release(NULL);
+  assert_int_equal(((number_fn *)b->base.entry)(), 2);
+  lb_exec_release(&b->base);
+  lb_exec_release(NULL);
 }
 
 static void an_object_without_a_kernel_is_refused(void **state) {
@@ -153,7 +151,7 @@ static void perf_is_told_where_code_lies(void **state) {
   st = lb_file_read_small(testdir_at(&d, name), text, sizeof text);
   assert_false(lb_failed(st));
   assert_string_equal(text, want);
-  lb_cpu_exec_release(e);
+  lb_exec_release(&e->base);
   lb_perf_close(perf);
   lb_cpu_code_release(code);
   testdir_fini(&d);
@@ -174,9 +172,9 @@ static void *load_many(void *arg) {
     testobject_number(&o, i);
     lb_status st =
         lb_cpu_exec_create(l->code, NULL, testobject_bytes(&o), "number", &e);
-    l->wrong += lb_failed(st) || ((number_fn *)e->entry)() != i;
+    l->wrong += lb_failed(st) || ((number_fn *)e->base.entry)() != i;
     lb_status_drop(st);
-    lb_cpu_exec_release(e);
+    lb_exec_release(&e->base);
   }
   return NULL;
 }
@@ -200,7 +198,7 @@ static void many_threads_load_at_once(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_compiled_object_computes_what_its_source_says),
-      cmocka_unit_test(the_last_release_frees_the_code),
+      cmocka_unit_test(releasing_a_kernel_frees_its_code),
       cmocka_unit_test(an_object_without_a_kernel_is_refused),
       cmocka_unit_test(an_object_that_does_not_link_leaves_nothing),
       cmocka_unit_test(perf_is_told_where_code_lies),

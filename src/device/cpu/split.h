@@ -14,12 +14,6 @@
 
 #include "device/launch.h"
 
-// What spec and facts say about splits.
-typedef struct lb_split_basis {
-  lb_form form;
-  double each;  // ns for what is made of an element, sums of products apart
-  int64_t rows, cols;  // bands are multiples of these; 0: never cut
-} lb_split_basis;
 lb_split_basis lb_split_basis_of(const lb_spec *s, const lb_facts *f);
 
 // `dims` are all above 0, and `outer` is.

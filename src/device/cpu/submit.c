@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "device/cpu/exec.h"
+
 typedef struct call {
   const lb_launch *launch;
   lb_kernel_fn *kernel;
@@ -156,15 +158,17 @@ static void run_all_zones(zones *z, lb_pool *pool) {
   lb_pool_for(pool, all, shared ? s->grain : all, run_zones, z);
 }
 
-void lb_cpu_submit(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
-                   const uintptr_t *bases) {
+lb_status lb_cpu_submit(lb_stream *q, const lb_exec *exec, const lb_launch *l) {
+  lb_kernel_fn *kernel = lb_cpu_function(exec);
   if (l->next) {
-    run_all_zones(&(zones){.first = l, .kernel = kernel, .bases = bases}, pool);
-    return;
+    run_all_zones(&(zones){.first = l, .kernel = kernel, .bases = q->bases},
+                  q->pool);
+    return LB_OK;
   }
   call c;
-  prepare(&c, l, kernel, bases);
-  run_call(&c, pool);
+  prepare(&c, l, kernel, q->bases);
+  run_call(&c, q->pool);
+  return LB_OK;
 }
 
 // -- sequences ----------------------------------------------------------------
@@ -210,16 +214,16 @@ static void run_on_threads(call *calls, const lb_sequence *s, lb_pool *pool,
     if (bounds[g].found) bound->found = bounds[g].found;
 }
 
-void lb_cpu_submit_sequence(const lb_sequence *s, lb_pool *pool,
-                            const uintptr_t *bases, lb_bound *bound) {
+lb_status lb_cpu_submit_sequence(lb_stream *q, const lb_sequence *s) {
   call calls[LB_MAX_SEQUENCE];
   const lb_launch *l = s->first;
   for (uint32_t i = 0; i < s->n; i++, l = l->next)
-    prepare(&calls[i], l, s->kernels[i], bases);
-  if (lb_pool_width(pool) <= s->apart && !lb_pool_alone(pool)) {
-    run_on_threads(calls, s, pool, bound);
-    return;
+    prepare(&calls[i], l, lb_cpu_function(s->execs[i]), q->bases);
+  if (lb_pool_width(q->pool) <= s->apart && !lb_pool_alone(q->pool)) {
+    run_on_threads(calls, s, q->pool, q->bound);
+    return LB_OK;
   }
   for (uint32_t i = 0; i < s->n; i += s->each)
-    run_group(calls + i, s, pool, bound);
+    run_group(calls + i, s, q->pool, q->bound);
+  return LB_OK;
 }

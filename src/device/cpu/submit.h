@@ -2,18 +2,10 @@
 #ifndef LB_DEVICE_CPU_SUBMIT_H
 #define LB_DEVICE_CPU_SUBMIT_H
 
-#include "base/bound.h"
-#include "base/pool.h"
-#include "device/launch.h"
+#include "device/device.h"
 
-// Runs the kernel over the whole partition: `l` and the zones that follow it.
-// `bases` are addresses, by number of the base. Returns when all of it has run.
-void lb_cpu_submit(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
-                   const uintptr_t *bases);
-
-// Runs a sequence; operands move on with each iteration. Iterations that
-// `bound` forbids are left out; it may be NULL.
-void lb_cpu_submit_sequence(const lb_sequence *s, lb_pool *pool,
-                            const uintptr_t *bases, lb_bound *bound);
+// See device.h. Both return when all has run, and never fail.
+lb_status lb_cpu_submit(lb_stream *q, const lb_exec *exec, const lb_launch *l);
+lb_status lb_cpu_submit_sequence(lb_stream *q, const lb_sequence *s);
 
 #endif

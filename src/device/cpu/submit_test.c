@@ -20,6 +20,12 @@ static void add(const uint64_t *args) {
           in[r * (int64_t)args[6] + c * (int64_t)args[7]];
 }
 
+static void submit(const lb_launch *l, lb_kernel_fn *kernel, lb_pool *pool,
+                   const uintptr_t *bases) {
+  lb_exec exec = {.entry = (uintptr_t)kernel};
+  ok(lb_cpu_submit(&(lb_stream){.pool = pool, .bases = bases}, &exec, l));
+}
+
 typedef struct shape {
   int64_t loops[2], rows, cols;
 } shape;
@@ -57,7 +63,7 @@ static void check(lb_pool *pool, const shape *s, int64_t row_band,
   for (int i = 0; i < SIZE; i++) in[i] = (float)i;
   memset(out, 0, sizeof out);
   uintptr_t bases[] = {0, (uintptr_t)out, (uintptr_t)in};
-  lb_cpu_submit(&l, add, pool, bases);
+  submit(&l, add, pool, bases);
   for (int64_t i = 0; i < cut.outer * turn; i++) {
     int64_t r = i % turn / s->cols, c = i % s->cols;
     int64_t from = i / turn % s->loops[1] * turn + c * s->rows + r;
@@ -149,7 +155,7 @@ static void run_zones(lb_kernel_fn *kernel, lb_pool *pool, bool together,
   l[1].next = &l[2];
   if (grain) l[0].split.grain = grain;
   memset(image, 0, sizeof image);
-  lb_cpu_submit(l, kernel, pool, (uintptr_t[]){0, (uintptr_t)image});
+  submit(l, kernel, pool, (uintptr_t[]){0, (uintptr_t)image});
   for (int i = 0; i < HIGH * WIDE; i++) assert_true(image[i] == 1);
 }
 
@@ -173,6 +179,14 @@ static void a_band_goes_through_all_zones_that_go_together(void **state) {
     run_zones(watch, NULL, together, 0);
     assert_int_equal(in_bands, together);
   }
+}
+
+static const lb_exec adds = {.entry = (uintptr_t)add};
+
+static void submit_all(const lb_sequence *s, lb_pool *pool,
+                       const uintptr_t *bases, lb_bound *bound) {
+  lb_stream to = {.pool = pool, .bases = bases, .bound = bound};
+  ok(lb_cpu_submit_sequence(&to, s));
 }
 
 static lb_split whole(int64_t rows, int64_t cols) {
@@ -206,20 +220,20 @@ static void launches_run_in_sequence(void **state) {
   }
   l[0].next = &l[1];
   lb_sequence s = {.first = l,
-                   .kernels = (lb_kernel_fn *[]){add, add},
+                   .execs = (const lb_exec *[]){&adds, &adds},
                    .turns = TURNS,
                    .n = 2,
                    .each = 2};
   uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)out, (uintptr_t)&sum};
-  lb_cpu_submit_sequence(&s, NULL, bases, NULL);
+  submit_all(&s, NULL, bases, NULL);
   static const float want[] = {25, 20, 16, 13, 11};
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i]);
   s.each = 1;  // all sums first
-  lb_cpu_submit_sequence(&s, NULL, bases, NULL);
+  submit_all(&s, NULL, bases, NULL);
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
   atomic_int cancel = 1;
   lb_bound bound = {.cancelled = &cancel};
-  lb_cpu_submit_sequence(&s, NULL, bases, &bound);
+  submit_all(&s, NULL, bases, &bound);
   assert_int_equal(bound.found, LB_BOUND_CANCELLED);
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
 }
@@ -247,7 +261,7 @@ static void groups_may_run_on_threads_of_their_own(void **state) {
   l[0].next = &l[1];
   for (int i = 0; i < TURNS; i++) in[i] = 1;
   lb_sequence s = {.first = l,
-                   .kernels = (lb_kernel_fn *[]){add, add},
+                   .execs = (const lb_exec *[]){&adds, &adds},
                    .turns = TURNS,
                    .n = 2,
                    .each = 1,
@@ -256,12 +270,12 @@ static void groups_may_run_on_threads_of_their_own(void **state) {
   lb_pool *pool;
   ok(lb_pool_new(2, &pool));
   for (int i = 1; i <= 50; i++) {
-    lb_cpu_submit_sequence(&s, pool, bases, NULL);
+    submit_all(&s, pool, bases, NULL);
     assert_true(sums[0] == (float)(i * TURNS) && sums[1] == sums[0]);
   }
   atomic_int cancel = 1;
   lb_bound bound = {.cancelled = &cancel};
-  lb_cpu_submit_sequence(&s, pool, bases, &bound);
+  submit_all(&s, pool, bases, &bound);
   assert_int_equal(bound.found, LB_BOUND_CANCELLED);
   assert_true(sums[0] == 50.0f * TURNS);
   lb_pool_free(pool);
