@@ -96,8 +96,8 @@ def arguments():
         help="a minute or two: fewer shapes, shorter turns")
     add("--json", metavar="FILE", help="write all numbers there")
     add("--models", default="minilm,magika", metavar="NAME,...",
-        help="or `all`; `others`, `bytes`: those of bench/others.def, of "
-             "bench/bytes.def; default: minilm,magika")
+        help="or `all`; `others`, `bytes`: those of bench/heldout.def, of "
+             "bench/int8.def; default: minilm,magika")
     add("--threads", default="1,2", metavar="N,...", help="default: 1,2")
     add("--peers", default=None, metavar="NAME,...",
         help=f"of {','.join(PEERS)}; default: those the suite compares with")

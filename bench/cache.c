@@ -37,7 +37,7 @@ static lb_status build(void *user, void **out) {
 }
 
 typedef struct bench {
-  lb_shelf shelf;
+  lb_lru lru;
   lb_cache cache;
   lb_slot *slots;
   uint64_t entries, times;
@@ -74,11 +74,11 @@ static bool evict(bench *b) {
 }
 
 static bool run(bench *b) {
-  lb_stay stay = {0};
+  lb_epoch_reader stay = {0};
   for (uint64_t i = 0; i < b->times; i++) {
-    lb_shelf_enter(&b->shelf, &stay);
+    lb_lru_enter(&b->lru, &stay);
     for (int k = 0; k < USES; k++) lb_slot_use(&b->slots[jump(b)], &stay);
-    lb_shelf_leave(&b->shelf, &stay);
+    lb_lru_leave(&b->lru, &stay);
   }
   return true;
 }
@@ -86,9 +86,9 @@ static bool run(bench *b) {
 static bool fill(bench *b) {
   for (uint64_t i = 0; i < b->entries; i++)
     if (!get(b, i)) return false;
-  lb_shelf_stats s;
-  lb_shelf_count(&b->shelf, &s);
-  lb_shelf_set_capacity(&b->shelf, s.bytes);  // the next one evicts
+  lb_lru_stats s;
+  lb_lru_count(&b->lru, &s);
+  lb_lru_set_capacity(&b->lru, s.bytes);  // the next one evicts
   b->next = b->entries;
   b->slots = calloc((size_t)b->entries, sizeof *b->slots);
   return b->slots != NULL;
@@ -106,8 +106,8 @@ static double best_ns(bench *b, bool (*what)(bench *)) {
 }
 
 static lb_status measure(bench *b, const char *name) {
-  LB_TRY(lb_shelf_init(&b->shelf, UINT64_MAX));
-  LB_TRY(lb_cache_init(&b->cache, &b->shelf, &type));
+  LB_TRY(lb_lru_init(&b->lru, UINT64_MAX));
+  LB_TRY(lb_cache_init(&b->cache, &b->lru, &type));
   if (!fill(b)) return lb_oom();
   bool runs = strcmp(name, "run") == 0, evicts = strcmp(name, "evict") == 0;
   double ns = best_ns(b, runs ? run : evicts ? evict : hit);
@@ -119,7 +119,7 @@ static lb_status measure(bench *b, const char *name) {
       "%lu}\n",
       name, (unsigned long)b->entries, ns, (unsigned long)s.evictions);
   lb_cache_fini(&b->cache);
-  lb_shelf_fini(&b->shelf);
+  lb_lru_fini(&b->lru);
   free(b->slots);
   return LB_OK;
 }

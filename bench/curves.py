@@ -129,7 +129,7 @@ class Curves(suite.ByModel):
         self.curves[f"{model.name}, {threads}"] = curve.points()
         self.table.row(model.name, str(threads), str(len(curve.times)),
                        *[f"{s:.2f}" for s in shares], f"{late:.2f}",
-                       str(stats["kernels"]), str(stats["kernels_lacking"]),
+                       str(stats["kernels"]), str(stats["kernels_pending"]),
                        "yes" if good else "NO")
 
     def summary(self):

@@ -33,7 +33,7 @@ class Process:
     def __init__(self, build, store, words):
         trace = store / "trace.json"
         environment = dict(os.environ, LIMBER_CACHE_DIR=str(store / "kernels"),
-                           LIMBER_JUDGE="off", LIMBER_LOG="error")
+                           LIMBER_KERNEL_TRIALS="off", LIMBER_LOG="error")
         done = subprocess.run(
             [build / "limber", "run", *words, "--trace", trace, "--explain",
              "--json"], env=environment, capture_output=True, text=True)

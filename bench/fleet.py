@@ -28,7 +28,7 @@ class Failed(Exception):
 
 def lease(pid):
     """For how long a limber-jit may go on before it pauses by itself, in
-    seconds: see jit/worker/program/lease.h. 0: it does not."""
+    seconds: see jit/worker/program/cpu_grant.h. 0: it does not."""
     try:
         with open(f"/proc/{pid}/fd/0", "rb") as file:
             length, gap, slices = struct.unpack("3q", file.read(24))

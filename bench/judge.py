@@ -68,7 +68,7 @@ class Judge(suite.ByModel):
             slow.append(process(True, LIMBER_JIT_PATH=planted))
             for judge in ("on", "off") if i % 2 else ("off", "on"):
                 (timed if judge == "on" else untried).append(
-                    process(False, LIMBER_JUDGE=judge))
+                    process(False, LIMBER_KERNEL_TRIALS=judge))
         if None not in tried + slow + timed + untried:
             self.print_row(model, threads, tried, slow, (timed, untried))
 

@@ -40,7 +40,7 @@ def judge(kernels):
     for k in kernels:
         k["share"] = k["count"] * k["median"] / total
         k["line"] = k["fraction"] * k["median"]
-        k["good"] = k["fraction"] >= (GOOD_MAP if k["form"] == "map"
+        k["good"] = k["fraction"] >= (GOOD_MAP if k["form"] == "eltwise"
                                       else GOOD)
 
 

@@ -32,7 +32,7 @@ class Point:
     def above_pack(self):
         """Share of step time in kernels compiled since the start."""
         total = sum(self.tiers.values())
-        low = sum(self.tiers.get(t, 0) for t in ("host", "pack"))
+        low = sum(self.tiers.get(t, 0) for t in ("reference", "pack"))
         return (total - low) / total if total else None
 
     def judge(self, peers):

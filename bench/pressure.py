@@ -105,7 +105,7 @@ class Pressure:
         threads = 1 if quota else len(os.sched_getaffinity(0))
         # Kernels on trial are left out of every other run, whoever compiles.
         environment = dict(self.context.environments["limber"], **MODES[mode],
-                           LIMBER_THREADS=str(threads), LIMBER_JUDGE="off")
+                           LIMBER_THREADS=str(threads), LIMBER_KERNEL_TRIALS="off")
         # 0: one runtime for all models of the process, and so one queue.
         return fleets.Worker("limber", model.name, 0, environment,
                              quota.enter if quota else None)

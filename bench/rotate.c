@@ -56,16 +56,16 @@ static int walks_of(const lb_launch *l, int i, walk out[MAX_WALKS]) {
     case LB_LAYOUT_FULL:
       out[0] = (walk){e[0], row}, out[1] = (walk){e[1], size};
       break;
-    case LB_LAYOUT_COLS:
+    case LB_LAYOUT_PER_COL:
       out[0] = (walk){1, 0}, out[1] = (walk){e[1], size};
       break;
-    case LB_LAYOUT_ROWS:
+    case LB_LAYOUT_PER_ROW:
       out[0] = (walk){e[0], row}, out[1] = (walk){1, 0};
       break;
-    case LB_LAYOUT_ONE: out[0] = out[1] = (walk){1, 0}; break;
-    case LB_LAYOUT_PACKED:
-    case LB_LAYOUT_PAIRED:
-    case LB_LAYOUT_QUADS: {
+    case LB_LAYOUT_BROADCAST: out[0] = out[1] = (walk){1, 0}; break;
+    case LB_LAYOUT_PANEL:
+    case LB_LAYOUT_PANEL_K2:
+    case LB_LAYOUT_PANEL_K4: {
       int64_t width = lb_panel_cols(o->layout);
       out[0] = (walk){(e[1] + width - 1) / width, row};
       out[1] = (walk){e[0] * width, size};
@@ -128,8 +128,8 @@ static lb_status allocate(const lb_launch *l, int i, size_t set,
 // The earlier operand that is the same memory in the plan, or -1.
 static int same_memory(const bench_rotation *r, const lb_launch *l, int i) {
   for (int k = 0; k < i; k++)
-    if (l->spots[k].base == l->spots[i].base &&
-        l->spots[k].offset == l->spots[i].offset &&
+    if (l->addresses[k].base == l->addresses[i].base &&
+        l->addresses[k].offset == l->addresses[i].offset &&
         r->operands[k].span == r->operands[i].span)
       return k;
   return -1;
@@ -170,9 +170,9 @@ lb_status bench_rotation_init(bench_rotation *r, const lb_launch *l,
       }
     }
     count(r, o);
-    r->spots[i] = (lb_spot){.base = (uint32_t)i};
+    r->addresses[i] = (lb_address){.base = (uint32_t)i};
   }
-  r->launch.spots = r->spots;
+  r->launch.addresses = r->addresses;
   return LB_OK;
 }
 
@@ -185,7 +185,7 @@ void bench_rotation_fini(bench_rotation *r) {
 void bench_rotation_run(const bench_rotation *r, const lb_exec *kernel,
                         size_t at, size_t n) {
   lb_launch l = r->launch;
-  l.spots = r->spots;
+  l.addresses = r->addresses;
   l.next = NULL;  // of several zones it is one
   uintptr_t bases[BENCH_OPERANDS];
   lb_stream stream = {.bases = bases, .n_bases = (size_t)r->n};
@@ -208,7 +208,7 @@ static double flops_of_node(const lb_snode *n) {
     case LB_S_COLS:
     case LB_S_ACC:
     case LB_S_CAST:
-    case LB_S_PICK: return 0;
+    case LB_S_GATHER_ROW: return 0;
     case LB_S_FMA: return 2;
     case LB_S_EXP: return 15;
     case LB_S_ERF: return 17;

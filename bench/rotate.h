@@ -23,7 +23,7 @@ typedef struct bench_operand {
 
 typedef struct bench_rotation {
   lb_launch launch;  // the plan's, with these operands
-  lb_spot spots[BENCH_OPERANDS];
+  lb_address addresses[BENCH_OPERANDS];
   bench_operand operands[BENCH_OPERANDS];
   int n;
   size_t weight_bytes, other_bytes;  // touched by one launch

@@ -78,8 +78,8 @@ static lb_status make_plan(bench_subject *s, char **texts, int n) {
   lb_tensor *inputs = calloc(main->n_params + 1, sizeof *inputs);
   lb_want *wanted = calloc(main->n_results + 1, sizeof *wanted);
   lb_status st = inputs && wanted ? LB_OK : lb_oom();
-  lb_desk desk;
-  lb_desk_init(&desk);
+  lb_plan_workspace workspace;
+  lb_plan_workspace_init(&workspace);
   if (!lb_failed(st)) {
     for (uint32_t i = 0; i < main->n_results; i++) wanted[i].wanted = true;
     st = parse_inputs(s, texts, n, inputs);
@@ -87,10 +87,10 @@ static lb_status make_plan(bench_subject *s, char **texts, int n) {
   if (!lb_failed(st)) {
     lb_session *session = s->session->session;
     lb_version *v = lb_version_take(session);
-    st = lb_plan_first(v->program, main, inputs, wanted, &desk, &s->plan);
+    st = lb_plan_first(v->program, main, inputs, wanted, &workspace, &s->plan);
     lb_session_leave(session, v);
   }
-  lb_desk_fini(&desk);
+  lb_plan_workspace_fini(&workspace);
   free(inputs);
   free(wanted);
   return st;
@@ -200,7 +200,7 @@ void bench_print_dims(const lb_launch *l) {
 
 void bench_print_spec(const lb_slot *slot) {
   static const char *const forms[LB_FORM_COUNT] = {
-      "map", "rows", "matmul", "attention", "conv", "window"};
+      "eltwise", "row_reduce", "matmul", "attention", "conv", "window"};
   lb_strbuf spec = {0}, facts = {0};
   lb_spec_print(&slot->key.spec, &spec);
   lb_facts_print(&slot->key.facts, &facts);

@@ -66,7 +66,7 @@ static lb_status add_tile(const tuner *t, const lb_slot *slot, int64_t n,
 // broadcast; no tile is wider than all columns. In pairs two lanes are a
 // column.
 static lb_status add_products(const tuner *t, const lb_launch *l, tiles *out) {
-  bool pairs = l->slot->key.spec.in[1].layout == LB_LAYOUT_PAIRED;
+  bool pairs = l->slot->key.spec.in[1].layout == LB_LAYOUT_PANEL_K2;
   int lanes = (int)lanes_of(t), registers = lanes == 16 ? 32 : 16;
   int64_t n = (int64_t)l->args[l->n_operands + LB_DIM_COLS];
   int cols = pairs ? lanes / 2 : lanes;

@@ -131,8 +131,8 @@ class Worker:
         while time.perf_counter() < end:
             times.append(timed(self.run, self.feeds)[1])
         after = self.do_stats()["stats"]
-        return {"times": times, "queue": [before["kernels_asked"],
-                                          after["kernels_asked"]],
+        return {"times": times, "queue": [before["kernels_queued"],
+                                          after["kernels_queued"]],
                 "made": after["kernels"] - before["kernels"]}
 
     def do_hottest(self, keys, requests):
@@ -142,7 +142,7 @@ class Worker:
         steps = session.profile(None, self.feeds)
         hot = {}
         for step in steps:
-            if step["kernel"] and step["tier"] != "host":
+            if step["kernel"] and step["tier"] != "reference":
                 hot[step["kernel"]] = hot.get(step["kernel"], 0) \
                     + step["end_ns"] - step["start_ns"]
         hot = sorted(hot, key=hot.get)[-keys:]
@@ -150,7 +150,7 @@ class Worker:
         for i in range(0, requests + 1, 20):
             steps = session.profile(None, self.feeds)
             late = {step["kernel"] for step in steps
-                    if step["tier"] in ("pack", "host")}
+                    if step["tier"] in ("pack", "reference")}
             for key in set(hot) - late:
                 came.setdefault(key, i)
             if len(came) == len(hot):
@@ -162,7 +162,7 @@ class Worker:
     def do_drain(self, seconds):
         """How long until nothing is asked for, with nobody running."""
         start = now = time.perf_counter()
-        while self.do_stats()["stats"]["kernels_asked"] and \
+        while self.do_stats()["stats"]["kernels_queued"] and \
                 now - start < seconds:
             time.sleep(0.05)
             now = time.perf_counter()

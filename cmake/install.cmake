@@ -10,19 +10,19 @@ set(abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set_target_properties(limber PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${abi})
 
-# The static library holds the objects of every room under src/: what is under
+# The static library holds the objects of every module under src/: what is under
 # jit/ is the worker's.
 get_property(folders DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTY SUBDIRECTORIES)
-set(rooms $<TARGET_OBJECTS:limber>)
+set(modules $<TARGET_OBJECTS:limber>)
 list(FILTER folders INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/src/")
 foreach(folder ${folders})
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
-  list(FILTER targets INCLUDE REGEX "^room_")
-  foreach(room ${targets})
-    list(APPEND rooms $<TARGET_OBJECTS:${room}>)
+  list(FILTER targets INCLUDE REGEX "^module_")
+  foreach(module ${targets})
+    list(APPEND modules $<TARGET_OBJECTS:${module}>)
   endforeach()
 endforeach()
-add_library(limber-static STATIC ${rooms} ${pack_objects})
+add_library(limber-static STATIC ${modules} ${pack_objects})
 set_target_properties(limber-static PROPERTIES
   OUTPUT_NAME limber LINKER_LANGUAGE C)
 

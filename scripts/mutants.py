@@ -23,7 +23,7 @@ INTEGER = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)([uUlL]*)")
 
 # Calls whose arguments are text for people, or checks of our own mistakes.
 QUIET = re.compile(r"assert|static_assert|_Static_assert|lb_error(_at)?|lb_fail"
-                   r"|lb_status_\w+|lb_log\w*|lb_warn\w*|lb_tell\w*|f?printf"
+                   r"|lb_status_\w+|lb_log\w*|lb_warn\w*|lb_event_emit\w*|f?printf"
                    r"|fputs|perror|UINT64_C|INT64_C|sizeof|_Alignof|offsetof")
 # Functions that make or compare keys.
 KEYED = re.compile(r"hash|key|equal|same|compare|cmp|match|digest")

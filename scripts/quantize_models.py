@@ -1,4 +1,4 @@
-"""Makes the models of bench/bytes.def: public ones, as ONNX Runtime's
+"""Makes the models of bench/int8.def: public ones, as ONNX Runtime's
 quantiser writes them.
 
 Usage: quantize_models.py MODELS DIRECTORY. Scales come from a few requests of

@@ -269,20 +269,21 @@ static void group_text(void *user, const group *g) {
 static json_t *totals_json(const limber_store_info *i) {
   return json_pack(
       "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "hits",
-      (json_int_t)i->hits, "hits_below", (json_int_t)i->hits_below, "misses",
-      (json_int_t)i->misses, "waits", (json_int_t)i->waits, "insertions",
-      (json_int_t)i->insertions, "evictions", (json_int_t)i->evictions,
-      "corrupt", (json_int_t)i->ever_corrupt, "load_seconds",
-      1e-9 * (double)i->load_ns, "store_seconds", 1e-9 * (double)i->store_ns);
+      (json_int_t)i->hits, "hits_readonly", (json_int_t)i->hits_readonly,
+      "misses", (json_int_t)i->misses, "waits", (json_int_t)i->waits,
+      "insertions", (json_int_t)i->insertions, "evictions",
+      (json_int_t)i->evictions, "corrupt", (json_int_t)i->ever_corrupt,
+      "load_seconds", 1e-9 * (double)i->load_ns, "store_seconds",
+      1e-9 * (double)i->store_ns);
 }
 
 static void totals_text(const limber_store_info *i) {
   printf("since it was made: %" PRIu64 " hits in %.3f s, %" PRIu64
          " in layers below, %" PRIu64 " misses, %" PRIu64
          " waits for others\n%" PRIu64 " insertions in %.3f s, %" PRIu64
-         " evictions, %" PRIu64 " found broken\n",
-         i->hits, 1e-9 * (double)i->load_ns, i->hits_below, i->misses, i->waits,
-         i->insertions, 1e-9 * (double)i->store_ns, i->evictions,
+         " evictions, %" PRIu64 " found corrupt\n",
+         i->hits, 1e-9 * (double)i->load_ns, i->hits_readonly, i->misses,
+         i->waits, i->insertions, 1e-9 * (double)i->store_ns, i->evictions,
          i->ever_corrupt);
 }
 
@@ -320,7 +321,7 @@ static bool do_info(job *j, problem *p) {
 }
 
 static bool do_verify(job *j, problem *p) {
-  limber_store_verdict v = {.size = sizeof v};
+  limber_store_check v = {.size = sizeof v};
   limber_status st = LIMBER_OK;
   if (j->repair) st = limber_store_repair(j->open);
   if (!st) st = limber_store_verify(j->open, &v);
@@ -328,20 +329,22 @@ static bool do_verify(job *j, problem *p) {
   limber_store_info info = {.size = sizeof info};
   st = limber_store_stats(j->open, &info);
   bool rebuilt = !st && !j->repair && info.rebuilds;  // just by opening it
-  bool sound = !v.broken && !*v.complaint && !rebuilt;
+  bool valid = !v.corrupt && !*v.error && !rebuilt;
   if (j->json)
-    print_root(json_pack(
-        "{s:o, s:b, s:I, s:I, s:I, s:o}", "path", text_json(at(j)), "sound",
-        sound, "kernels", (json_int_t)v.entries, "broken", (json_int_t)v.broken,
-        "lost", (json_int_t)info.corrupt, "complaint", text_json(v.complaint)));
+    print_root(
+        json_pack("{s:o, s:b, s:I, s:I, s:I, s:o}", "path", text_json(at(j)),
+                  "valid", valid, "kernels", (json_int_t)v.entries, "corrupt",
+                  (json_int_t)v.corrupt, "lost", (json_int_t)info.corrupt,
+                  "error", text_json(v.error)));
   else
-    printf("%" PRIu64 " kernels are sound, %" PRIu64 " are broken\n", v.entries,
-           v.broken);
-  if (sound) return true;
+    printf("%" PRIu64 " kernels are valid, %" PRIu64 " are corrupt\n",
+           v.entries, v.corrupt);
+  if (valid) return true;
   if (rebuilt)
-    return fail(p, EXIT_BAD, "'%s' was damaged, and has been rebuilt", at(j));
-  return fail(p, EXIT_BAD, "'%s' is damaged%s%s; --repair keeps what is sound",
-              at(j), *v.complaint ? ": " : "", v.complaint);
+    return fail(p, EXIT_BAD, "'%s' was corrupt and has been rebuilt", at(j));
+  return fail(p, EXIT_BAD,
+              "'%s' is corrupt%s%s; --repair keeps the valid kernels", at(j),
+              *v.error ? ": " : "", v.error);
 }
 
 static bool prune(job *j, int64_t since, uint64_t bytes, problem *p) {
@@ -376,13 +379,13 @@ static bool do_import(job *j, problem *p) {
   if (st) return fail_status(p, st, "cache");
   if (j->json)
     print_root(json_pack("{s:o, s:I, s:I, s:I}", "path", text_json(at(j)),
-                         "added", (json_int_t)in.added, "there",
-                         (json_int_t)in.there, "broken",
-                         (json_int_t)in.broken));
+                         "added", (json_int_t)in.added, "already_present",
+                         (json_int_t)in.already_present, "corrupt",
+                         (json_int_t)in.corrupt));
   else
     printf("%" PRIu64 " added, %" PRIu64 " were there, %" PRIu64
-           " are broken and left out\n",
-           in.added, in.there, in.broken);
+           " corrupt ones skipped\n",
+           in.added, in.already_present, in.corrupt);
   return true;
 }
 

@@ -415,7 +415,7 @@ static void summarise(const job *j) {
     printf("%" PRIu64 " cases in %.1f s: %.0f a second; %" PRIu64
            " kernels compiled, %.3f a case, %" PRIu64 " refused\n",
            n, seconds, (double)n / seconds, stats.kernels,
-           (double)stats.kernels / (double)n, stats.kernels_refused);
+           (double)stats.kernels / (double)n, stats.kernels_failed);
   printf("%" PRIu64 " passed, %" PRIu64 " failed\n", j->passed, j->failed);
 }
 

@@ -116,8 +116,8 @@ static void print_step(const limber_step *s, double total) {
 }
 
 static void print_tiers(const profile *p, double total) {
-  static const char *const tiers[] = {"host", "pack", "reusable", "specialised",
-                                      "fused"};
+  static const char *const tiers[] = {"reference", "pack", "reusable",
+                                      "specialised", "fused"};
   for (size_t t = 0; t < sizeof tiers / sizeof *tiers; t++) {
     int64_t ns = 0;
     size_t n = 0;

@@ -391,7 +391,7 @@ static void print_text(job *j) {
       stats.prefer_reusable_kernels)
     printf("reusable kernels preferred, by the %s; %" PRIu64
            " that are asked for are bounded\n",
-           stats.prefer_reusable_from, stats.kernels_bounded);
+           stats.prefer_reusable_from, stats.kernels_specialised);
   if (j->o.compare && !j->differs) printf("all outputs agree\n");
   if (j->o.explain) profile_explain(&j->profile);
   if (j->o.profile) profile_print(&j->profile);
@@ -427,7 +427,7 @@ static void print_json(job *j) {
         root, "prefer_reusable_kernels",
         json_pack("{s:b, s:s, s:I}", "on", stats.prefer_reusable_kernels,
                   "from", stats.prefer_reusable_from, "bounded",
-                  (json_int_t)stats.kernels_bounded));
+                  (json_int_t)stats.kernels_specialised));
   if (j->o.compare)
     json_object_set_new(root, "agrees", json_boolean(!j->differs));
   if (j->o.profile || j->o.explain)

@@ -7,8 +7,8 @@
 
 enum { REQUESTS = 1, COMPILES, DECISIONS, STEPS };  // tracks; STEPS: one a tier
 
-static const char *const tiers[] = {"host", "pack", "reusable", "specialised",
-                                    "fused"};
+static const char *const tiers[] = {"reference", "pack", "reusable",
+                                    "specialised", "fused"};
 enum { TIERS = sizeof tiers / sizeof *tiers };
 
 static int tier_track(const char *tier) {

@@ -138,8 +138,7 @@ static bool read_job(int argc, char **argv, options *o, problem *p) {
 static void count_kernel(void *user, const limber_event *e) {
   job *j = user;
   if (!atomic_load(&j->compiling)) return;  // it was on disk
-  if (!strcmp(e->name, "kernel_published") ||
-      !strcmp(e->name, "kernel_refused"))
+  if (!strcmp(e->name, "kernel_published") || !strcmp(e->name, "kernel_failed"))
     progress_add(&j->progress);
 }
 
@@ -205,10 +204,10 @@ static bool choose_shapes(job *j, problem *p) {
   return (j->plan_us && j->step_us) || fail(p, EXIT_INTERNAL, "out of memory");
 }
 
-static uint64_t kernels_wanted(const job *j) {
+static uint64_t kernels_requested(const job *j) {
   limber_stats s = {.size = sizeof s};
   limber_session_stats(j->session, &s);
-  return s.kernels_wanted;
+  return s.kernels_requested;
 }
 
 // How many shapes there are to choose from.
@@ -250,12 +249,12 @@ static bool plan_all(job *j, problem *p) {
   progress all;
   progress_begin(&all, "shapes", n);
   for (uint64_t i = 0; i < n; i++) {
-    if (i == n - n / 2) j->planned.wanted_by_half = kernels_wanted(j);
+    if (i == n - n / 2) j->planned.wanted_by_half = kernels_requested(j);
     plan_one(j, j->recorded ? n - 1 - i : i);
     progress_add(&all);
   }
   progress_end(&all);
-  if (n < 2) j->planned.wanted_by_half = kernels_wanted(j);
+  if (n < 2) j->planned.wanted_by_half = kernels_requested(j);
   if (j->planned.good) return true;
   return fail(p, EXIT_BAD, "%s: none of these shapes can be planned: %s",
               j->o.model, j->why);
@@ -269,7 +268,7 @@ static bool kernel_at(const job *j, size_t i, limber_kernel_info *out) {
 }
 
 static bool collect_kernels(job *j, problem *p) {
-  uint64_t n = j->stats.kernels + j->stats.kernels_refused;
+  uint64_t n = j->stats.kernels + j->stats.kernels_failed;
   limber_kernel_info k;
   j->compile_ms = calloc(n + 1, sizeof *j->compile_ms);
   j->check_ms = calloc(n + 1, sizeof *j->check_ms);
@@ -287,7 +286,7 @@ static limber_status compile_all(job *j) {
   limber_stats s = {.size = sizeof s};
   limber_session_stats(j->session, &s);
   progress_begin(&j->progress, "kernels",
-                 s.kernels_by_tier[LIMBER_TIER_HOST] +
+                 s.kernels_by_tier[LIMBER_TIER_REFERENCE] +
                      s.kernels_by_tier[LIMBER_TIER_PACK]);
   atomic_store(&j->compiling, true);
   limber_status st = limber_session_settle(j->session, (double)j->o.timeout);
@@ -325,7 +324,7 @@ static spread spread_of(double *values, size_t n) {
   return (spread){median, values[(n * 95 + 99) / 100 - 1]};
 }
 
-static const char *const tiers[] = {[LIMBER_TIER_HOST] = "without code",
+static const char *const tiers[] = {[LIMBER_TIER_REFERENCE] = "without code",
                                     [LIMBER_TIER_PACK] = "in the pack",
                                     [LIMBER_TIER_REUSABLE] = "reusable",
                                     [LIMBER_TIER_SPECIALISED] = "specialised",
@@ -350,7 +349,7 @@ static void print_kernels(job *j) {
       printf(" %" PRIu64 " %s,", s->kernels_by_tier[t], tiers[t]);
   printf(" compiled here %" PRIu64 ", refused %" PRIu64 "; %" PRIu64
          " bytes of code\n",
-         s->kernels, s->kernels_refused, s->code_bytes);
+         s->kernels, s->kernels_failed, s->code_bytes);
   if (j->n_kernels)
     printf(
         "compile time a kernel: median %.2f ms, p95 %.2f ms; self-check "
@@ -376,8 +375,8 @@ static void print_text(job *j) {
          spread_of(j->step_us, n->good).median);
   printf("%" PRIu64 " distinct kernels; the last %" PRIu64
          " shapes added %" PRIu64 "\n",
-         j->stats.kernels_wanted, drawn / 2,
-         j->stats.kernels_wanted - n->wanted_by_half);
+         j->stats.kernels_requested, drawn / 2,
+         j->stats.kernels_requested - n->wanted_by_half);
   print_kernels(j);
   print_refused(j);
 }
@@ -388,8 +387,8 @@ static json_t *spread_json(double *values, size_t n) {
 }
 
 static json_t *tiers_json(const limber_stats *s) {
-  static const char *const names[] = {"host", "pack", "reusable", "specialised",
-                                      "fused"};
+  static const char *const names[] = {"reference", "pack", "reusable",
+                                      "specialised", "fused"};
   json_t *all = json_object();
   for (int t = 0; t < LIMBER_TIERS; t++)
     json_object_set_new(all, names[t],
@@ -424,10 +423,10 @@ static void print_json(job *j) {
       spread_json(j->step_us, n->good));
   json_t *more =
       json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "kernels",
-                (json_int_t)s->kernels_wanted, "added_by_last_half",
-                (json_int_t)(s->kernels_wanted - n->wanted_by_half), "tiers",
+                (json_int_t)s->kernels_requested, "added_by_last_half",
+                (json_int_t)(s->kernels_requested - n->wanted_by_half), "tiers",
                 tiers_json(s), "compiled", (json_int_t)s->kernels, "refused",
-                (json_int_t)s->kernels_refused, "code_bytes",
+                (json_int_t)s->kernels_failed, "code_bytes",
                 (json_int_t)s->code_bytes, "settled", j->settled, "compile_ms",
                 spread_json(j->compile_ms, j->n_kernels), "check_ms",
                 spread_json(j->check_ms, j->n_kernels), "compiled_kernels",

@@ -58,11 +58,11 @@ LIMBER_API const char *limber_version(void);  // "0.1.0"
 // Kernels, primitives, the store on disk and the compiler's process belong to
 // the process, not to a runtime: all runtimes share them, and a kernel is
 // compiled once, whichever of them wants it. Where they differ in when to
-// compile (compile, compile_ops, sightings), the most eager one that wants a
-// kernel decides. The environment that concerns what is shared (LIMBER_JIT,
-// LIMBER_ISA, LIMBER_CACHE_DIR, LIMBER_CACHE_CAPACITY and others) is read once,
-// when the first runtime is made. Log lines about it go to the log of every
-// runtime that exists, to standard error once.
+// compile (compile, compile_ops, compile_threshold), the most eager one that
+// wants a kernel decides. The environment that concerns what is shared
+// (LIMBER_JIT, LIMBER_ISA, LIMBER_CACHE_DIR, LIMBER_CACHE_CAPACITY and others)
+// is read once, when the first runtime is made. Log lines about it go to the
+// log of every runtime that exists, to standard error once.
 //
 // Destroying a runtime waits for nothing that others need. With the last one,
 // the compiler's process ends; what is compiled stays for runtimes to come.
@@ -89,7 +89,7 @@ typedef struct limber_allocator {
 typedef struct limber_event {
   size_t size;               // sizeof this struct where Limber was built
   const char *name;          // what: "kernel_published"
-  const char *reason;        // why: "sighted"
+  const char *reason;        // why: "threshold_reached"
   const char *reason_text;   // the same in words
   const char *text;          // what it is about: a kernel, shapes; or ""
   int64_t value;             // bytes, or how many; 0: none
@@ -133,10 +133,11 @@ typedef struct limber_runtime_options {
   // nobody listens, and that costs nothing.
   void (*event)(void *user, const limber_event *event);
   void *event_user;
-  int compile;      // limber_compile
-  int compile_ops;  // limber_compile_ops
-  int sightings;    // a kernel is compiled once that many runs lacked it; 0:
-                    // LIMBER_SIGHTINGS, else 2. While nothing runs, 1 is enough
+  int compile;            // limber_compile
+  int compile_ops;        // limber_compile_ops
+  int compile_threshold;  // a kernel is compiled once that many runs lacked it;
+                          // 0: LIMBER_COMPILE_THRESHOLD, else 2. While nothing
+                          // runs, 1 is enough
 } limber_runtime_options;
 #define LIMBER_RUNTIME_OPTIONS_INIT                                           \
   {                                                                           \
@@ -271,23 +272,23 @@ typedef struct limber_store_info {
   // each does when it has begun, with what it writes, when it rests and when
   // its runtime ends. `below`: in read-only layers; waits: for a kernel that
   // another process compiled.
-  uint64_t hits, hits_below, misses, waits, insertions, evictions;
+  uint64_t hits, hits_readonly, misses, waits, insertions, evictions;
   uint64_t load_ns, store_ns;  // spent in reading and writing
   uint64_t ever_corrupt;
 } limber_store_info;
 LIMBER_API limber_status limber_store_stats(limber_store *store,
                                             limber_store_info *out);
 
-typedef struct limber_store_verdict {
-  size_t size;          // sizeof this struct, set by the caller
-  uint64_t entries;     // that are sound
-  uint64_t broken;      // that are not
-  char complaint[200];  // about the file itself; "" if there is none
-} limber_store_verdict;
+typedef struct limber_store_check {
+  size_t size;       // sizeof this struct, set by the caller
+  uint64_t entries;  // that are sound
+  uint64_t corrupt;  // that are not
+  char error[200];   // about the file itself; "" if there is none
+} limber_store_check;
 
 // Reads every entry and compares checksums. Changes nothing.
 LIMBER_API limber_status limber_store_verify(limber_store *store,
-                                             limber_store_verdict *out);
+                                             limber_store_check *out);
 // Makes the file anew from what is sound.
 LIMBER_API limber_status limber_store_repair(limber_store *store);
 
@@ -302,7 +303,7 @@ LIMBER_API limber_status limber_store_export(limber_store *store,
                                              uint64_t *written);
 typedef struct limber_store_import_info {
   size_t size;  // sizeof this struct, set by the caller
-  uint64_t added, there, broken;
+  uint64_t added, already_present, corrupt;
 } limber_store_import_info;
 // Adds what such a file has and the store has not. It must be of this version,
 // and only the user, or root, may be able to write it: code is run from it.
@@ -394,7 +395,7 @@ typedef struct limber_session_options {
   // memory for values there, 8 MB and 8 more of other threads at most, so that
   // the first request is a fast one. Kernels that serve any request are wanted
   // from then on. Nothing else is seen of it.
-  int rehearse;
+  int load_warmup;
   // 1: every operator runs by its reference implementation, in plain C; no
   // kernel is used or compiled. To compare with. 0: kernels where there are
   // any.
@@ -498,8 +499,8 @@ typedef struct limber_step {
   size_t size;       // sizeof this struct where Limber was built
   const char *name;  // of the node, or of the first of a partition; "": a copy
   const char *op;    // of that node: "MatMul"
-  const char *tier;  // where its code comes from: "host", "pack", "reusable",
-                     // "specialised" or "fused"
+  const char *tier;  // where its code comes from: "reference", "pack",
+                     // "reusable", "specialised" or "fused"
   const char *kernel;  // what a kernel computes and takes for granted; else ""
   // Sizes that a kernel is called on, 0 where it has none: k is what a product
   // sums over, len the keys of attention, outer the turns of loops around it.
@@ -600,7 +601,7 @@ LIMBER_API limber_status limber_session_settle(limber_session *session,
                                                double seconds);
 
 typedef enum limber_tier {  // where code comes from, worst first
-  LIMBER_TIER_HOST,         // plain C, node by node
+  LIMBER_TIER_REFERENCE,    // plain C, node by node
   LIMBER_TIER_PACK,         // in the library from the beginning
   LIMBER_TIER_REUSABLE,     // compiled, for every shape
   LIMBER_TIER_SPECIALISED,  // compiled, for shapes with something in common
@@ -619,21 +620,21 @@ typedef struct limber_stats {
   uint64_t runs, plans_built, plans_evicted, plans, plan_bytes, arena_bytes;
   // Of the runtime: kernels that loading and its plans asked for. Of the
   // process: those compiled.
-  uint64_t kernels_wanted, kernels;
+  uint64_t kernels_requested, kernels;
   // Of the runtime: those asked for, as they are now.
   uint64_t kernels_by_tier[LIMBER_TIERS];
-  uint64_t kernels_refused;     // of the process; see limber_session_kernel
+  uint64_t kernels_failed;      // of the process; see limber_session_kernel
   uint64_t code_bytes;          // of the process: of what was compiled
   uint64_t packed_bytes;        // of this session: weights laid out for kernels
   int prefer_reusable_kernels;  // of this session: 1: on
   const char *prefer_reusable_from;  // who says so: "session", "environment" or
                                      // "build"; static
-  uint64_t kernels_bounded;          // of those asked for: they take more than
+  uint64_t kernels_specialised;      // of those asked for: they take more than
                                      // divisibility for granted
   uint64_t state;                    // limber_state, of the runtime
-  uint64_t kernels_lacking;  // of the runtime: asked for, and none but the
+  uint64_t kernels_pending;  // of the runtime: asked for, and none but the
                              // library's is there
-  uint64_t kernels_asked;    // of these, those in the compiler's queue or hands
+  uint64_t kernels_queued;   // of these, those in the compiler's queue or hands
   // Of the process, from here on: crashes, hangs, bad answers of limber-jit.
   uint64_t worker_failures;
   // What threads inside a run spent compiling, or waiting for it: 0, always.

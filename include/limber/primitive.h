@@ -23,7 +23,7 @@ extern "C" {
 
 #define LIMBER_MAX_OPERANDS 8
 #define LIMBER_MAX_POST_OPS 8
-#define LIMBER_MAX_SPACE 3  // axes of an image besides batch and channels
+#define LIMBER_MAX_SPATIAL 3  // axes of an image besides batch and channels
 
 typedef enum limber_primitive_kind {
   LIMBER_MATMUL = 1,     // a, b, bias
@@ -148,7 +148,7 @@ typedef struct limber_operand {
   int32_t dtype;   // limber_dtype; LIMBER_NONE: absent
   int32_t layout;  // limber_layout
   int32_t rank;
-  int32_t zero;
+  int32_t reserved;  // must be 0
   int64_t dims[LIMBER_MAX_RANK];
   // Elements that never change (weights): read while creating, and laid out for
   // kernels once. NULL: given at each execution.
@@ -172,15 +172,15 @@ typedef struct limber_primitive_desc {
   float epsilon;                  // of norms; 0: 1e-5
   float alpha, beta;  // of eltwise; attention: alpha is the scale of
                       // scores, 0: 1 / sqrt(size of a head)
-  float factors[LIMBER_MAX_SPACE];  // resampling: of each axis of space ...
+  float factors[LIMBER_MAX_SPATIAL];  // resampling: of each axis of space ...
   int32_t causal;  // attention: 1: query i sees keys 0 to i alone
-  int64_t sizes[LIMBER_MAX_SPACE];        // ... or what they become
-  int64_t kernel[LIMBER_MAX_SPACE];       // pooling: dims of the window
-  int64_t strides[LIMBER_MAX_SPACE];      // 0: 1
-  int64_t dilations[LIMBER_MAX_SPACE];    // 0: 1
-  int64_t pads[2 * LIMBER_MAX_SPACE];     // before each axis, then after each
-  int64_t output_pads[LIMBER_MAX_SPACE];  // transposed convolution
-  int64_t groups;                         // convolution, group norm; 0: 1
+  int64_t sizes[LIMBER_MAX_SPATIAL];        // ... or what they become
+  int64_t kernel[LIMBER_MAX_SPATIAL];       // pooling: dims of the window
+  int64_t strides[LIMBER_MAX_SPATIAL];      // 0: 1
+  int64_t dilations[LIMBER_MAX_SPATIAL];    // 0: 1
+  int64_t pads[2 * LIMBER_MAX_SPATIAL];     // before each axis, then after each
+  int64_t output_pads[LIMBER_MAX_SPATIAL];  // transposed convolution
+  int64_t groups;                           // convolution, group norm; 0: 1
 } limber_primitive_desc;
 
 // What holds for the operator as a whole, and what follows it. NULL stands for
@@ -250,7 +250,7 @@ typedef struct limber_primitive_info {
   const char *key;
   // What computes it, a line for each step: tier, operator, kernel.
   const char *implementation;
-  const char *tier;  // the worst of its steps: "host", "pack", ...
+  const char *tier;  // the worst of its steps: "reference", "pack", ...
   int reusable;      // 1: its kernels serve other shapes too; 0: one does not
   int prefer_reusable;  // whether such are preferred, and who says so:
   const char *prefer_reusable_from;  // "attribute", "environment" or "build"

@@ -19,7 +19,7 @@
 // its time to compile.
 #include <math.h>
 
-#include "lower/emit.h"
+#include "lower/lowering.h"
 #include "spec/exp.h"
 
 enum {
@@ -32,7 +32,7 @@ enum {
 };
 
 typedef struct attention {
-  lb_emit *e;
+  lb_lowering *e;
   uint8_t acc_node, score_node;
   lb_dtype dtype;
   uint32_t rows, vectors;  // of a tile
@@ -74,10 +74,10 @@ static lb_kval spot(const attention *a, lb_kval memory, lb_kval at, int64_t n) {
 
 // Row r of the tile; the last row for those behind it.
 static lb_kval row_of_tile(const attention *a, lb_kval r) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval row = lb_k_add(b, a->band, lb_k_add(b, a->row, r));
-  return lb_k_min(b, row, lb_emit_add(e, e->dims[LB_DIM_ROWS], -1));
+  return lb_k_min(b, row, lb_lower_add(e, e->dims[LB_DIM_ROWS], -1));
 }
 
 static lb_kval tail(const attention *a, lb_kval count, lb_kval at) {
@@ -97,12 +97,12 @@ static lb_kval tail_of_k(const attention *a, lb_kval k) {
 // on of them. Keys past the last are the last again.
 static void load_keys(const attention *a, lb_kval first, lb_kval k,
                       lb_kval *out) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_kval last = lb_emit_add(e, a->keys, -1);
+  lb_kval last = lb_lower_add(e, a->keys, -1);
   lb_kval mask = tail_of_k(a, k);
   for (uint32_t i = 0; i < e->lanes; i++) {
-    lb_kval at = lb_k_min(b, lb_emit_add(e, first, i), last);
+    lb_kval at = lb_k_min(b, lb_lower_add(e, first, i), last);
     at = lb_k_mul(b, lb_k_add(b, a->key, at), e->in_stride[1].row);
     lb_kval p = lb_k_ptr(b, e->in[1], lb_k_add(b, at, k), 0);
     out[i] = widen(a, lb_k_load_masked(b, p, e->lanes, 0, mask, LB_K_NONE));
@@ -110,19 +110,19 @@ static void load_keys(const attention *a, lb_kval first, lb_kval k,
 }
 
 static void turn_keys(const attention *a) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval x[MAX_LANES], zero = lb_k_i64(b, 0), step = lb_k_i64(b, e->lanes);
   lb_kval first = lb_k_loop(b, zero, a->keys, step);
-  lb_kval in_panel = lb_k_rem(b, first, lb_k_i64(b, LB_PACK_COLS));
-  lb_kval panel = lb_emit_mul(e, lb_k_sub(b, first, in_panel), a->k_room);
+  lb_kval in_panel = lb_k_rem(b, first, lb_k_i64(b, LB_PANEL_COLS));
+  lb_kval panel = lb_lower_mul(e, lb_k_sub(b, first, in_panel), a->k_room);
   lb_kval k = lb_k_loop(b, zero, e->dims[LB_DIM_K], step);
   lb_kval at = lb_k_add(b, lb_k_add(b, panel, in_panel),
-                        lb_emit_mul(e, k, LB_PACK_COLS));
+                        lb_lower_mul(e, k, LB_PANEL_COLS));
   load_keys(a, first, k, x);
-  lb_emit_turn(e, x);
+  lb_lower_turn(e, x);
   for (uint32_t i = 0; i < e->lanes; i++)
-    lb_k_store(b, spot(a, a->panels, at, i * LB_PACK_COLS), x[i], 0);
+    lb_k_store(b, spot(a, a->panels, at, i * LB_PANEL_COLS), x[i], 0);
   lb_k_end(b);
   lb_k_end(b);
 }
@@ -132,13 +132,13 @@ static void turn_keys(const attention *a) {
 // Memory has room for whole vectors: what is behind the last element is
 // multiplied with nothing.
 static void copy_queries(const attention *a) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0), rows = lb_k_i64(b, a->rows);
   lb_kval r = lb_k_loop(b, zero, rows, lb_k_i64(b, 1));
   lb_kval at = lb_k_mul(b, row_of_tile(a, r), e->in_stride[0].row);
   lb_kval from = lb_k_ptr(b, e->in[0], at, 0);
-  lb_kval to = lb_k_ptr(b, a->queries, lb_emit_mul(e, r, a->k_room), 0);
+  lb_kval to = lb_k_ptr(b, a->queries, lb_lower_mul(e, r, a->k_room), 0);
   lb_kval k = lb_k_loop(b, zero, e->dims[LB_DIM_K], lb_k_i64(b, e->lanes));
   lb_kval x = lb_k_load_masked(b, lb_k_ptr(b, from, k, 0), e->lanes, 0,
                                tail_of_k(a, k), LB_K_NONE);
@@ -161,7 +161,7 @@ static void begin_sums(const attention *a, sums *s, lb_kval first) {
 // Adds x[r] * y for each row: element `at` of rows that are `stride` apart.
 static void add_products(const attention *a, sums *s, lb_kval memory,
                          int64_t stride, lb_kval at, const lb_kval *y) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   for (uint32_t r = 0; r < s->rows; r++) {
     lb_kval x = lb_k_load(b, spot(a, memory, at, r * stride), 1, 0);
@@ -175,7 +175,7 @@ static void add_products(const attention *a, sums *s, lb_kval memory,
 
 static void put_sums(const attention *a, const sums *s, lb_kval memory,
                      lb_kval at, int64_t stride) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   for (uint32_t r = 0; r < s->rows; r++)
     for (uint32_t v = 0; v < s->vectors; v++)
@@ -185,7 +185,7 @@ static void put_sums(const attention *a, const sums *s, lb_kval memory,
 
 // The same of no products at all.
 static void put_zeros(const attention *a, lb_kval memory, int64_t n) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval at =
       lb_k_loop(b, lb_k_i64(b, 0), lb_k_i64(b, n), lb_k_i64(b, e->lanes));
@@ -195,22 +195,22 @@ static void put_zeros(const attention *a, lb_kval memory, int64_t n) {
 
 // Sums of `vectors` from key `col` of the block on, which begins a panel.
 static void sum_tile(const attention *a, lb_kval col, uint32_t vectors) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   sums s = {.rows = a->rows, .vectors = vectors};
   lb_kval y[MAX_VECTORS];
   begin_sums(a, &s, lanes_of(a, -0.0));
   lb_kval row =
-      lb_k_reg(b, lb_k_ptr(b, a->panels, lb_emit_mul(e, col, a->k_room), 0));
+      lb_k_reg(b, lb_k_ptr(b, a->panels, lb_lower_mul(e, col, a->k_room), 0));
   lb_kval k = lb_k_loop(b, lb_k_i64(b, 0), e->dims[LB_DIM_K], lb_k_i64(b, 1));
   lb_kval from = lb_k_get(b, row), zero = lb_k_i64(b, 0);
   for (uint32_t v = 0; v < vectors; v++) {
     uint32_t c = v * e->lanes;
-    int64_t at = c / LB_PACK_COLS * LB_PACK_COLS * a->k_room;
-    lb_kval p = spot(a, from, zero, at + c % LB_PACK_COLS);
+    int64_t at = c / LB_PANEL_COLS * LB_PANEL_COLS * a->k_room;
+    lb_kval p = spot(a, from, zero, at + c % LB_PANEL_COLS);
     y[v] = lb_k_load(b, p, e->lanes, 0);
   }
-  lb_k_set(b, row, lb_k_ptr(b, from, lb_k_i64(b, LB_PACK_COLS), 0));
+  lb_k_set(b, row, lb_k_ptr(b, from, lb_k_i64(b, LB_PANEL_COLS), 0));
   add_products(a, &s, a->queries, a->k_room, k, y);
   lb_k_end(b);
   put_sums(a, &s, a->scores, col, KEYS);
@@ -218,17 +218,17 @@ static void sum_tile(const attention *a, lb_kval col, uint32_t vectors) {
 
 // Tiles of the full width; what is left is a panel.
 static void sum_tiles(const attention *a) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   int64_t width = a->vectors * e->lanes;
-  lb_kval up = lb_emit_add(e, a->keys, LB_PACK_COLS - 1);
-  lb_kval end = lb_emit_down(e, up, width), zero = lb_k_i64(b, 0);
+  lb_kval up = lb_lower_add(e, a->keys, LB_PANEL_COLS - 1);
+  lb_kval end = lb_lower_down(e, up, width), zero = lb_k_i64(b, 0);
   lb_k_if(b, lb_k_lt(b, zero, e->dims[LB_DIM_K]));
   sum_tile(a, lb_k_loop(b, zero, end, lb_k_i64(b, width)), a->vectors);
   lb_k_end(b);
-  if (width != LB_PACK_COLS) {
+  if (width != LB_PANEL_COLS) {
     lb_k_if(b, lb_k_lt(b, end, a->keys));
-    sum_tile(a, end, LB_PACK_COLS / e->lanes);
+    sum_tile(a, end, LB_PANEL_COLS / e->lanes);
     lb_k_end(b);
   }
   lb_k_else(b);
@@ -243,11 +243,11 @@ enum { AT_ONCE = 2 };  // vectors
 // The scores of a vector, from the sums there, into their place.
 static lb_kval make_scores(const attention *a, lb_kval at, lb_kval col,
                            lb_kval mask) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_emit_at(e, lb_k_add(b, a->key, col), mask);
+  lb_lower_at(e, lb_k_add(b, a->key, col), mask);
   e->lanes_of[a->acc_node] = lb_k_load(b, at, e->lanes, 0);
-  lb_kval x = lb_emit_value(e, a->score_node);
+  lb_kval x = lb_lower_value(e, a->score_node);
   if (mask != LB_K_NONE) x = lb_k_select(b, mask, x, lanes_of(a, -INFINITY));
   lb_k_store(b, at, x, 0);
   return x;
@@ -255,16 +255,16 @@ static lb_kval make_scores(const attention *a, lb_kval at, lb_kval col,
 
 // All scores of a row; the greatest of each lane. Behind the last are -inf.
 static lb_kval score_row(const attention *a, lb_kval row) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   int64_t width = AT_ONCE * e->lanes;
-  lb_kval max[AT_ONCE], end = lb_emit_down(e, a->keys, width);
+  lb_kval max[AT_ONCE], end = lb_lower_down(e, a->keys, width);
   for (int i = 0; i < AT_ONCE; i++)
     max[i] = lb_k_reg(b, lanes_of(a, -INFINITY));
   lb_kval col = lb_k_loop(b, lb_k_i64(b, 0), end, lb_k_i64(b, width));
   for (uint32_t i = 0; i < AT_ONCE; i++) {
     lb_kval x = make_scores(a, spot(a, row, col, i * e->lanes),
-                            lb_emit_add(e, col, i * e->lanes), LB_K_NONE);
+                            lb_lower_add(e, col, i * e->lanes), LB_K_NONE);
     lb_k_set(b, max[i], greater(b, x, lb_k_get(b, max[i])));
   }
   lb_k_end(b);
@@ -297,7 +297,7 @@ static lb_kval exponential(const attention *a, lb_kval x) {
 // exp(score - base) of a vector, into its place and its lanes of the sum.
 static void exponentials(const attention *a, lb_kval at, lb_kval col,
                          lb_kval base) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval x = lb_k_sub(b, lb_k_load(b, at, e->lanes, 0), base);
   x = exponential(a, x);
@@ -309,7 +309,7 @@ static void exponentials(const attention *a, lb_kval at, lb_kval col,
 
 // The sum of the 64 lanes as spec.h has it, up to a vector.
 static lb_kval sum_lanes(const attention *a) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval x[LB_SPEC_LANES / 4], zero = lb_k_i64(b, 0);
   uint32_t n = LB_SPEC_LANES / e->lanes;
@@ -324,17 +324,17 @@ static lb_kval sum_lanes(const attention *a) {
 // that begin with nothing.
 static lb_kval exponentials_of_row(const attention *a, lb_kval row,
                                    lb_kval base) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   int64_t width = AT_ONCE * e->lanes;
-  lb_kval zero = lb_k_i64(b, 0), end = lb_emit_down(e, a->keys, width);
+  lb_kval zero = lb_k_i64(b, 0), end = lb_lower_down(e, a->keys, width);
   for (uint32_t v = 0; v < LB_SPEC_LANES; v += e->lanes)
     lb_k_store(b, spot(a, a->lanes64, zero, v), lanes_of(a, 0), 0);
   base = lb_k_splat(b, base, e->lanes);
   lb_kval col = lb_k_loop(b, zero, end, lb_k_i64(b, width));
   for (uint32_t i = 0; i < AT_ONCE; i++)
     exponentials(a, spot(a, row, col, i * e->lanes),
-                 lb_emit_add(e, col, i * e->lanes), base);
+                 lb_lower_add(e, col, i * e->lanes), base);
   lb_k_end(b);
   col = lb_k_loop(b, end, a->keys, lb_k_i64(b, e->lanes));
   exponentials(a, spot(a, row, col, 0), col, base);
@@ -365,8 +365,8 @@ static lb_kval finish_of(const attention *a, lb_kval sum) {
 }
 
 static lb_kval row_of_scores(const attention *a, lb_kval r) {
-  lb_emit *e = a->e;
-  return lb_k_ptr(&e->b, a->scores, lb_emit_mul(e, r, KEYS), 0);
+  lb_lowering *e = a->e;
+  return lb_k_ptr(&e->b, a->scores, lb_lower_mul(e, r, KEYS), 0);
 }
 
 static lb_kval rows_left(const attention *a) {
@@ -376,27 +376,27 @@ static lb_kval rows_left(const attention *a) {
 }
 
 static void put_part(const attention *a, lb_kval r, lb_kval x) {
-  lb_emit *e = a->e;
-  lb_k_store(&e->b, spot(a, a->parts, lb_emit_mul(e, r, e->lanes), 0), x, 0);
+  lb_lowering *e = a->e;
+  lb_k_store(&e->b, spot(a, a->parts, lb_lower_mul(e, r, e->lanes), 0), x, 0);
 }
 
 // Parts of rows `first` and on, as many as there are lanes: all lanes of each
 // row combined. Lane i is row i.
 static lb_kval combine_parts(const attention *a, lb_kval first,
-                             lb_emit_combine *combine) {
-  lb_emit *e = a->e;
+                             lb_lower_combine *combine) {
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_kval x[MAX_LANES], at = lb_emit_mul(e, first, e->lanes);
+  lb_kval x[MAX_LANES], at = lb_lower_mul(e, first, e->lanes);
   uint32_t n = a->rows < e->lanes ? a->rows : e->lanes;
   for (uint32_t i = 0; i < n; i++)
     x[i] = lb_k_load(b, spot(a, a->parts, at, i * e->lanes), e->lanes, 0);
-  return lb_emit_fold(e, x, n, combine);
+  return lb_lower_fold(e, x, n, combine);
 }
 
 // Of the rows from `first` on: the greatest score of this block and those
 // before, and what follows from it.
 static void top_of_rows(const attention *a, lb_kval first) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval at = spot(a, a->max, lb_k_add(b, a->row, first), 0);
   lb_kval before = lb_k_load(b, at, e->lanes, 0);
@@ -409,7 +409,7 @@ static void top_of_rows(const attention *a, lb_kval first) {
 }
 
 static void sum_of_rows(const attention *a, lb_kval first) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval at = spot(a, a->sum, lb_k_add(b, a->row, first), 0);
   lb_kval before = lb_k_load(b, at, e->lanes, 0);
@@ -422,13 +422,13 @@ static void sum_of_rows(const attention *a, lb_kval first) {
 // Row by row a vector of each, from it what is one number a row for many rows
 // at once: a row of its own would wait for each step from lane to lane.
 static void softmax_tile(const attention *a) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
-  lb_emit_all(e);
+  lb_lower_all(e);
   lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1), rows = rows_left(a);
   lb_kval lanes = lb_k_i64(b, e->lanes);
   lb_kval r = lb_k_loop(b, zero, rows, one);
-  lb_emit_row(e, lb_k_add(b, a->band, lb_k_add(b, a->row, r)));
+  lb_lower_row(e, lb_k_add(b, a->band, lb_k_add(b, a->row, r)));
   put_part(a, r, score_row(a, row_of_scores(a, r)));
   lb_k_end(b);
   top_of_rows(a, lb_k_loop(b, zero, rows, lanes));
@@ -452,7 +452,7 @@ typedef struct columns {
 // the first one: then nothing is read, and nothing waits for what is not there.
 static void load_before(const attention *a, const columns *c, lb_kval to,
                         lb_kval *out) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0);
   for (uint32_t v = 0; v < a->vectors; v++)
@@ -472,13 +472,13 @@ static lb_kval factor(const attention *a, lb_kval memory, lb_kval r) {
 }
 
 static void store_totals(const attention *a, const columns *c) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval r = lb_k_loop(b, lb_k_i64(b, 0), rows_left(a), lb_k_i64(b, 1));
   lb_kval row = lb_k_add(b, a->band, lb_k_add(b, a->row, r));
   lb_kval at = lb_k_mul(b, row, e->out_stride[0].row);
   lb_kval to = lb_k_ptr(b, e->out[0], lb_k_add(b, at, c->col), 0);
-  lb_kval from = lb_emit_mul(e, r, a->vectors * e->lanes);
+  lb_kval from = lb_lower_mul(e, r, a->vectors * e->lanes);
   lb_kval zero = lb_k_i64(b, 0);
   lb_kval rescale = factor(a, a->rescale, r), by = factor(a, a->finish, r);
   lb_kval before[MAX_VECTORS];
@@ -494,7 +494,7 @@ static void store_totals(const attention *a, const columns *c) {
 }
 
 static void sum_totals(const attention *a, const columns *c) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   int64_t size = (int64_t)lb_dtype_size(e->spec->in[2].dtype);
   sums s = {.rows = a->rows, .vectors = a->vectors};
@@ -527,7 +527,7 @@ static void total_columns(const attention *a, const columns *c) {
 }
 
 static void total_tile(const attention *a) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0), cols = e->dims[LB_DIM_COLS];
   uint32_t width = a->vectors * e->lanes;
@@ -543,7 +543,7 @@ static void total_tile(const attention *a) {
 // -- all ---------------------------------------------------------------------
 
 static void begin_band(attention *a) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval left = lb_k_sub(b, e->dims[LB_DIM_ROWS], a->band);
   a->band_rows = lb_k_min(b, left, lb_k_i64(b, BAND));
@@ -555,7 +555,7 @@ static void begin_band(attention *a) {
 }
 
 static void emit_block(attention *a) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
   lb_kval left = lb_k_sub(b, e->dims[LB_DIM_LEN], a->key);
   a->keys = lb_k_min(b, left, lb_k_i64(b, KEYS));
@@ -570,15 +570,15 @@ static void emit_block(attention *a) {
 
 // Without a bound of k nothing is known of how much memory panels need.
 static bool choose_tile(attention *a) {
-  lb_emit *e = a->e;
+  lb_lowering *e = a->e;
   int rows = e->lanes == 16 ? 8 : e->lanes == 8 ? 6 : 2;
   int k = lb_facts_get(e->facts, LB_ASSUME_EQUAL, LB_DIM_K, MAX_K + 1);
   k = lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_K, k);
   rows = lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
   a->rows = (uint32_t)rows;
   a->vectors = e->lanes == 4 ? 4 : 2;
-  a->k_room = (k / LB_PACK_COLS + 1) * LB_PACK_COLS;
-  if (k && k % LB_PACK_COLS == 0) a->k_room = k;
+  a->k_room = (k / LB_PANEL_COLS + 1) * LB_PANEL_COLS;
+  if (k && k % LB_PANEL_COLS == 0) a->k_room = k;
   if (k <= MAX_K && rows <= MAX_ROWS) return true;
   lb_kbuild_fail(&e->b, lb_error(LB_UNSUPPORTED,
                                  "lower: attention of tiles of %d rows and a k "
@@ -603,7 +603,7 @@ static void take_memory(attention *a) {
   a->parts = lb_k_local(b, a->dtype, (MAX_ROWS + MAX_LANES) * a->e->lanes);
 }
 
-void lb_emit_attention(lb_emit *e) {
+void lb_lower_attention(lb_lowering *e) {
   lb_kbuilder *b = &e->b;
   attention a = {.e = e, .score_node = e->spec->out[0].node};
   while (e->spec->nodes[a.acc_node].op != LB_S_ACC) a.acc_node++;

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "lower/emit.h"
+#include "lower/lowering.h"
 
 // Tiles leave registers for a row of b and a broadcast of a, of 32 or 16.
 lb_lower_tile lb_lower_tile_of(const lb_target *t) {
@@ -14,20 +14,20 @@ lb_lower_tile lb_lower_tile_of(const lb_target *t) {
 
 typedef struct form {
   const char *name;
-  void (*emit)(lb_emit *e);
+  void (*emit)(lb_lowering *e);
 } form;
 
 static const form forms[LB_FORM_COUNT] = {
-    [LB_FORM_MAP] = {"map", lb_emit_map},
-    [LB_FORM_ROWS] = {"rows", lb_emit_rows},
-    [LB_FORM_MATMUL] = {"matmul", lb_emit_matmul},
-    [LB_FORM_ATTENTION] = {"attention", lb_emit_attention},
-    [LB_FORM_CONV] = {"conv", lb_emit_matmul},
-    [LB_FORM_WINDOW] = {"window", lb_emit_window},
+    [LB_FORM_ELTWISE] = {"eltwise", lb_lower_map},
+    [LB_FORM_ROW_REDUCE] = {"row_reduce", lb_lower_rows},
+    [LB_FORM_MATMUL] = {"matmul", lb_lower_matmul},
+    [LB_FORM_ATTENTION] = {"attention", lb_lower_attention},
+    [LB_FORM_CONV] = {"conv", lb_lower_matmul},
+    [LB_FORM_WINDOW] = {"window", lb_lower_window},
 };
 
 // The same spec and facts have the same name: it is what profilers show.
-static void name_kernel(const lb_emit *e, char *out) {
+static void name_kernel(const lb_lowering *e, char *out) {
   uint64_t h = lb_hash(e->spec, lb_spec_bytes(e->spec));
   h = lb_hash_seeded(e->facts, sizeof *e->facts, h);
   snprintf(out, LB_K_NAME, "limber_%s_%016llx", forms[e->spec->form].name,
@@ -40,13 +40,13 @@ lb_status lb_lower(const lb_spec *spec, const lb_facts *facts,
   *out = (lb_kernel){0};
   LB_TRY(lb_spec_verify(spec));
   LB_TRY(lb_facts_verify(facts));
-  lb_emit e = {.spec = spec,
-               .facts = facts,
-               .target = target,
-               .lanes = lb_target_lanes(target)};
+  lb_lowering e = {.spec = spec,
+                   .facts = facts,
+                   .target = target,
+                   .lanes = lb_target_lanes(target)};
   name_kernel(&e, name);
   lb_kbuild_init(&e.b, name);
-  lb_emit_begin(&e);
+  lb_lower_begin(&e);
   forms[spec->form].emit(&e);
   LB_TRY(lb_kernel_finish(&e.b, out));
   lb_status st = lb_kernel_simplify(out);

@@ -25,17 +25,17 @@ static lb_spec finish(lb_spec_builder *b) {
 // sum(x), max(x) of each row
 static lb_spec sum_and_max(void) {
   lb_spec_builder b;
-  lb_spec_begin(&b, LB_FORM_ROWS);
+  lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_output(&b, unary(&b, LB_S_RSUM, x), LB_LAYOUT_ROWS);
-  lb_spec_output(&b, unary(&b, LB_S_RMAX, x), LB_LAYOUT_ROWS);
+  lb_spec_output(&b, unary(&b, LB_S_RSUM, x), LB_LAYOUT_PER_ROW);
+  lb_spec_output(&b, unary(&b, LB_S_RMAX, x), LB_LAYOUT_PER_ROW);
   return finish(&b);
 }
 
 // Softmax without the maximum; `again`: plus x.
 static lb_spec softmax(bool again) {
   lb_spec_builder b;
-  lb_spec_begin(&b, LB_FORM_ROWS);
+  lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   uint8_t e = unary(&b, LB_S_EXP, x);
   uint8_t y = binary(&b, LB_S_DIV, e, unary(&b, LB_S_RSUM, e));
@@ -49,8 +49,8 @@ static lb_spec linear(lb_sop function) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
-  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
+  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_PER_COL);
   uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
   uint8_t y = binary(&b, LB_S_ADD, acc, bias);
   if (function != LB_S_COUNT) y = unary(&b, function, y);
@@ -139,10 +139,10 @@ static void nan_wins(void **state) {
 static void sums_do_not_depend_on_the_level(void **state) {
   (void)state;
   lb_spec_builder b;
-  lb_spec_begin(&b, LB_FORM_ROWS);
+  lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
   uint8_t in = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   uint8_t e = unary(&b, LB_S_EXP, in);
-  lb_spec_output(&b, unary(&b, LB_S_RSUM, e), LB_LAYOUT_ROWS);
+  lb_spec_output(&b, unary(&b, LB_S_RSUM, e), LB_LAYOUT_PER_ROW);
   lb_spec s = finish(&b);
   enum { N = 200, LEVELS = TEST_TARGETS };
   float x[N], sums[LEVELS];
@@ -316,8 +316,8 @@ static lb_spec long_epilogue(bool function) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
-  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
+  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_PER_COL);
   uint8_t y = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
   for (int i = 0; i < 5; i++) y = binary(&b, LB_S_ADD, y, bias);
   if (function) y = unary(&b, LB_S_ERF, y);
@@ -388,8 +388,8 @@ static lb_spec depthwise(void) {
 static void steps_of_sums_multiply_no_places(void **state) {
   (void)state;
   lb_spec specs[] = {
-      product_of(LB_LAYOUT_FULL, LB_LAYOUT_PACKED),
-      product_of(LB_LAYOUT_STRIDED, LB_LAYOUT_PACKED),
+      product_of(LB_LAYOUT_FULL, LB_LAYOUT_PANEL),
+      product_of(LB_LAYOUT_STRIDED, LB_LAYOUT_PANEL),
       product_of(LB_LAYOUT_FULL, LB_LAYOUT_FULL),
       product_of(LB_LAYOUT_STRIDED, LB_LAYOUT_STRIDED),
       depthwise(),
@@ -448,7 +448,7 @@ static lb_spec convolution(bool plus) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_CONV);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
   uint8_t more = plus ? lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL) : 0;
   uint8_t y = lb_spec_acc(&b, LB_ACC_DOT, LB_F32);
   if (plus) y = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){y, more}, 2);

@@ -97,11 +97,11 @@ static void run_cases(void **state, lb_form form, uint64_t n) {
 }
 
 static void maps_are_right_at_every_level(void **state) {
-  run_cases(state, LB_FORM_MAP, 36);
+  run_cases(state, LB_FORM_ELTWISE, 36);
 }
 
 static void rows_are_right_at_every_level(void **state) {
-  run_cases(state, LB_FORM_ROWS, 36);
+  run_cases(state, LB_FORM_ROW_REDUCE, 36);
 }
 
 static void products_are_right_at_every_level(void **state) {
@@ -128,7 +128,7 @@ static uint8_t begin_product(lb_spec_builder *b, lb_layout right,
   lb_spec_begin(b, LB_FORM_MATMUL);
   lb_spec_input(b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_input(b, LB_F32, right);
-  *bias = lb_spec_input(b, LB_F32, LB_LAYOUT_COLS);
+  *bias = lb_spec_input(b, LB_F32, LB_LAYOUT_PER_COL);
   uint8_t acc = lb_spec_node(b, LB_S_ACC, LB_F32, NULL, 0);
   return lb_spec_node(b, LB_S_ADD, LB_F32, (uint8_t[]){acc, *bias}, 2);
 }
@@ -173,8 +173,8 @@ static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows,
 
 static void chosen_tiles_stay_in_registers(void **state) {
   levels *l = *state;
-  lb_spec s = product_with_erf(LB_LAYOUT_PACKED);
-  lb_spec pairs = product_with_erf(LB_LAYOUT_PAIRED);
+  lb_spec s = product_with_erf(LB_LAYOUT_PANEL);
+  lb_spec pairs = product_with_erf(LB_LAYOUT_PANEL_K2);
   for (int i = 0; i < l->n; i++) {
     for (int64_t rows = 1; rows <= 9; rows++)
       assert_int_equal(spills_at(&l->list[i], &s, rows, 384), 0);
@@ -186,8 +186,8 @@ static void chosen_tiles_stay_in_registers(void **state) {
 // Masks and outputs come after the sums.
 static void tiles_stay_in_registers_whatever_the_columns(void **state) {
   levels *l = *state;
-  lb_spec s = product_with_relu(LB_LAYOUT_PACKED);
-  lb_spec pairs = product_with_relu(LB_LAYOUT_PAIRED);
+  lb_spec s = product_with_relu(LB_LAYOUT_PANEL);
+  lb_spec pairs = product_with_relu(LB_LAYOUT_PANEL_K2);
   for (int i = 0; i < l->n; i++) {
     for (int64_t cols = 354; cols <= 370; cols++)
       assert_int_equal(spills_at(&l->list[i], &s, 300, cols), 0);

@@ -38,13 +38,13 @@ enum {
 // -- masks -------------------------------------------------------------------
 
 lb_kval lb_tile_tail(const lb_tile *t, lb_kval col) {
-  lb_emit *e = t->m->e;
+  lb_lowering *e = t->m->e;
   lb_kval left = lb_k_sub(&e->b, e->dims[LB_DIM_COLS], col);
   return lb_k_tail(&e->b, left, e->lanes);
 }
 
 lb_kval lb_tile_mask(const lb_tile *t, lb_kval c) {
-  lb_emit *e = t->m->e;
+  lb_lowering *e = t->m->e;
   lb_kbuilder *b = &e->b;
   uint32_t width = t->panels * t->m->panel_cols;
   lb_kval left = LB_K_NONE;
@@ -58,7 +58,7 @@ lb_kval lb_tile_mask(const lb_tile *t, lb_kval c) {
 }
 
 void lb_tile_make_masks(lb_tile *t) {
-  lb_emit *e = t->m->e;
+  lb_lowering *e = t->m->e;
   for (uint32_t v = 0; v < t->finished; v++)
     t->mask[v] = lb_tile_mask(t, lb_k_i64(&e->b, v * e->lanes));
 }
@@ -76,16 +76,16 @@ static void emit_tile(const lb_tile *shape, uint32_t rows, bool is_short) {
 
 // As many tiles of `rows` as there are between *row and `end`, the last of
 // which may have no more than `least`.
-static void add_height(lb_emit *e, uint32_t rows, uint32_t least, lb_kval end,
-                       lb_kval *row, lb_heights *h) {
+static void add_height(lb_lowering *e, uint32_t rows, uint32_t least,
+                       lb_kval end, lb_kval *row, lb_heights *h) {
   lb_kbuilder *b = &e->b;
   lb_kval left = lb_k_sub(b, end, *row);
-  lb_kval n = lb_emit_add(e, left, rows - least);
+  lb_kval n = lb_lower_add(e, left, rows - least);
   n = lb_k_div(b, n, lb_k_i64(b, rows));
   h->rows[h->n] = rows;
   h->is_short[h->n] = least < rows;
   h->until[h->n] = h->n ? lb_k_add(b, h->until[h->n - 1], n) : n;
-  lb_kval all = lb_emit_mul(e, n, rows);
+  lb_kval all = lb_lower_mul(e, n, rows);
   if (least < rows) all = lb_k_min(b, all, left);
   *row = lb_k_add(b, *row, all);
   h->n++;
@@ -94,7 +94,7 @@ static void add_height(lb_emit *e, uint32_t rows, uint32_t least, lb_kval end,
 // ceil(M / rows) tiles, as many of them full as leaves one row less to each of
 // the others, if there are so many.
 static void find_heights(const lb_matmul *m, lb_heights *h) {
-  lb_emit *e = m->e;
+  lb_lowering *e = m->e;
   lb_kbuilder *b = &e->b;
   lb_kval all = e->dims[LB_DIM_ROWS], row = lb_k_i64(b, 0), zero = row;
   uint32_t rows = m->rows, less = rows - 1;
@@ -103,9 +103,9 @@ static void find_heights(const lb_matmul *m, lb_heights *h) {
     add_height(e, rows, rows, all, &row, h);
     return;
   }
-  lb_kval n = lb_k_div(b, lb_emit_add(e, all, less), lb_k_i64(b, rows));
-  lb_kval full = lb_k_sub(b, all, lb_emit_mul(e, n, less));
-  lb_kval split = lb_emit_mul(e, lb_k_max(b, full, zero), rows);
+  lb_kval n = lb_k_div(b, lb_lower_add(e, all, less), lb_k_i64(b, rows));
+  lb_kval full = lb_k_sub(b, all, lb_lower_mul(e, n, less));
+  lb_kval split = lb_lower_mul(e, lb_k_max(b, full, zero), rows);
   add_height(e, rows, rows, split, &row, h);
   add_height(e, less, least, all, &row, h);
   if (least > 1) add_height(e, 1, 1, all, &row, h);
@@ -113,7 +113,7 @@ static void find_heights(const lb_matmul *m, lb_heights *h) {
 
 // How many rows the i-th tile has.
 static lb_kval rows_of(const lb_tile *t, const lb_heights *h, lb_kval i) {
-  lb_emit *e = t->m->e;
+  lb_lowering *e = t->m->e;
   lb_kbuilder *b = &e->b;
   lb_kval rows = LB_K_NONE;
   for (int n = h->n - 1; n >= 0; n--) {
@@ -171,16 +171,16 @@ static void emit_rows(lb_tile *t) {
 // Columns from `begin` on in tiles like t, of all vectors of its panels if it
 // does not say how many; where they ended.
 static lb_kval emit_columns(const lb_matmul *m, lb_tile t, lb_kval begin) {
-  lb_emit *e = m->e;
+  lb_lowering *e = m->e;
   lb_kbuilder *b = &e->b;
   t.m = m;
-  if (!t.vectors) t.vectors = t.panels * LB_PACK_COLS / e->lanes;
+  if (!t.vectors) t.vectors = t.panels * LB_PANEL_COLS / e->lanes;
   t.finished = m->pairs ? (t.vectors + 1) / 2 : t.vectors;
   lb_kval cols = e->dims[LB_DIM_COLS];
   int64_t width = t.panels * m->panel_cols, up = t.masked ? width - 1 : 0;
   if (t.least) up = width - t.least;
-  lb_kval left = lb_k_sub(b, lb_emit_add(e, cols, up), begin);
-  lb_kval end = lb_k_add(b, begin, lb_emit_down(e, left, width));
+  lb_kval left = lb_k_sub(b, lb_lower_add(e, cols, up), begin);
+  lb_kval end = lb_k_add(b, begin, lb_lower_down(e, left, width));
   t.col = lb_k_loop(b, begin, end, lb_k_i64(b, width));
   emit_rows(&t);
   lb_k_end(b);
@@ -190,7 +190,7 @@ static lb_kval emit_columns(const lb_matmul *m, lb_tile t, lb_kval begin) {
 // Where a panel is a vector, two take little longer than one: a step waits for
 // its loads, of which all but one are of a.
 static bool has_few_loads(const lb_matmul *m) {
-  return m->rows >= MIN_ROWS && m->panels > 2 && m->e->lanes == LB_PACK_COLS;
+  return m->rows >= MIN_ROWS && m->panels > 2 && m->e->lanes == LB_PANEL_COLS;
 }
 
 // How many panels the last columns take at a time, if they have more than one.
@@ -212,10 +212,10 @@ static lb_tile widest_tile(const lb_matmul *m) {
 // A panel or two at a time. Where they fit into half of the vectors of those,
 // the others are left out.
 static void emit_vectors(const lb_matmul *m, lb_kval begin, lb_kval left) {
-  lb_emit *e = m->e;
+  lb_lowering *e = m->e;
   lb_kbuilder *b = &e->b;
   lb_tile t = {.panels = last_panels(m), .masked = true};
-  uint32_t half = t.panels * LB_PACK_COLS / e->lanes / 2;
+  uint32_t half = t.panels * LB_PANEL_COLS / e->lanes / 2;
   if (half) {
     lb_tile less = {.panels = 1, .masked = true, .vectors = half};
     lb_k_if(b, lb_k_le(b, left, lb_k_i64(b, half * e->lanes)));
@@ -229,7 +229,7 @@ static void emit_vectors(const lb_matmul *m, lb_kval begin, lb_kval left) {
 // The last columns. Where half a vector is enough for them, it is one half as
 // wide.
 static void emit_last_columns(const lb_matmul *m, lb_kval begin) {
-  lb_emit *e = m->e;
+  lb_lowering *e = m->e;
   lb_kbuilder *b = &e->b;
   lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], begin);
   bool halves = lb_target_has(e->target, LB_FEATURE_FP256);
@@ -252,7 +252,7 @@ static uint32_t narrower(const lb_matmul *m, uint32_t panels) {
 }
 
 static void emit_band(const lb_matmul *m) {
-  lb_emit *e = m->e;
+  lb_lowering *e = m->e;
   lb_kval col = lb_k_i64(&e->b, 0);
   int widest = (int)(m->panels * m->panel_cols);
   bool one =
@@ -280,7 +280,7 @@ static void emit_band(const lb_matmul *m) {
 // side across columns of tiles and are fetched so. A larger b is read anew by
 // each band.
 static lb_kval tiles_a_band(const lb_matmul *m) {
-  lb_emit *e = m->e;
+  lb_lowering *e = m->e;
   lb_kbuilder *b = &e->b;
   lb_kval one = lb_k_i64(b, 1), k = lb_k_max(b, e->dims[LB_DIM_K], one);
   lb_kval cols = lb_k_max(b, e->dims[LB_DIM_COLS], one);
@@ -312,7 +312,7 @@ static void emit_bands(lb_matmul *m) {
 // -- choices -----------------------------------------------------------------
 
 static bool choose_tile(lb_matmul *m) {
-  lb_emit *e = m->e;
+  lb_lowering *e = m->e;
   lb_lower_tile tile = lb_lower_tile_of(e->target);
   bool wide = lb_dtype_size(m->acc_dtype) > 4 && tile.cols > 16;
   uint32_t cols = tile.cols / (wide ? 2 : 1);
@@ -334,7 +334,7 @@ static bool choose_tile(lb_matmul *m) {
   return false;
 }
 
-static lb_kval something_to_sum(lb_emit *e) {
+static lb_kval something_to_sum(lb_lowering *e) {
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0), some = lb_k_lt(b, zero, e->dims[LB_DIM_K]);
   for (int d = LB_DIM_LEN; d < lb_spec_dims(e->spec); d++)
@@ -342,22 +342,22 @@ static lb_kval something_to_sum(lb_emit *e) {
   return some;
 }
 
-void lb_emit_matmul(lb_emit *e) {
+void lb_lower_matmul(lb_lowering *e) {
   lb_kbuilder *b = &e->b;
   lb_matmul m = {.e = e, .scratch = LB_K_NONE};
   while (e->spec->nodes[m.acc_node].op != LB_S_ACC) m.acc_node++;
   m.acc_dtype = e->spec->nodes[m.acc_node].dtype;
-  m.pairs = e->spec->in[1].layout == LB_LAYOUT_PAIRED;
-  m.quads = e->spec->in[1].layout == LB_LAYOUT_QUADS;
+  m.pairs = e->spec->in[1].layout == LB_LAYOUT_PANEL_K2;
+  m.quads = e->spec->in[1].layout == LB_LAYOUT_PANEL_K4;
   m.by = (uint32_t)lb_panel_rows(e->spec->in[1].layout);
-  m.panel_cols = m.pairs ? LB_PAIR_COLS : LB_PACK_COLS;
+  m.panel_cols = m.pairs ? LB_PANEL_K2_COLS : LB_PANEL_COLS;
   m.line = m.panel_cols * m.by;
   if (!choose_tile(&m)) return;
   m.some = something_to_sum(e);
-  m.in_place = lb_emit_in_place(e);
+  m.in_place = lb_lower_in_place(e);
   m.bias = lb_finish_bias(e);
   if (lb_finish_is_long(e)) {
-    m.scratch = lb_k_local(b, m.acc_dtype, m.rows * m.panels * LB_PACK_COLS);
+    m.scratch = lb_k_local(b, m.acc_dtype, m.rows * m.panels * LB_PANEL_COLS);
     emit_bands(&m);
     return;
   }

@@ -13,7 +13,7 @@
 #include "lower/lower.h"
 #include "lower/reference_test.h"
 #include "spec/abi.h"
-#include "spec/pack.h"
+#include "spec/panel.h"
 
 static const char *test_name;
 
@@ -61,9 +61,9 @@ static inline void fill(operand *o, lb_dtype t, int64_t n) {
 
 // -- specs -------------------------------------------------------------------
 
-static const lb_layout input_layouts[] = {LB_LAYOUT_FULL, LB_LAYOUT_FULL,
-                                          LB_LAYOUT_COLS, LB_LAYOUT_ROWS,
-                                          LB_LAYOUT_ONE,  LB_LAYOUT_STRIDED};
+static const lb_layout input_layouts[] = {
+    LB_LAYOUT_FULL,    LB_LAYOUT_FULL,      LB_LAYOUT_PER_COL,
+    LB_LAYOUT_PER_ROW, LB_LAYOUT_BROADCAST, LB_LAYOUT_STRIDED};
 
 // A node that can be computed with: halves are cast at once.
 static inline uint8_t widened(lb_spec_builder *b, uint8_t node, lb_dtype t) {
@@ -74,7 +74,7 @@ static inline uint8_t widened(lb_spec_builder *b, uint8_t node, lb_dtype t) {
 static inline uint8_t draw_of_kind(const lb_spec_builder *b, unsigned kinds) {
   for (int tries = 0; tries < 40; tries++) {
     uint8_t i = (uint8_t)draw(b->spec.n_nodes);
-    if (i < lb_spec_factors(&b->spec) || lb_spec_is_picked(&b->spec, i))
+    if (i < lb_spec_factors(&b->spec) || lb_spec_is_gathered(&b->spec, i))
       continue;
     if (lb_sdtype_kind(b->spec.nodes[i].dtype) & kinds) return i;
   }
@@ -98,13 +98,13 @@ static inline bool is_inexact(lb_sop op) {
 static inline void add_node(lb_spec_builder *b) {
   lb_sop op = draw(LB_S_COUNT);
   const lb_sop_info *info = &lb_sop_infos[op];
-  if (b->spec.form == LB_FORM_ROWS && draw(4) == 0)
+  if (b->spec.form == LB_FORM_ROW_REDUCE && draw(4) == 0)
     op = LB_S_RSUM + draw(4), info = &lb_sop_infos[op];
   if (info->rule == LB_SR_LEAF && op != LB_S_COLS) return;
-  if (info->rule == LB_SR_PICK) return;
+  if (info->rule == LB_SR_GATHER_ROW) return;
   if (op == LB_S_COLS && b->spec.form == LB_FORM_ATTENTION) return;
   if (only_exact && is_inexact(op)) return;
-  if (info->rule == LB_SR_REDUCE && b->spec.form != LB_FORM_ROWS) return;
+  if (info->rule == LB_SR_REDUCE && b->spec.form != LB_FORM_ROW_REDUCE) return;
   uint8_t src[4], x = draw_of_kind(b, info->dtypes), n = 0;
   if (x == LB_SPEC_NO_NODE) return;
   lb_dtype t = b->spec.nodes[x].dtype;
@@ -125,20 +125,20 @@ static inline void add_output(lb_spec_builder *b, uint8_t node) {
   bool rows =
       !lb_spec_factors(&b->spec) && draw(4) && !(varies[node] & LB_VARIES_COLS);
   lb_spec_output(b, node,
-                 rows      ? LB_LAYOUT_ROWS
+                 rows      ? LB_LAYOUT_PER_ROW
                  : draw(4) ? LB_LAYOUT_FULL
                            : LB_LAYOUT_STRIDED);
 }
 
 static inline void add_factors(lb_spec_builder *b) {
   static const lb_dtype accs[] = {LB_F32, LB_F32, LB_F32, LB_F64, LB_I32};
-  static const lb_layout rights[] = {LB_LAYOUT_PACKED, LB_LAYOUT_PACKED,
-                                     LB_LAYOUT_PAIRED, LB_LAYOUT_PAIRED,
-                                     LB_LAYOUT_FULL,   LB_LAYOUT_STRIDED};
+  static const lb_layout rights[] = {LB_LAYOUT_PANEL,    LB_LAYOUT_PANEL,
+                                     LB_LAYOUT_PANEL_K2, LB_LAYOUT_PANEL_K2,
+                                     LB_LAYOUT_FULL,     LB_LAYOUT_STRIDED};
   lb_dtype acc = PICK(accs);
   if (acc == LB_I32 && draw(2)) {
     lb_spec_input(b, draw(4) ? LB_U8 : LB_I8, LB_LAYOUT_FULL);
-    lb_spec_input(b, draw(4) ? LB_I8 : LB_U8, LB_LAYOUT_QUADS);
+    lb_spec_input(b, draw(4) ? LB_I8 : LB_U8, LB_LAYOUT_PANEL_K4);
     return;
   }
   lb_dtype narrow = acc == LB_I32 ? LB_I8 : acc == LB_F32 ? LB_F16 : LB_F32;
@@ -157,14 +157,15 @@ static inline uint8_t input_of(lb_spec_builder *b) {
 enum { PLACES = 3 };
 
 static inline void add_picks(lb_spec_builder *b) {
-  static const lb_layout layouts[] = {LB_LAYOUT_ROWS, LB_LAYOUT_ONE};
+  static const lb_layout layouts[] = {LB_LAYOUT_PER_ROW, LB_LAYOUT_BROADCAST};
   lb_dtype t = PICK(dtypes);
   uint8_t x = lb_spec_input(b, t, LB_LAYOUT_FULL);
   for (uint32_t i = 1 + draw(3); i > 0; i--) {
     uint8_t place = lb_spec_input(b, LB_I64, PICK(layouts));
     uint8_t two[] = {place, lb_spec_input(b, LB_I64, PICK(layouts))};
     if (draw(2)) place = lb_spec_node(b, LB_S_ADD, LB_I64, two, 2);
-    widened(b, lb_spec_node(b, LB_S_PICK, t, (uint8_t[]){x, place}, 2), t);
+    widened(b, lb_spec_node(b, LB_S_GATHER_ROW, t, (uint8_t[]){x, place}, 2),
+            t);
   }
 }
 
@@ -196,15 +197,15 @@ static inline lb_dtype add_window(lb_spec_builder *b, lb_acc kind) {
   bool conv = b->spec.form == LB_FORM_CONV;
   if (conv && draw(4) == 0) {
     lb_spec_input(b, LB_U8, LB_LAYOUT_FULL);
-    lb_spec_input(b, LB_I8, LB_LAYOUT_QUADS);
+    lb_spec_input(b, LB_I8, LB_LAYOUT_PANEL_K4);
     return LB_I32;
   }
   lb_spec_input(b, draw(6) ? acc : LB_F16, LB_LAYOUT_FULL);
   if (kind == LB_ACC_DOT)
     lb_spec_input(b, draw(6) ? acc : LB_F16,
                   !conv     ? LB_LAYOUT_FULL
-                  : draw(2) ? LB_LAYOUT_PACKED
-                            : LB_LAYOUT_PAIRED);
+                  : draw(2) ? LB_LAYOUT_PANEL
+                            : LB_LAYOUT_PANEL_K2);
   return acc;
 }
 
@@ -231,7 +232,7 @@ static inline lb_status draw_spec(lb_form form, lb_spec *out) {
   if (form == LB_FORM_MATMUL) add_factors(&b);
   uint32_t n_in = form == LB_FORM_MATMUL ? draw(4) : 1 + draw(4);
   for (uint32_t i = 0; i < n_in; i++) input_of(&b);
-  if (form == LB_FORM_MAP && draw(4) == 0) add_picks(&b);
+  if (form == LB_FORM_ELTWISE && draw(4) == 0) add_picks(&b);
   for (uint32_t i = draw(3); i > 0; i--) {
     lb_dtype t = PICK(dtypes);
     widened(&b, lb_spec_scalar(&b, t), t);
@@ -273,9 +274,11 @@ static inline int64_t lay_out(operand *o, lb_layout layout, int64_t rows,
   int64_t last_row = rows - 1, last_col = cols - 1;
   o->row = cols + draw(3), o->col = 1;
   switch (layout) {
-    case LB_LAYOUT_COLS: o->row = 0, last_row = 0; break;
-    case LB_LAYOUT_ROWS: o->row = 1 + draw(3), o->col = 0, last_col = 0; break;
-    case LB_LAYOUT_ONE: return 1;
+    case LB_LAYOUT_PER_COL: o->row = 0, last_row = 0; break;
+    case LB_LAYOUT_PER_ROW:
+      o->row = 1 + draw(3), o->col = 0, last_col = 0;
+      break;
+    case LB_LAYOUT_BROADCAST: return 1;
     case LB_LAYOUT_STRIDED: make_strided(o, rows, cols, input); break;
     default:
       if (input && draw(8) == 0) o->row = 0;
@@ -295,10 +298,10 @@ static inline void pack(problem *p, operand *o) {
                  1,          lb_dtype_size(t),
                  false,      (lb_layout)p->spec.in[1].layout};
   size_t bytes = 0;
-  assert_true(lb_pack_size(&m, &bytes));
+  assert_true(lb_panel_size(&m, &bytes));
   int64_t panel = k * lb_panel_cols(p->spec.in[1].layout);
   *o = (operand){malloc(bytes + 1), bytes, panel, 0};
-  lb_pack_b(&m, o->data);
+  lb_panel_pack(&m, o->data);
   free(plain.data);
 }
 
@@ -312,7 +315,7 @@ static inline void size_of_input(const problem *p, int i, int64_t *rows,
     if (i != 2) *cols = factor ? k : len;
   } else if (factor) {
     *(i == 0 ? cols : rows) = k;
-  } else if (lb_spec_is_picked(&p->spec, (uint8_t)i)) {
+  } else if (lb_spec_is_gathered(&p->spec, (uint8_t)i)) {
     *rows = 2 * PLACES - 1;
   }
 }
@@ -333,7 +336,7 @@ static inline void make_taps(problem *p, int i) {
   int64_t last = (d[LB_DIM_LEN] - 1) * run + (d[LB_DIM_STEPS] - 1) * step;
   if (packed) {
     panels = (d[LB_DIM_COLS] + unit - 1) / unit;
-    row = last + n + LB_PACK_COLS * draw(2);
+    row = last + n + LB_PANEL_COLS * draw(2);
     last += (panels - 1) * row;
   } else if (i == 0) {
     last += (d[LB_DIM_ROWS] - 1) * row;
@@ -362,7 +365,7 @@ static inline void make_operands(problem *p) {
     }
     int64_t n = lay_out(&p->in[i], s->in[i].layout, r, c, true);
     fill(&p->in[i], s->in[i].dtype, n);
-    for (int64_t k = 0; lb_spec_is_place(s, (uint8_t)i) && k < n; k++)
+    for (int64_t k = 0; lb_spec_is_row_index(s, (uint8_t)i) && k < n; k++)
       ((int64_t *)(void *)p->in[i].data)[k] = draw(PLACES);
   }
   for (int i = 0; i < s->n_out; i++) {
@@ -381,8 +384,9 @@ static inline int draw_alias(problem *p) {
     if (s->in[i].dtype != s->out[0].dtype || draw(2)) continue;
     if (s->in[i].layout != s->out[0].layout) continue;
     if (p->in[i].row == 0 || p->in[i].col == 0) continue;
-    if (s->in[i].layout == LB_LAYOUT_ROWS || lb_spec_is_picked(s, (uint8_t)i) ||
-        lb_spec_is_place(s, (uint8_t)i))
+    if (s->in[i].layout == LB_LAYOUT_PER_ROW ||
+        lb_spec_is_gathered(s, (uint8_t)i) ||
+        lb_spec_is_row_index(s, (uint8_t)i))
       continue;
     p->out[0].row = p->in[i].row, p->out[0].col = p->in[i].col;
     free(p->out[0].data);
@@ -435,11 +439,11 @@ typedef struct problem_case {
   char *want[LB_SPEC_MAX_OUT];
 } problem_case;
 
-static const char *const form_names[] = {"map",       "rows", "matmul",
-                                         "attention", "conv", "window"};
+static const char *const form_names[] = {"eltwise",   "row_reduce", "matmul",
+                                         "attention", "conv",       "window"};
 
 static inline lb_form form_named(const char *name) {
-  lb_form f = LB_FORM_MAP;
+  lb_form f = LB_FORM_ELTWISE;
   while (f + 1 < LB_FORM_COUNT && strcmp(form_names[f], name) != 0) f++;
   return f;
 }
@@ -557,7 +561,7 @@ static inline bool case_make(problem_case *c, lb_form form, uint64_t number) {
   if (!p->spec.n_nodes) return false;
   p->dims[0] = PICK(few), p->dims[1] = PICK(edges), p->dims[2] = PICK(edges);
   if (form == LB_FORM_MATMUL && draw(2)) p->dims[2] = PICK(few);
-  if (form == LB_FORM_ROWS && draw(30) == 0) draw_long_row(p);
+  if (form == LB_FORM_ROW_REDUCE && draw(30) == 0) draw_long_row(p);
   if (form == LB_FORM_ATTENTION) draw_attention_dims(p);
   if (lb_spec_has_taps(&p->spec)) draw_window_dims(p);
   if (lb_spec_factors(&p->spec) == 2)

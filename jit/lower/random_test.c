@@ -38,12 +38,12 @@ static void run_cases(lb_form form, uint64_t n) {
 
 static void maps_equal_the_reference(void **state) {
   (void)state;
-  run_cases(LB_FORM_MAP, 150);
+  run_cases(LB_FORM_ELTWISE, 150);
 }
 
 static void rows_equal_the_reference(void **state) {
   (void)state;
-  run_cases(LB_FORM_ROWS, 300);
+  run_cases(LB_FORM_ROW_REDUCE, 300);
 }
 
 static void products_equal_the_reference(void **state) {

@@ -226,7 +226,7 @@ static inline num element(const operand *o, lb_dtype t, int64_t row,
 
 static inline bool is_paired(const problem *p) {
   return lb_spec_factors(&p->spec) == 2 &&
-         p->spec.in[1].layout == LB_LAYOUT_PAIRED;
+         p->spec.in[1].layout == LB_LAYOUT_PANEL_K2;
 }
 
 // Where element (k, c) of b's panels lies.
@@ -234,9 +234,9 @@ static inline int64_t panel_at(const problem *p, uint8_t i, int64_t k,
                                int64_t c) {
   static const struct {
     int64_t cols, rows;
-  } shapes[LB_LAYOUT_COUNT] = {[LB_LAYOUT_PACKED] = {16, 1},
-                               [LB_LAYOUT_PAIRED] = {8, 2},
-                               [LB_LAYOUT_QUADS] = {16, 4}};
+  } shapes[LB_LAYOUT_COUNT] = {[LB_LAYOUT_PANEL] = {16, 1},
+                               [LB_LAYOUT_PANEL_K2] = {8, 2},
+                               [LB_LAYOUT_PANEL_K4] = {16, 4}};
   int64_t cols = shapes[p->spec.in[i].layout].cols;
   int64_t rows = shapes[p->spec.in[i].layout].rows;
   return c / cols * p->in[i].row + (k / rows * cols + c % cols) * rows +
@@ -248,12 +248,12 @@ static inline num input_at(const problem *p, uint8_t i, int64_t r, int64_t c) {
   operand o = p->in[i];
   switch (p->spec.in[i].layout) {
     case LB_LAYOUT_FULL: o.col = 1; break;
-    case LB_LAYOUT_COLS: o.row = 0, o.col = 1; break;
-    case LB_LAYOUT_ROWS: o.col = 0; break;
-    case LB_LAYOUT_ONE: o.row = o.col = 0; break;
-    case LB_LAYOUT_PACKED:
-    case LB_LAYOUT_PAIRED:
-    case LB_LAYOUT_QUADS:
+    case LB_LAYOUT_PER_COL: o.row = 0, o.col = 1; break;
+    case LB_LAYOUT_PER_ROW: o.col = 0; break;
+    case LB_LAYOUT_BROADCAST: o.row = o.col = 0; break;
+    case LB_LAYOUT_PANEL:
+    case LB_LAYOUT_PANEL_K2:
+    case LB_LAYOUT_PANEL_K4:
       return num_read(
           t, o.data + panel_at(p, i, r, c) * (int64_t)lb_dtype_size(t));
     default: break;
@@ -387,12 +387,15 @@ static inline num value_at(reference *ref, uint8_t node, int64_t col) {
   num s[4] = {{0}}, x;
   if (ref->known[node]) return ref->value[node];
   uint8_t rule = lb_sop_infos[n->op].rule;
-  for (int j = rule == LB_SR_PICK; j < n->n_src && rule != LB_SR_REDUCE; j++)
+  for (int j = rule == LB_SR_GATHER_ROW; j < n->n_src && rule != LB_SR_REDUCE;
+       j++)
     s[j] = value_at(ref, n->src[j], col);
   switch (n->op) {
     case LB_S_INPUT: x = input_at(p, n->arg, ref->row, col); break;
     case LB_S_SCALAR: x = num_read(n->dtype, &p->scalars[n->arg]); break;
-    case LB_S_PICK: x = input_at(p, n->src[0], (int64_t)s[1].u, col); break;
+    case LB_S_GATHER_ROW:
+      x = input_at(p, n->src[0], (int64_t)s[1].u, col);
+      break;
     case LB_S_COLS:
       x = cast_num(n->dtype, num_int(LB_I64, (uint64_t)p->dims[LB_DIM_COLS]));
       break;
@@ -531,7 +534,7 @@ static inline void reference_run(const problem *p, char *const *out) {
       if (lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE)
         ref.reduced[i] = reduce_at(&ref, i);
     for (int i = 0; i < s->n_out; i++) {
-      bool rows = s->out[i].layout == LB_LAYOUT_ROWS;
+      bool rows = s->out[i].layout == LB_LAYOUT_PER_ROW;
       bool full = s->out[i].layout == LB_LAYOUT_FULL;
       int64_t cols = rows ? 1 : p->dims[LB_DIM_COLS];
       int64_t col = full ? 1 : p->out[i].col;

@@ -6,7 +6,7 @@
 #ifndef LB_LOWER_TILE_H
 #define LB_LOWER_TILE_H
 
-#include "lower/emit.h"
+#include "lower/lowering.h"
 
 enum {
   LB_TILE_MAX_ROWS = 32,
@@ -27,7 +27,7 @@ typedef struct lb_heights {
 } lb_heights;
 
 typedef struct lb_matmul {
-  lb_emit *e;
+  lb_lowering *e;
   uint8_t acc_node;
   lb_dtype acc_dtype;
   bool pairs, quads;      // b is PAIRED; in QUADS
@@ -95,11 +95,11 @@ void lb_sums_emit(lb_tile *t);
 // -- finish.c ----------------------------------------------------------------
 
 // What is made of sums is long: they are put in memory first.
-bool lb_finish_is_long(const lb_emit *e);
+bool lb_finish_is_long(const lb_lowering *e);
 // A function is among it.
-bool lb_finish_has_function(const lb_emit *e);
+bool lb_finish_has_function(const lb_lowering *e);
 // The only input of columns alone, or LB_SPEC_NO_NODE.
-uint8_t lb_finish_bias(const lb_emit *e);
+uint8_t lb_finish_bias(const lb_lowering *e);
 // What the tiles of a column of them share.
 void lb_finish_begin_column(lb_tile *t);
 // The sums of a tile to outputs, or to memory if there is a place for it.

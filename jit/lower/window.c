@@ -16,7 +16,7 @@
 // their own, which no tap needs, and parts in totals of float64 in memory.
 #include <math.h>
 
-#include "lower/emit.h"
+#include "lower/lowering.h"
 
 enum {
   MAX_ROWS = 8,
@@ -29,7 +29,7 @@ enum {
 };
 
 typedef struct window {
-  lb_emit *e;
+  lb_lowering *e;
   uint8_t acc_node;
   lb_acc kind;
   lb_dtype dtype;
@@ -72,20 +72,20 @@ static bool may_slide(const tile *t) {
 }
 
 static void point_at_rows(tile *t) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   uint32_t n = t->rows + (may_slide(t) ? SLIDING - 1 : 0);
   lb_kval stride = e->in_stride[0].row, at = lb_k_mul(b, t->row, stride);
   lb_kval p = lb_k_ptr(b, e->in[0], lb_k_add(b, at, t->col), 0);
   for (uint32_t r = 0; r < n; r += ROWS_A_POINTER) {
     t->from[r / ROWS_A_POINTER] = p;
-    p = lb_k_ptr(b, p, lb_emit_mul(e, stride, ROWS_A_POINTER), 0);
+    p = lb_k_ptr(b, p, lb_lower_mul(e, stride, ROWS_A_POINTER), 0);
   }
 }
 
 // Vectors of what input i has behind p.
 static void load(const tile *t, uint8_t i, lb_kval p, lb_kval *out) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_dtype from = e->spec->in[i].dtype;
   int64_t size = (int64_t)lb_dtype_size(from);
@@ -98,14 +98,14 @@ static void load(const tile *t, uint8_t i, lb_kval p, lb_kval *out) {
 
 // The same of row r, at a tap.
 static void load_row(const tile *t, uint32_t r, lb_kval tap, lb_kval *out) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kval p = lb_k_ptr(&e->b, t->from[r / ROWS_A_POINTER], tap, 0);
-  lb_kval by = lb_emit_mul(e, e->in_stride[0].row, r % ROWS_A_POINTER);
+  lb_kval by = lb_lower_mul(e, e->in_stride[0].row, r % ROWS_A_POINTER);
   load(t, 0, lb_k_ptr(&e->b, p, by, 0), out);
 }
 
 static void load_weights(const tile *t, lb_kval tap, lb_kval *out) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kval at = lb_k_add(&e->b, tap, t->col);
   load(t, 1, lb_k_ptr(&e->b, e->in[1], at, 0), out);
 }
@@ -133,7 +133,7 @@ static void add_row(const tile *t, uint32_t r, const lb_kval *x,
 // The first steps of a run, of rows that slide, from these places of the two
 // inputs on. Each is inside of the one before it: there may be fewer.
 static void add_sliding(const tile *t, lb_kval in_x, lb_kval in_y) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval x[MAX_ROWS][MAX_VECTORS], y[MAX_VECTORS] = {0};
   lb_k_if(b, t->w->slides);
@@ -151,7 +151,7 @@ static void add_sliding(const tile *t, lb_kval in_x, lb_kval in_y) {
 }
 
 // The place in a register, which goes on to the next.
-static lb_kval go_on(lb_emit *e, lb_kval reg, lb_kval by) {
+static lb_kval go_on(lb_lowering *e, lb_kval reg, lb_kval by) {
   lb_kval at = lb_k_get(&e->b, reg);
   lb_k_set(&e->b, reg, lb_k_add(&e->b, at, by));
   return at;
@@ -159,7 +159,7 @@ static lb_kval go_on(lb_emit *e, lb_kval reg, lb_kval by) {
 
 // One step, from the places in these registers of the two inputs on.
 static void add_step(const tile *t, lb_kval in_x, lb_kval in_y) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kval x[MAX_VECTORS], y[MAX_VECTORS] = {0};
   if (t->w->kind == LB_ACC_DOT)
     load_weights(t, go_on(e, in_y, e->taps[1].step), y);
@@ -182,7 +182,7 @@ static void add_steps(const tile *t, lb_kval begin, lb_kval end, lb_kval in_x,
 }
 
 static void add_taps(const tile *t) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0);
   lb_kval in_x = lb_k_reg(b, zero), in_y = lb_k_reg(b, zero);
@@ -210,7 +210,7 @@ static bool is_sum(const window *w) {
 // 1. A part is flushed when it has all its blocks, so there is more than one
 // only where taps are more than half of what fills one.
 static void find_blocks(window *w) {
-  lb_emit *e = w->e;
+  lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   lb_kval one = lb_k_i64(b, 1), most = lb_k_i64(b, LB_SUM_TAPS);
   lb_kval len = e->dims[LB_DIM_LEN], steps = e->dims[LB_DIM_STEPS];
@@ -238,17 +238,17 @@ static lb_kval acc_of(const tile *t, uint32_t i) {
 }
 
 static lb_kval total_at(const tile *t, uint32_t i) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   return lb_k_ptr(&e->b, t->w->sum.totals, lb_k_i64(&e->b, i * e->lanes), 0);
 }
 
-static lb_kval cast_to(lb_emit *e, lb_kval x, lb_dtype t) {
+static lb_kval cast_to(lb_lowering *e, lb_kval x, lb_dtype t) {
   return lb_k_type(&e->b, x).dtype == t ? x : lb_k_cast(&e->b, x, t);
 }
 
 // The total of vector i with its part.
 static lb_kval total_of(const long_sum *s, uint32_t i) {
-  lb_emit *e = s->t->w->e;
+  lb_lowering *e = s->t->w->e;
   lb_kval part = cast_to(e, lb_k_get(&e->b, s->part[i]), LB_F64);
   lb_kval total = lb_k_load(&e->b, total_at(s->t, i), e->lanes, 0);
   return lb_k_add(&e->b, total, part);
@@ -256,7 +256,7 @@ static lb_kval total_of(const long_sum *s, uint32_t i) {
 
 static void begin_long(long_sum *s) {
   const tile *t = s->t;
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   uint32_t n = t->rows * t->vectors;
   lb_kval none = lb_k_num(b, lb_kt(LB_F64, e->lanes), -0.0);
@@ -270,14 +270,14 @@ static void begin_long(long_sum *s) {
 
 static void end_block(const long_sum *s) {
   const tile *t = s->t;
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   uint32_t n = t->rows * t->vectors;
   for (uint32_t i = 0; i < n; i++) {
     lb_kval part = lb_k_get(b, s->part[i]), acc = lb_k_get(b, acc_of(t, i));
     lb_k_set(b, s->part[i], lb_k_add(b, part, acc));
   }
-  lb_kval blocks = lb_emit_add(e, lb_k_get(b, s->n), 1);
+  lb_kval blocks = lb_lower_add(e, lb_k_get(b, s->n), 1);
   lb_k_set(b, s->n, blocks);
   lb_k_if(b, lb_k_eq(b, blocks, lb_k_i64(b, LB_SUM_BLOCKS)));
   for (uint32_t i = 0; i < n; i++) {
@@ -290,7 +290,7 @@ static void end_block(const long_sum *s) {
 
 static void end_long(const long_sum *s) {
   const tile *t = s->t;
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   uint32_t n = t->rows * t->vectors;
   for (uint32_t i = 0; i < n; i++)
@@ -317,7 +317,7 @@ static void begin_block(const tile *t, lb_kval in_x) {
 // Runs of a block from `run` on, steps from `step` on.
 static void add_block(const tile *t, lb_kval run, lb_kval step) {
   const window *w = t->w;
-  lb_emit *e = w->e;
+  lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   const lb_kval len = e->dims[LB_DIM_LEN], steps = e->dims[LB_DIM_STEPS];
   lb_kval last_run = lb_k_min(b, lb_k_add(b, run, w->sum.runs), len);
@@ -325,7 +325,7 @@ static void add_block(const tile *t, lb_kval run, lb_kval step) {
   lb_kval at = lb_k_add(b, lb_k_mul(b, run, e->taps[0].run),
                         lb_k_mul(b, step, e->taps[0].step));
   begin_block(t, at);
-  lb_kval begin = lb_k_reg(b, lb_emit_add(e, step, 1));
+  lb_kval begin = lb_k_reg(b, lb_lower_add(e, step, 1));
   lb_kval next = lb_k_reg(b, lb_k_add(b, at, e->taps[0].step));
   lb_kval in_x = lb_k_reg(b, at);
   lb_k_loop(b, run, last_run, lb_k_i64(b, 1));
@@ -339,7 +339,7 @@ static void add_block(const tile *t, lb_kval run, lb_kval step) {
 
 static void add_long(const tile *t) {
   const window *w = t->w;
-  lb_emit *e = w->e;
+  lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0);
   long_sum s = {.t = t};
@@ -356,31 +356,31 @@ static void add_long(const tile *t) {
 // -- tiles -------------------------------------------------------------------
 
 static void finish_row(const tile *t, uint32_t r) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_stores s;
   for (uint32_t v = 0; v < t->vectors; v++) {
-    lb_emit_at(e, lb_emit_add(e, t->col, v * e->lanes), t->mask[v]);
+    lb_lower_at(e, lb_lower_add(e, t->col, v * e->lanes), t->mask[v]);
     e->lanes_of[t->w->acc_node] = lb_k_get(&e->b, t->acc[r][v]);
-    lb_emit_values(e, &s);
-    lb_emit_stores(e, &s);
+    lb_lower_values(e, &s);
+    lb_lower_stores(e, &s);
   }
 }
 
 static void finish(const tile *t) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   for (uint32_t r = 0; r < t->rows; r++) {
-    lb_kval row = lb_emit_add(e, t->row, r);
+    lb_kval row = lb_lower_add(e, t->row, r);
     bool again = r + 1 < t->rows;
-    if (again) lb_k_if(b, lb_k_lt(b, lb_emit_add(e, t->fresh, -1), row));
-    lb_emit_row(e, row);
+    if (again) lb_k_if(b, lb_k_lt(b, lb_lower_add(e, t->fresh, -1), row));
+    lb_lower_row(e, row);
     finish_row(t, r);
     if (again) lb_k_end(b);
   }
 }
 
 static void emit_tile(tile *t) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kval first = lb_k_splat(&e->b, t->w->first, e->lanes);
   point_at_rows(t);
   for (uint32_t r = 0; r < t->rows; r++)
@@ -393,16 +393,16 @@ static void emit_tile(tile *t) {
   }
   add_taps(t);
   if (is_sum(t->w)) lb_k_end(&e->b);
-  lb_emit_all(e);
+  lb_lower_all(e);
   finish(t);
 }
 
 // All vectors of the tile, or what the columns leave of them.
 static void mask_tile(tile *t, bool whole) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   for (uint32_t v = 0; v < t->vectors; v++) {
-    lb_kval at = lb_emit_add(e, t->col, v * e->lanes);
+    lb_kval at = lb_lower_add(e, t->col, v * e->lanes);
     lb_kval left = lb_k_sub(b, e->dims[LB_DIM_COLS], at);
     t->mask[v] = whole ? LB_K_NONE : lb_k_tail(b, left, e->lanes);
   }
@@ -411,7 +411,7 @@ static void mask_tile(tile *t, bool whole) {
 // Tiles of so many vectors at these columns.
 static void emit_tiles_at(tile *t, uint32_t vectors, lb_kval begin, lb_kval end,
                           bool whole) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   t->vectors = vectors;
   t->col = lb_k_loop(b, begin, end, lb_k_i64(b, vectors * e->lanes));
@@ -420,19 +420,19 @@ static void emit_tiles_at(tile *t, uint32_t vectors, lb_kval begin, lb_kval end,
   lb_k_end(b);
 }
 
-static bool divides(const lb_emit *e, uint32_t vectors) {
+static bool divides(const lb_lowering *e, uint32_t vectors) {
   return lb_facts_divides(e->facts, LB_DIM_COLS, (int)(vectors * e->lanes));
 }
 
 // Columns from `begin` on in single vectors under a mask. What is left for the
 // last takes half of one, if that is enough.
 static void emit_last_tiles(tile *t, lb_kval begin) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval cols = e->dims[LB_DIM_COLS], end = cols;
   bool halves = lb_target_has(e->target, LB_FEATURE_FP256) && !divides(e, 1);
   if (halves) {
-    lb_kval whole = lb_emit_down(e, cols, e->lanes);
+    lb_kval whole = lb_lower_down(e, cols, e->lanes);
     lb_kval few =
         lb_k_le(b, lb_k_sub(b, cols, whole), lb_k_i64(b, e->lanes / 2));
     end = lb_k_select(b, few, whole, cols);
@@ -447,10 +447,10 @@ static void emit_last_tiles(tile *t, lb_kval begin) {
 // Columns of the present rows: wide tiles, then single vectors. A load under a
 // mask takes the place of a product, so it is for the last alone.
 static void emit_tiles(tile *t) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kval zero = lb_k_i64(&e->b, 0), cols = e->dims[LB_DIM_COLS];
   uint32_t wide = t->rows == 1 ? WIDE : t->w->vectors;
-  lb_kval end = lb_emit_down(e, cols, wide * e->lanes);
+  lb_kval end = lb_lower_down(e, cols, wide * e->lanes);
   emit_tiles_at(t, wide, zero, end, true);
   if (!divides(e, wide)) emit_last_tiles(t, end);
 }
@@ -462,7 +462,7 @@ static bool takes_rows_whole(const window *w) {
 }
 
 static void emit_whole_rows(tile *t, uint32_t vectors) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kval zero = lb_k_i64(&e->b, 0);
   emit_tiles_at(t, vectors, zero, e->dims[LB_DIM_COLS], false);
 }
@@ -470,7 +470,7 @@ static void emit_whole_rows(tile *t, uint32_t vectors) {
 // If they are few: what is off is read with the next step anyway. It takes the
 // time of a load nevertheless, so sums, which can be long, have two widths.
 static void emit_pool_tiles(tile *t) {
-  lb_emit *e = t->w->e;
+  lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval cols = e->dims[LB_DIM_COLS];
   lb_k_if(b, lb_k_le(b, cols, lb_k_i64(b, MAX_VECTORS * e->lanes)));
@@ -487,7 +487,7 @@ static void emit_pool_tiles(tile *t) {
 }
 
 static void emit_single_rows(const window *w) {
-  lb_emit *e = w->e;
+  lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   tile t = {.w = w, .rows = 1};
   lb_kval rows = e->dims[LB_DIM_ROWS];
@@ -502,7 +502,7 @@ static void emit_single_rows(const window *w) {
 // Long, wide, and none has anything of another. Taken whole, rows of two
 // vectors wait for their sums, not for the image.
 static lb_kval are_apart(const window *w) {
-  lb_emit *e = w->e;
+  lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   lb_kval steps = e->dims[LB_DIM_STEPS], cols = e->dims[LB_DIM_COLS];
   uint32_t least = takes_rows_whole(w) ? 2 * e->lanes + 1 : WIDE * e->lanes;
@@ -516,7 +516,7 @@ static lb_kval are_apart(const window *w) {
 // The last tile begins where it ends with the last row: it computes rows again
 // that were stored, if they do not come out even.
 static void emit_rows(const window *w) {
-  lb_emit *e = w->e;
+  lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   tile t = {.w = w, .rows = w->rows};
   lb_kval rows = e->dims[LB_DIM_ROWS];
@@ -529,7 +529,7 @@ static void emit_rows(const window *w) {
   emit_single_rows(w);
   lb_k_else(b);
   t.fresh = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, t.rows));
-  t.row = lb_k_min(b, t.fresh, lb_emit_add(e, rows, -(int64_t)t.rows));
+  t.row = lb_k_min(b, t.fresh, lb_lower_add(e, rows, -(int64_t)t.rows));
   emit_tiles(&t);
   lb_k_end(b);
   lb_k_end(b);
@@ -543,7 +543,7 @@ static double start_of(lb_acc kind) {
 // Sums begin with -0.0, so that the first comes out as it is; with 0.0 if there
 // is none.
 static lb_kval first_of(const window *w) {
-  lb_emit *e = w->e;
+  lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   lb_ktype t = lb_kt(w->dtype, 1);
   lb_kval start = lb_k_num(b, t, start_of(w->kind));
@@ -554,7 +554,7 @@ static lb_kval first_of(const window *w) {
 }
 
 static void find_slides(window *w) {
-  lb_emit *e = w->e;
+  lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   lb_kval steps = e->dims[LB_DIM_STEPS], zero = lb_k_i64(b, 0);
   lb_kval apart = lb_k_eq(b, e->taps[0].step, e->in_stride[0].row);
@@ -565,7 +565,7 @@ static void find_slides(window *w) {
     w->behind[i] = lb_k_mul(b, w->slid, e->taps[i].step);
 }
 
-void lb_emit_window(lb_emit *e) {
+void lb_lower_window(lb_lowering *e) {
   window w = {.e = e, .rows = 1, .vectors = WIDE};
   while (e->spec->nodes[w.acc_node].op != LB_S_ACC) w.acc_node++;
   w.kind = e->spec->nodes[w.acc_node].arg;

@@ -76,7 +76,7 @@ static bool is_product(const lb_spec *s) {
 static bool is_left_out(const found *all, const lb_spec *spec,
                         const lb_facts *f) {
   if (is_product(spec)) return is_served(all, f);
-  return spec->form == LB_FORM_ROWS && is_narrow(f);
+  return spec->form == LB_FORM_ROW_REDUCE && is_narrow(f);
 }
 
 // Sizes at which choices change, and some between.

@@ -51,8 +51,8 @@ static void a_chain_is_two_specs_with_every_tile(void **state) {
     for (int k = 0; k < LB_MAX_FACTS; k++)
       assert_int_not_equal(x->facts.list[k].kind, LB_ASSUME_MULTIPLE);
   }
-  assert_true(count[LB_LAYOUT_PACKED] > 1 && count[LB_LAYOUT_PAIRED] > 1);
-  assert_int_equal(count[LB_LAYOUT_PACKED] + count[LB_LAYOUT_PAIRED],
+  assert_true(count[LB_LAYOUT_PANEL] > 1 && count[LB_LAYOUT_PANEL_K2] > 1);
+  assert_int_equal(count[LB_LAYOUT_PANEL] + count[LB_LAYOUT_PANEL_K2],
                    lb_pack_list_count(&l));
   lb_pack_list_fini(&l);
 }
@@ -87,7 +87,7 @@ static void rows_have_code_for_any_columns_alone(void **state) {
   assert_int_equal(lb_pack_list_count(&l), 1);
   lb_facts none = {0};
   const lb_pack_item *x = lb_pack_list_at(&l, 0);
-  assert_int_equal(x->spec.form, LB_FORM_ROWS);
+  assert_int_equal(x->spec.form, LB_FORM_ROW_REDUCE);
   assert_memory_equal(&x->facts, &none, sizeof none);
   lb_pack_list_fini(&l);
 }
@@ -98,7 +98,7 @@ static void recurrences_have_a_product_and_gates(void **state) {
   size_t n = lb_pack_list_count(&l);
   assert_true(n > 1);
   assert_int_equal(lb_pack_list_at(&l, 0)->spec.form, LB_FORM_MATMUL);
-  assert_int_equal(lb_pack_list_at(&l, n - 1)->spec.form, LB_FORM_MAP);
+  assert_int_equal(lb_pack_list_at(&l, n - 1)->spec.form, LB_FORM_ELTWISE);
   assert_int_equal(lb_pack_list_at(&l, n - 1)->spec.n_out, 3);
   lb_pack_list_fini(&l);
 }
@@ -109,9 +109,9 @@ static void operands_lie_as_their_letters_say(void **state) {
     const char *text;
     lb_layout layout;
   } cases[] = {
-      {"Add x f", LB_LAYOUT_FULL}, {"Add x t", LB_LAYOUT_STRIDED},
-      {"Add x c", LB_LAYOUT_COLS}, {"Add x r", LB_LAYOUT_ROWS},
-      {"Add x o", LB_LAYOUT_ONE},
+      {"Add x f", LB_LAYOUT_FULL},      {"Add x t", LB_LAYOUT_STRIDED},
+      {"Add x c", LB_LAYOUT_PER_COL},   {"Add x r", LB_LAYOUT_PER_ROW},
+      {"Add x o", LB_LAYOUT_BROADCAST},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     lb_pack_list l = list_of(cases[i].text, LB_F32);

@@ -226,7 +226,7 @@ static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
 static lb_status add_turn(const lb_partition *part, lb_pack_list *l,
                           uint32_t lanes) {
   lb_rshape shape = {0};
-  lb_turn turn;
+  lb_rnn_kernel turn;
   LB_TRY(tensor_of(NULL, part->nodes[0]->in[0], &shape.tensor[LB_RMEM_X]));
   for (int i = 0; i < lb_recurrent_kernels(part); i++) {
     LB_TRY(lb_recurrent_bind(part, &shape, 0, i, &turn));

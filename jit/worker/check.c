@@ -34,11 +34,11 @@ typedef struct trial {
   const lb_facts *facts;  //
   lb_kernel_fn *code;
   lb_kinterp *interp;  // owned, as the operands
-  lb_operand in[LB_SPEC_MAX_IN];
-  lb_operand out[LB_SPEC_MAX_OUT];   // written by the code
-  lb_operand want[LB_SPEC_MAX_OUT];  // and by the interpreter
-  uint64_t args[LB_SPEC_MAX_ARGS];   // of the code
-  lb_karg kargs[LB_SPEC_MAX_ARGS];   // and of the interpreter
+  lb_test_operand in[LB_SPEC_MAX_IN];
+  lb_test_operand out[LB_SPEC_MAX_OUT];   // written by the code
+  lb_test_operand want[LB_SPEC_MAX_OUT];  // and by the interpreter
+  uint64_t args[LB_SPEC_MAX_ARGS];        // of the code
+  lb_karg kargs[LB_SPEC_MAX_ARGS];        // and of the interpreter
   int64_t dims[LB_SDIMS];
   struct {
     int64_t run, step;
@@ -156,7 +156,7 @@ static bool shape_of_attention(trial *t, int i) {
   const int64_t *d = t->dims;
   int64_t cols = i == 2 ? d[LB_DIM_COLS] : i < 2 ? d[LB_DIM_K] : d[LB_DIM_LEN];
   int64_t rows = i == 1 || i == 2 ? d[LB_DIM_LEN] : d[LB_DIM_ROWS];
-  return lb_operand_shape(&t->in[i], t->spec->in[i], rows, cols);
+  return lb_test_operand_shape(&t->in[i], t->spec->in[i], rows, cols);
 }
 
 // A factor of a window: gaps between steps and runs, but rows overlap.
@@ -171,7 +171,7 @@ static bool shape_taps(trial *t, int i) {
   int64_t runs = d[LB_DIM_LEN] * run;  // no row is as long
   int64_t rows = i == 0 ? d[LB_DIM_ROWS] : 1;
   if (packed) rows = (d[LB_DIM_COLS] + unit - 1) / unit;
-  lb_operand *o = &t->in[i];
+  lb_test_operand *o = &t->in[i];
   t->taps[i].run = run;
   t->taps[i].step = step;
   o->dtype = t->spec->in[i].dtype;
@@ -189,13 +189,13 @@ static bool shape_input(trial *t, int i) {
   int64_t rows = t->dims[LB_DIM_ROWS], cols = t->dims[LB_DIM_COLS];
   int64_t k = t->dims[LB_DIM_K];
   if (t->spec->form == LB_FORM_ATTENTION) return shape_of_attention(t, i);
-  if (lb_spec_is_picked(t->spec, (uint8_t)i)) rows = 2 * PLACES - 1;
+  if (lb_spec_is_gathered(t->spec, (uint8_t)i)) rows = 2 * PLACES - 1;
   if (i >= lb_spec_factors(t->spec))
-    return lb_operand_shape(&t->in[i], s, rows, cols);
+    return lb_test_operand_shape(&t->in[i], s, rows, cols);
   if (lb_spec_has_taps(t->spec)) return shape_taps(t, i);
-  if (i == 0) return lb_operand_shape(&t->in[i], s, rows, k);
-  return lb_panel_cols(s.layout) ? lb_operand_pack(&t->in[i], s, k, cols)
-                                 : lb_operand_shape(&t->in[i], s, k, cols);
+  if (i == 0) return lb_test_operand_shape(&t->in[i], s, rows, k);
+  return lb_panel_cols(s.layout) ? lb_test_operand_pack(&t->in[i], s, k, cols)
+                                 : lb_test_operand_shape(&t->in[i], s, k, cols);
 }
 
 static bool shape_operands(trial *t) {
@@ -203,10 +203,10 @@ static bool shape_operands(trial *t) {
   for (int i = 0; i < s->n_in; i++)
     if (!shape_input(t, i)) return false;
   for (int i = 0; i < s->n_out; i++) {
-    if (!lb_operand_shape(&t->out[i], s->out[i], t->dims[LB_DIM_ROWS],
-                          t->dims[LB_DIM_COLS]) ||
-        !lb_operand_shape(&t->want[i], s->out[i], t->dims[LB_DIM_ROWS],
-                          t->dims[LB_DIM_COLS]))
+    if (!lb_test_operand_shape(&t->out[i], s->out[i], t->dims[LB_DIM_ROWS],
+                               t->dims[LB_DIM_COLS]) ||
+        !lb_test_operand_shape(&t->want[i], s->out[i], t->dims[LB_DIM_ROWS],
+                               t->dims[LB_DIM_COLS]))
       return false;
   }
   return true;
@@ -222,18 +222,18 @@ static void fill_places(trial *t, int i) {
 static lb_status map_operands(trial *t, bool low, bool wild) {
   const lb_spec *s = t->spec;
   for (int i = 0; i < s->n_in; i++) {
-    LB_TRY(lb_operand_map(&t->in[i], low));
-    lb_operand_fill(&t->in[i], &t->random, wild);
-    if (lb_spec_is_place(s, (uint8_t)i)) fill_places(t, i);
+    LB_TRY(lb_test_operand_map(&t->in[i], low));
+    lb_test_operand_fill(&t->in[i], &t->random, wild);
+    if (lb_spec_is_row_index(s, (uint8_t)i)) fill_places(t, i);
     if (lb_panel_cols(s->in[i].layout) && !lb_spec_has_taps(s))
-      lb_operand_pad(&t->in[i], s->in[i], t->dims[LB_DIM_K],
-                     t->dims[LB_DIM_COLS]);
+      lb_test_operand_pad(&t->in[i], s->in[i], t->dims[LB_DIM_K],
+                          t->dims[LB_DIM_COLS]);
   }
   for (int i = 0; i < s->n_out; i++) {
-    LB_TRY(lb_operand_map(&t->out[i], low));
-    LB_TRY(lb_operand_map(&t->want[i], low));
-    memset(t->out[i].data, 0xa5, lb_operand_bytes(&t->out[i]));
-    memset(t->want[i].data, 0xa5, lb_operand_bytes(&t->want[i]));
+    LB_TRY(lb_test_operand_map(&t->out[i], low));
+    LB_TRY(lb_test_operand_map(&t->want[i], low));
+    memset(t->out[i].data, 0xa5, lb_test_operand_bytes(&t->out[i]));
+    memset(t->want[i].data, 0xa5, lb_test_operand_bytes(&t->want[i]));
   }
   return LB_OK;
 }
@@ -243,13 +243,13 @@ static void set_number(trial *t, int cell, uint64_t bits) {
   t->kargs[cell] = (lb_karg){.bits = bits};
 }
 
-static void set_memory(trial *t, int cell, const lb_operand *code,
-                       const lb_operand *interp) {
+static void set_memory(trial *t, int cell, const lb_test_operand *code,
+                       const lb_test_operand *interp) {
   t->args[cell] = (uintptr_t)code->data;
-  t->kargs[cell] = lb_karg_mem(interp->data, lb_operand_bytes(interp));
+  t->kargs[cell] = lb_karg_mem(interp->data, lb_test_operand_bytes(interp));
 }
 
-static void set_strides(trial *t, int cell, const lb_operand *o) {
+static void set_strides(trial *t, int cell, const lb_test_operand *o) {
   set_number(t, cell, (uint64_t)o->row_stride);
   set_number(t, cell + 1, (uint64_t)o->col_stride);
 }
@@ -278,7 +278,7 @@ static void set_args(trial *t, bool wild) {
 
 // -- comparing ---------------------------------------------------------------
 
-static uint64_t bits_at(const lb_operand *o, size_t i) {
+static uint64_t bits_at(const lb_test_operand *o, size_t i) {
   size_t size = lb_dtype_size(o->dtype);
   uint64_t bits = 0;
   memcpy(&bits, o->data + i * size, size);
@@ -302,7 +302,7 @@ static bool is_same(lb_dtype t, uint64_t got, uint64_t want, exactness e) {
 }
 
 static lb_status tell(const trial *t, int output, size_t at) {
-  const lb_operand *o = &t->out[output];
+  const lb_test_operand *o = &t->out[output];
   return lb_error(LB_INTERNAL,
                   "the code is wrong: at rows %" PRId64 ", cols %" PRId64
                   ", k %" PRId64 ", len %" PRId64 ", steps %" PRId64
@@ -325,7 +325,7 @@ static size_t allowed_wrong(exactness e, size_t count) {
 }
 
 static lb_status compare(const trial *t, int output, exactness e) {
-  const lb_operand *o = &t->out[output];
+  const lb_test_operand *o = &t->out[output];
   size_t wrong = 0, first = 0;
   for (size_t i = 0; i < o->count; i++) {
     if (is_same(o->dtype, bits_at(o, i), bits_at(&t->want[output], i), e))
@@ -350,7 +350,8 @@ static pair find_pair(const lb_spec *s) {
     for (int i = first; i < s->n_in; i++)
       if (s->out[o].dtype == s->in[i].dtype &&
           s->out[o].layout == s->in[i].layout &&
-          !lb_spec_is_picked(s, (uint8_t)i) && !lb_spec_is_place(s, (uint8_t)i))
+          !lb_spec_is_gathered(s, (uint8_t)i) &&
+          !lb_spec_is_row_index(s, (uint8_t)i))
         return (pair){o, i};
   return (pair){-1, -1};
 }
@@ -359,7 +360,7 @@ static pair find_pair(const lb_spec *s) {
 // are alike.
 static void join(trial *t, pair p) {
   lb_sargs a = lb_spec_args(t->spec);
-  size_t bytes = lb_operand_bytes(&t->in[p.in]);
+  size_t bytes = lb_test_operand_bytes(&t->in[p.in]);
   memcpy(t->out[p.out].data, t->in[p.in].data, bytes);
   memcpy(t->want[p.out].data, t->in[p.in].data, bytes);
   t->args[a.in + p.in] = t->args[a.out + p.out];
@@ -404,10 +405,10 @@ static lb_status try_both_ways(trial *t, int i, bool *done) {
 }
 
 static void trial_fini(trial *t) {
-  for (int i = 0; i < LB_SPEC_MAX_IN; i++) lb_operand_fini(&t->in[i]);
+  for (int i = 0; i < LB_SPEC_MAX_IN; i++) lb_test_operand_fini(&t->in[i]);
   for (int i = 0; i < LB_SPEC_MAX_OUT; i++) {
-    lb_operand_fini(&t->out[i]);
-    lb_operand_fini(&t->want[i]);
+    lb_test_operand_fini(&t->out[i]);
+    lb_test_operand_fini(&t->want[i]);
   }
   lb_kinterp_free(t->interp);
 }

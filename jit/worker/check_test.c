@@ -184,7 +184,7 @@ static void results_of_functions_have_a_tolerance(void **state) {
 // x / (s + exp(x)): where the sum is nearly 0, little becomes much
 static lb_spec spec_with_pole(void) {
   lb_spec_builder b;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_STRIDED);
   uint8_t s = lb_spec_scalar(&b, LB_F32);
   uint8_t sum = node(&b, LB_S_ADD, s, node(&b, LB_S_EXP, x, 0));

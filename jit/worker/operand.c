@@ -17,7 +17,7 @@ enum {
 // -- layout ------------------------------------------------------------------
 
 // Elements from the first to the last; false if there are too many.
-static bool set_count(lb_operand *o, int64_t rows, int64_t cols) {
+static bool set_count(lb_test_operand *o, int64_t rows, int64_t cols) {
   int64_t last = 0;
   o->count = 0;
   if (rows == 0 || cols == 0) return true;
@@ -29,15 +29,15 @@ static bool set_count(lb_operand *o, int64_t rows, int64_t cols) {
   return last < MAX_COUNT;
 }
 
-bool lb_operand_shape(lb_operand *o, lb_soperand s, int64_t rows,
-                      int64_t cols) {
+bool lb_test_operand_shape(lb_test_operand *o, lb_soperand s, int64_t rows,
+                           int64_t cols) {
   o->dtype = s.dtype;
   o->row_stride = o->col_stride = INT64_MIN / 3;  // not to be read
   if (rows > MAX_COUNT || cols > MAX_COUNT) return false;
   switch (s.layout) {
-    case LB_LAYOUT_ONE: o->count = 1; return true;
-    case LB_LAYOUT_COLS: o->count = (size_t)cols; return true;
-    case LB_LAYOUT_ROWS:
+    case LB_LAYOUT_BROADCAST: o->count = 1; return true;
+    case LB_LAYOUT_PER_COL: o->count = (size_t)cols; return true;
+    case LB_LAYOUT_PER_ROW:
       o->row_stride = 2;
       o->count = rows ? (size_t)(2 * rows - 1) : 0;
       return true;
@@ -52,7 +52,8 @@ bool lb_operand_shape(lb_operand *o, lb_soperand s, int64_t rows,
   }
 }
 
-bool lb_operand_pack(lb_operand *o, lb_soperand s, int64_t k, int64_t cols) {
+bool lb_test_operand_pack(lb_test_operand *o, lb_soperand s, int64_t k,
+                          int64_t cols) {
   o->dtype = s.dtype;
   int64_t width = lb_panel_cols(s.layout);
   o->row_stride = k * width;
@@ -66,7 +67,7 @@ bool lb_operand_pack(lb_operand *o, lb_soperand s, int64_t k, int64_t cols) {
 
 // -- memory ------------------------------------------------------------------
 
-static lb_status map_pages(lb_operand *o, size_t size) {
+static lb_status map_pages(lb_test_operand *o, size_t size) {
   size_t all = size + 2 * PAGE;
   uint8_t *p = mmap(NULL, all, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -80,18 +81,18 @@ static lb_status map_pages(lb_operand *o, size_t size) {
   return LB_OK;
 }
 
-lb_status lb_operand_map(lb_operand *o, bool low) {
-  size_t bytes = lb_operand_bytes(o);
+lb_status lb_test_operand_map(lb_test_operand *o, bool low) {
+  size_t bytes = lb_test_operand_bytes(o);
   size_t size = (bytes + PAGE) / PAGE * PAGE;  // a page even for nothing
   if (size > o->mapped) {
-    lb_operand_fini(o);
+    lb_test_operand_fini(o);
     LB_TRY(map_pages(o, size));
   }
   o->data = o->base + PAGE + (low ? 0 : o->mapped - bytes);
   return LB_OK;
 }
 
-void lb_operand_fini(lb_operand *o) {
+void lb_test_operand_fini(lb_test_operand *o) {
   if (o->base) munmap(o->base, o->mapped + 2 * PAGE);
   o->base = NULL;
   o->mapped = 0;
@@ -125,7 +126,7 @@ uint64_t lb_random_bits(lb_random *r, lb_dtype t, bool wild) {
   return any << (64 - bits) >> (64 - bits);
 }
 
-void lb_operand_fill(lb_operand *o, lb_random *r, bool wild) {
+void lb_test_operand_fill(lb_test_operand *o, lb_random *r, bool wild) {
   size_t size = lb_dtype_size(o->dtype);
   for (size_t i = 0; i < o->count; i++) {
     uint64_t bits = lb_random_bits(r, o->dtype, wild);
@@ -134,7 +135,8 @@ void lb_operand_fill(lb_operand *o, lb_random *r, bool wild) {
 }
 
 // A line of a panel has one k, or several.
-void lb_operand_pad(lb_operand *o, lb_soperand s, int64_t k, int64_t cols) {
+void lb_test_operand_pad(lb_test_operand *o, lb_soperand s, int64_t k,
+                         int64_t cols) {
   size_t size = lb_dtype_size(o->dtype);
   int64_t width = lb_panel_cols(s.layout), used = cols % width;
   if (used == 0 || o->count == 0) return;

@@ -46,9 +46,9 @@ static lb_status send_all(const line *l, const uint8_t *p, size_t n) {
   return LB_OK;
 }
 
-static lb_status send_answer(const line *l, const lb_answer *a, uint64_t id) {
-  uint8_t head[LB_ANSWER_BYTES];
-  lb_answer_write(a, id, head);
+static lb_status send_answer(const line *l, const lb_response *a, uint64_t id) {
+  uint8_t head[LB_RESPONSE_BYTES];
+  lb_response_write(a, id, head);
   LB_TRY(send_all(l, head, sizeof head));
   return send_all(l, a->bytes.data, a->bytes.size);
 }
@@ -57,21 +57,21 @@ static lb_status send_answer(const line *l, const lb_answer *a, uint64_t id) {
 static lb_status send_error(const line *l, lb_status why, uint64_t id) {
   const char *text = lb_status_message(why);
   size_t n = strlen(text);
-  lb_answer a = {
+  lb_response a = {
       .code = lb_status_code(why),
       .bytes = {(const uint8_t *)text,
-                n < LB_MAX_COMPLAINT ? n : LB_MAX_COMPLAINT},
+                n < LB_MAX_ERROR_TEXT ? n : LB_MAX_ERROR_TEXT},
   };
   lb_status st = send_answer(l, &a, id);
   lb_status_drop(why);
   return st;
 }
 
-static lb_status answer(const line *l, lb_jit *jit, const lb_message_head *head,
-                        const uint8_t *body) {
+static lb_status answer(const line *l, lb_jit *jit,
+                        const lb_message_header *head, const uint8_t *body) {
   lb_request r;
   lb_blob object = {0};
-  lb_answer a = {0};
+  lb_response a = {0};
   lb_status st = lb_request_read(head, body, &r);
   if (!lb_failed(st)) st = lb_jit_compile(jit, &r, &object, &a.info);
   if (lb_failed(st)) return send_error(l, st, head->id);
@@ -83,12 +83,12 @@ static lb_status answer(const line *l, lb_jit *jit, const lb_message_head *head,
 
 lb_status lb_serve(int fd, int parent, lb_jit *jit) {
   line l = {.fd = fd, .parent = parent};
-  uint8_t begin[LB_HEAD_BYTES], body[sizeof(lb_request)];
-  lb_message_head head;
+  uint8_t begin[LB_HEADER_BYTES], body[sizeof(lb_request)];
+  lb_message_header head;
   for (;;) {
     LB_TRY(receive(&l, begin, sizeof begin));
     if (l.closed) return LB_OK;
-    lb_status st = lb_head_read(begin, LB_MESSAGE_REQUEST, &head);
+    lb_status st = lb_header_read(begin, LB_MESSAGE_REQUEST, &head);
     if (lb_failed(st)) {  // where the next one begins cannot be known
       lb_status told = lb_error(LB_INVALID, "%s", lb_status_message(st));
       LB_TRY(send_error(&l, st, 0));

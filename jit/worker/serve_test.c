@@ -43,27 +43,27 @@ static void send_bytes(line *l, const void *p, size_t n) {
 
 static uint8_t buffer[1 << 20];
 
-static lb_answer receive(line *l, uint64_t id) {
-  lb_message_head head;
-  lb_answer a;
-  assert_int_equal(recv(l->ours, buffer, LB_HEAD_BYTES, MSG_WAITALL),
-                   LB_HEAD_BYTES);
-  assert_ok(lb_head_read(buffer, LB_MESSAGE_ANSWER, &head));
+static lb_response receive(line *l, uint64_t id) {
+  lb_message_header head;
+  lb_response a;
+  assert_int_equal(recv(l->ours, buffer, LB_HEADER_BYTES, MSG_WAITALL),
+                   LB_HEADER_BYTES);
+  assert_ok(lb_header_read(buffer, LB_MESSAGE_RESPONSE, &head));
   assert_int_equal(head.id, id);
   assert_true(head.size <= sizeof buffer);
   assert_int_equal(recv(l->ours, buffer, head.size, MSG_WAITALL), head.size);
-  assert_ok(lb_answer_read(&head, buffer, &a));
+  assert_ok(lb_response_read(&head, buffer, &a));
   return a;
 }
 
-static lb_answer ask(line *l, const lb_request *r, uint64_t id) {
+static lb_response ask(line *l, const lb_request *r, uint64_t id) {
   uint8_t bytes[LB_REQUEST_BYTES];
   lb_request_write(r, id, bytes);
   send_bytes(l, bytes, sizeof bytes);
   return receive(l, id);
 }
 
-static void assert_says(const lb_answer *a, lb_code code, const char *part) {
+static void assert_says(const lb_response *a, lb_code code, const char *part) {
   assert_int_equal(a->code, code);
   if (!memmem(a->bytes.data, a->bytes.size, part, strlen(part))) {
     print_error("wanted '%s', got '%.*s'\n", part, (int)a->bytes.size,
@@ -82,7 +82,7 @@ static void requests_of_every_form_get_objects(void **state) {
   for (uint64_t i = 0; i < 6; i++) {
     lb_request r = request_of(specs[i], "x86-64-v4+avx512vnni+amx-fp16");
     if (i == 3) r.facts = facts_of_attention();
-    lb_answer a = ask(&l, &r, i);
+    lb_response a = ask(&l, &r, i);
     if (a.code) print_error("%.*s\n", (int)a.bytes.size, a.bytes.data);
     assert_int_equal(a.code, LB_CODE_OK);
     assert_string_equal(a.info.entry, "limber_kernel");
@@ -116,7 +116,7 @@ static void unsound_requests_get_errors_and_the_line_stays(void **state) {
   lb_request good = request_of(spec_of_map(), "x86-64-v3"), r = good;
   open_line(&l);
   r.spec.nodes[2].op = 255;
-  lb_answer a = ask(&l, &r, 1);
+  lb_response a = ask(&l, &r, 1);
   assert_says(&a, LB_INVALID, "spec: node 2");
   r = good;
   r.facts.list[0].kind = 77;
@@ -143,9 +143,9 @@ static void a_broken_body_is_answered_and_the_line_stays(void **state) {
   uint8_t bytes[LB_REQUEST_BYTES];
   open_line(&l);
   lb_request_write(&r, 9, bytes);
-  bytes[LB_HEAD_BYTES + 20] ^= 1;
+  bytes[LB_HEADER_BYTES + 20] ^= 1;
   send_bytes(&l, bytes, sizeof bytes);
-  lb_answer a = receive(&l, 9);
+  lb_response a = receive(&l, 9);
   assert_says(&a, LB_INVALID, "checksum");
   a = ask(&l, &r, 10);
   assert_int_equal(a.code, LB_CODE_OK);
@@ -157,7 +157,7 @@ static void bytes_that_are_no_message_end_the_line(void **state) {
   line l;
   open_line(&l);
   send_bytes(&l, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 35);
-  lb_answer a = receive(&l, 0);
+  lb_response a = receive(&l, 0);
   assert_says(&a, LB_INVALID, "does not begin as one");
   assert_error(close_line(&l), LB_INVALID, "does not begin as one");
 }

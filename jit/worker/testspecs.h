@@ -45,16 +45,16 @@ static inline lb_spec finish_spec(lb_spec_builder *b, uint8_t out) {
 // x + bias
 static inline lb_spec spec_of_map(void) {
   lb_spec_builder b;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  uint8_t y = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t y = lb_spec_input(&b, LB_F32, LB_LAYOUT_PER_COL);
   return finish_spec(&b, node(&b, LB_S_ADD, x, y));
 }
 
 // softmax
 static inline lb_spec spec_of_rows(void) {
   lb_spec_builder b;
-  lb_spec_begin(&b, LB_FORM_ROWS);
+  lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   uint8_t e = node(&b, LB_S_SUB, x, node(&b, LB_S_RMAX, x, 0));
   e = node(&b, LB_S_EXP, e, 0);
@@ -66,8 +66,8 @@ static inline lb_spec spec_of_matmul(void) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
-  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
+  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_PER_COL);
   uint8_t zero = lb_spec_scalar(&b, LB_F32);
   uint8_t y =
       node(&b, LB_S_ADD, lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0), bias);
@@ -79,7 +79,7 @@ static inline lb_spec spec_of_attention(void) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_ATTENTION);
   for (int i = 0; i < 3; i++) lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  uint8_t mask = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t mask = lb_spec_input(&b, LB_F32, LB_LAYOUT_PER_COL);
   uint8_t scale = lb_spec_scalar(&b, LB_F32);
   uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
   uint8_t score = node(&b, LB_S_MUL, acc, scale);
@@ -97,8 +97,8 @@ static inline lb_spec spec_of_conv(void) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_CONV);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
-  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
+  uint8_t bias = lb_spec_input(&b, LB_F32, LB_LAYOUT_PER_COL);
   uint8_t zero = lb_spec_scalar(&b, LB_F32);
   uint8_t y = node(&b, LB_S_ADD, lb_spec_acc(&b, LB_ACC_DOT, LB_F32), bias);
   return finish_spec(&b, node(&b, LB_S_MAX, y, zero));

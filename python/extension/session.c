@@ -106,13 +106,13 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
                           "compile",
                           "compile_ops",
                           "event",
-                          "rehearse",
+                          "load_warmup",
                           "reference",
                           NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
   PyObject *source, *listener = NULL;
-  int in_memory, threads = 0, log_level = 0, optimize = 1, rehearse = 1;
+  int in_memory, threads = 0, log_level = 0, optimize = 1, load_warmup = 1;
   long long turns = 0;
   const char *compile = NULL, *ops = NULL;
   if (s->limber) {
@@ -123,12 +123,12 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
           args, keywords, "Sp|iippO&LzpizzOpp", names, &source, &in_memory,
           &threads, &log_level, &optimize, &o.copy_weights, read_limit,
           &o.memory_limit, &turns, &o.folder, &o.deterministic,
-          &o.prefer_reusable_kernels, &compile, &ops, &listener, &rehearse,
+          &o.prefer_reusable_kernels, &compile, &ops, &listener, &load_warmup,
           &o.reference))
     return -1;
   if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;
-  o.rehearse = rehearse ? 0 : -1;
+  o.load_warmup = load_warmup ? 0 : -1;
   o.loop_limit = turns;
   Py_CLEAR(s->runtime);  // of an __init__ that failed
   if (!lb_runtime_new(threads, log_level, listener, &s->runtime)) return -1;
@@ -595,16 +595,16 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
       (unsigned long long)t.plans_built, "plans_evicted",
       (unsigned long long)t.plans_evicted, "plans", (unsigned long long)t.plans,
       "plan_bytes", (unsigned long long)t.plan_bytes, "arena_bytes",
-      (unsigned long long)t.arena_bytes, "kernels_wanted",
-      (unsigned long long)t.kernels_wanted, "kernels",
+      (unsigned long long)t.arena_bytes, "kernels_requested",
+      (unsigned long long)t.kernels_requested, "kernels",
       (unsigned long long)t.kernels, "packed_bytes",
       (unsigned long long)t.packed_bytes, "prefer_reusable_kernels",
       PyBool_FromLong(t.prefer_reusable_kernels), "prefer_reusable_from",
-      t.prefer_reusable_from, "kernels_bounded",
-      (unsigned long long)t.kernels_bounded, "kernels_refused",
-      (unsigned long long)t.kernels_refused, "kernels_lacking",
-      (unsigned long long)t.kernels_lacking, "kernels_asked",
-      (unsigned long long)t.kernels_asked, "worker_failures",
+      t.prefer_reusable_from, "kernels_specialised",
+      (unsigned long long)t.kernels_specialised, "kernels_failed",
+      (unsigned long long)t.kernels_failed, "kernels_pending",
+      (unsigned long long)t.kernels_pending, "kernels_queued",
+      (unsigned long long)t.kernels_queued, "worker_failures",
       (unsigned long long)t.worker_failures, "compile_us_on_callers",
       (unsigned long long)t.compile_us_on_callers, "kernels_on_trial",
       (unsigned long long)t.kernels_on_trial, "kernels_kept",

@@ -8,7 +8,7 @@ class Event(NamedTuple):
     Times are of the monotonic clock, as time.monotonic_ns has it."""
 
     name: str  # what: "kernel_published"
-    reason: str  # why: "sighted"
+    reason: str  # why: "threshold_reached"
     reason_text: str  # the same in words
     text: str  # what it is about: a kernel, shapes; or ""
     value: int  # bytes, or how many; 0: none

@@ -33,16 +33,16 @@ class Stats(NamedTuple):
     plans: int
     plan_bytes: int
     arena_bytes: int
-    kernels_wanted: int  # of all sessions that share these threads
+    kernels_requested: int  # of all sessions that share these threads
     kernels: int  # compiled, in this process
     packed_bytes: int  # of weights, laid out for kernels
     prefer_reusable_kernels: bool
     prefer_reusable_from: str  # "session", "environment" or "build"
-    kernels_bounded: int  # of those wanted: they take more than divisibility
+    kernels_specialised: int  # of those wanted: they take more than divisibility
                           # of sizes for granted
-    kernels_refused: int
-    kernels_lacking: int  # wanted, and none but the library's is there
-    kernels_asked: int  # of these, those in the compiler's queue or hands
+    kernels_failed: int
+    kernels_pending: int  # wanted, and none but the library's is there
+    kernels_queued: int  # of these, those in the compiler's queue or hands
     worker_failures: int  # crashes, hangs and bad answers of limber-jit
     compile_us_on_callers: int  # in threads that run: 0, always
     kernels_on_trial: int  # to be timed against what they replaced
@@ -52,7 +52,7 @@ class Stats(NamedTuple):
     @property
     def settled(self):
         """All that plans asked for is there, or cannot be had."""
-        return self.kernels_lacking == 0
+        return self.kernels_pending == 0
 
 
 def parse_dim(text):
@@ -99,7 +99,7 @@ class Model(_limber.Session):
     def __init__(self, path_or_bytes, *, threads=0, optimize=True,
                  copy_weights=False, memory_limit=0, loop_limit=0, folder=None,
                  deterministic=False, prefer_reusable_kernels=None,
-                 compile=None, compile_ops=None, event=None, rehearse=True,
+                 compile=None, compile_ops=None, event=None, load_warmup=True,
                  reference=False):
         source, in_memory = source_of(path_or_bytes)
         if folder is not None:
@@ -111,7 +111,7 @@ class Model(_limber.Session):
                          prefer_reusable_kernels=preference(
                              prefer_reusable_kernels),
                          compile=compile, compile_ops=compile_ops,
-                         event=event, rehearse=rehearse, reference=reference)
+                         event=event, load_warmup=load_warmup, reference=reference)
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
 
@@ -152,7 +152,7 @@ def load(path_or_bytes, **options):
     softmax).
     event: is called with a limber.Event for every decision, by a thread of its
     own: no run waits for it. It must not use the model.
-    rehearse=False: loading plans and runs nothing. Otherwise it does so once,
+    load_warmup=False: loading plans and runs nothing. Otherwise it does so once,
     at small sizes and on zeros, so that the first request is a fast one, and
     kernels that serve any request can be compiled before it.
     reference=True: every operator runs by its reference implementation, in

@@ -52,7 +52,7 @@ class SessionOptions(Options):
     """intra_op_num_threads: a pool of its own with that many threads; 0 shares
     one pool for the process. log_severity_level: 0 verbose to 4 fatal, -1 what
     LIMBER_LOG says. graph_optimization_level: ORT_DISABLE_ALL leaves the graph
-    as it is. memory_limit, loop_limit, event, rehearse: as limber.load has
+    as it is. memory_limit, loop_limit, event, load_warmup: as limber.load has
     them; use_deterministic_compute is its deterministic, and
     prefer_reusable_kernels as it has that. The others, and entries of
     configuration, are accepted and change nothing."""
@@ -73,7 +73,7 @@ class SessionOptions(Options):
         "memory_limit": 0,
         "loop_limit": 0,
         "event": None,
-        "rehearse": True,
+        "load_warmup": True,
     }
 
     def __init__(self):
@@ -143,7 +143,7 @@ def session_keywords(options):
         "deterministic": bool(options.use_deterministic_compute),
         "prefer_reusable_kernels": preference(options.prefer_reusable_kernels),
         "event": options.event,
-        "rehearse": bool(options.rehearse),
+        "load_warmup": bool(options.load_warmup),
     }
 
 

@@ -406,9 +406,9 @@ static void bad_options_are_refused(void **state) {
   refused(limber_session_open_memory(NULL, "", 0, &how, &s), LIMBER_INVALID,
           "deterministic: 2 is neither 0 nor 1");
   how = (limber_session_options)LIMBER_SESSION_OPTIONS_INIT;
-  how.rehearse = 1;
+  how.load_warmup = 1;
   refused(limber_session_open_memory(NULL, "", 0, &how, &s), LIMBER_INVALID,
-          "rehearse: 1 is neither 0 nor -1");
+          "load_warmup: 1 is neither 0 nor -1");
 }
 
 static void what_is_no_model_is_refused(void **state) {
@@ -565,7 +565,7 @@ static void count_step(void *user, const limber_step *step) {
   assert_true(step->end_ns >= step->start_ns);
   assert_true(step->bytes > 0);
   // The library may have been built without kernels.
-  bool host = !strcmp(step->tier, "host");
+  bool host = !strcmp(step->tier, "reference");
   assert_true(host || !strcmp(step->tier, "pack"));
   assert_int_equal(step->kernel[0] == 0, host);
   counts[0] += !strcmp(step->op, "Add");

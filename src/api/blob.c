@@ -17,7 +17,7 @@
 #include "api/primitive.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "compile/keep.h"
+#include "compile/kernel_store.h"
 #include "compile/worker.h"
 #include "spec/generator.h"
 #include "spec/message.h"
@@ -124,10 +124,11 @@ static void put(writer *w, const void *p, size_t n) {
 }
 
 // Compiled code has lost what linked it: the object is on disk, or made again.
-static lb_status get_object(writer *w, const lb_request *r, lb_kept *out) {
+static lb_status get_object(writer *w, const lb_request *r,
+                            lb_stored_kernel *out) {
   int64_t left = w->end_ns - lb_clock_ns();
-  if (lb_keep_get(w->primitive->shared->kernels.store, r, LB_GENERATOR_VERSION,
-                  out))
+  if (lb_kernel_store_get(w->primitive->shared->kernels.store, r,
+                          LB_GENERATOR_VERSION, out))
     return LB_OK;
   if (left <= 0)
     return lb_error(LB_CANCELLED, "the kernels did not come in the time given");
@@ -138,22 +139,22 @@ static lb_status get_object(writer *w, const lb_request *r, lb_kept *out) {
 }
 
 static lb_status put_kernel(writer *w, const lb_slot *slot) {
-  uint8_t request[LB_REQUEST_BYTES], answer[LB_ANSWER_BYTES];
+  uint8_t request[LB_REQUEST_BYTES], answer[LB_RESPONSE_BYTES];
   lb_request r;
-  lb_kept kept;
+  lb_stored_kernel kept;
   LB_TRY(
       lb_request_init(&r, &slot->key.spec, &slot->key.facts, w->head.target));
   LB_TRY(get_object(w, &r, &kept));
-  lb_answer a = {.code = LB_CODE_OK,
-                 .info = kept.info,
-                 .bytes = lb_blob_span(&kept.object)};
+  lb_response a = {.code = LB_CODE_OK,
+                   .info = kept.info,
+                   .bytes = lb_blob_span(&kept.object)};
   uint64_t id = w->head.n_kernels++;
   lb_request_write(&r, id, request);
-  lb_answer_write(&a, id, answer);
+  lb_response_write(&a, id, answer);
   put(w, request, sizeof request);
   put(w, answer, sizeof answer);
   put(w, kept.object.data, kept.object.size);
-  lb_kept_fini(&kept);
+  lb_stored_kernel_fini(&kept);
   return LB_OK;
 }
 
@@ -289,18 +290,18 @@ static lb_status load(reader *r, const lb_request *request, lb_span object) {
 }
 
 static lb_status read_kernel(reader *r) {
-  lb_message_head h;
+  lb_message_header h;
   lb_request request;
-  lb_answer answer;
+  lb_response answer;
   const uint8_t *bytes;
-  LB_TRY(take(r, LB_HEAD_BYTES, &bytes));
-  LB_TRY(lb_head_read(bytes, LB_MESSAGE_REQUEST, &h));
+  LB_TRY(take(r, LB_HEADER_BYTES, &bytes));
+  LB_TRY(lb_header_read(bytes, LB_MESSAGE_REQUEST, &h));
   LB_TRY(take(r, h.size, &bytes));
   LB_TRY(lb_request_read(&h, bytes, &request));
-  LB_TRY(take(r, LB_HEAD_BYTES, &bytes));
-  LB_TRY(lb_head_read(bytes, LB_MESSAGE_ANSWER, &h));
+  LB_TRY(take(r, LB_HEADER_BYTES, &bytes));
+  LB_TRY(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &h));
   LB_TRY(take(r, h.size, &bytes));
-  LB_TRY(lb_answer_read(&h, bytes, &answer));
+  LB_TRY(lb_response_read(&h, bytes, &answer));
   if (answer.code != LB_CODE_OK || strcmp(answer.info.target, r->head.target) ||
       strcmp(request.target, r->head.target) ||
       answer.info.abi != LB_KERNEL_ABI ||

@@ -45,13 +45,13 @@ uint64_t lb_cache_first_capacity(const lb_log *log) {
 limber_status limber_set_cache_capacity(uint64_t bytes) {
   lb_shared *shared;
   lb_status st = lb_shared_get(&shared);
-  if (!lb_failed(st)) lb_shelf_set_capacity(&shared->shelf, bytes);
+  if (!lb_failed(st)) lb_lru_set_capacity(&shared->lru, bytes);
   return lb_report(st, NULL);
 }
 
 limber_status limber_get_cache_capacity(uint64_t *out) {
   lb_shared *shared;
   lb_status st = lb_shared_get(&shared);
-  *out = lb_failed(st) ? 0 : lb_shelf_capacity(&shared->shelf);
+  *out = lb_failed(st) ? 0 : lb_lru_capacity(&shared->lru);
   return lb_report(st, NULL);
 }

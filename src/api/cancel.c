@@ -37,7 +37,7 @@ static int64_t deadline_after(int64_t now, double seconds) {
   return now + (int64_t)((seconds < most ? seconds : most) * 1e9);
 }
 
-lb_status lb_how_read(const limber_run_options *options, lb_bound *bound,
+lb_status lb_how_read(const limber_run_options *options, lb_run_limits *bound,
                       lb_run_how *how) {
   limber_run_options o;
   *how = (lb_run_how){0};
@@ -47,8 +47,8 @@ lb_status lb_how_read(const limber_run_options *options, lb_bound *bound,
   if ((uintptr_t)o.scratch % LB_SCRATCH_ALIGN)
     return lb_error(LB_INVALID, "scratch: must be aligned to %d bytes",
                     LB_SCRATCH_ALIGN);
-  *bound = (lb_bound){.start_ns = lb_clock_ns(),
-                      .memory_limit = (size_t)o.memory_limit};
+  *bound = (lb_run_limits){.start_ns = lb_clock_ns(),
+                           .memory_limit = (size_t)o.memory_limit};
   if (o.cancel) bound->cancelled = &o.cancel->triggered;
   if (o.timeout != 0)
     bound->deadline_ns = deadline_after(bound->start_ns, o.timeout);

@@ -140,7 +140,7 @@ static void memory_that_is_given_back_is_told(void **state) {
   uint64_t bytes = limber_session_trim(f->session);
   limber_runtime_flush(f->runtime);
   int k = find(&f->heard, "memory_trimmed", 0);
-  was(&f->heard, "memory_trimmed", 0, "asked", "");
+  was(&f->heard, "memory_trimmed", 0, "requested", "");
   assert_true(bytes > 0 && f->heard.list[k].value == (int64_t)bytes);
 }
 

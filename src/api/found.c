@@ -12,7 +12,7 @@ lb_status lb_found_init(lb_found *f, const lb_kernels *k) {
   *f = (lb_found){0};
   lb_target_print(&k->target, &f->isa);
   if (k->may_compile) lb_strbuf_puts(&f->worker, lb_strbuf_str(&k->worker));
-  lb_store_folder(&f->store, &why);
+  lb_store_directory(&f->store, &why);
   LB_TRY(lb_strbuf_status(&f->isa));
   LB_TRY(lb_strbuf_status(&f->worker));
   return lb_strbuf_status(&f->store);
@@ -40,7 +40,7 @@ limber_status limber_runtime_describe(limber_runtime *runtime,
       .store = lb_strbuf_str(&found->store),
       .prefer_reusable_kernels = r->prefer.reusable,
       .prefer_reusable_from = r->prefer.from,
-      .cache_capacity = lb_shelf_capacity(&r->shared->shelf),
+      .cache_capacity = lb_lru_capacity(&r->shared->lru),
   };
   st = lb_options_write("limber_runtime_info", &info, sizeof info, out);
   return lb_report(st, &r->log);

@@ -25,8 +25,8 @@ static bool in_turn(const lb_log *log) {
 }
 
 static bool judges(const lb_log *log) {
-  return !lb_env_choice("LIMBER_JUDGE", (const char *const[]){"on", "off"},
-                        log);
+  return !lb_env_choice("LIMBER_KERNEL_TRIALS",
+                        (const char *const[]){"on", "off"}, log);
 }
 
 static bool unpaced(const lb_log *log) {
@@ -111,7 +111,7 @@ const char *lb_kernels_levels(void) {
 
 // -- opening -----------------------------------------------------------------
 
-static lb_status open_slots(lb_kernels *k, lb_shelf *shelf, lb_hub *hub) {
+static lb_status open_slots(lb_kernels *k, lb_lru *lru, lb_hub *hub) {
   lb_slots *s = calloc(1, sizeof *s);
   if (!s) return lb_oom();
   lb_status st = lb_slots_init(s, lb_target_lanes(&k->target), k->device);
@@ -119,7 +119,7 @@ static lb_status open_slots(lb_kernels *k, lb_shelf *shelf, lb_hub *hub) {
     free(s);
     return st;
   }
-  s->shelf = shelf;
+  s->lru = lru;
   s->hub = hub;
   k->slots = s;
   return LB_OK;
@@ -153,7 +153,7 @@ static lb_status open_service(lb_kernels *k, const lb_log *log) {
   return lb_service_new(&o, &k->service);
 }
 
-void lb_kernels_open(lb_kernels *k, lb_shelf *shelf, lb_hub *hub,
+void lb_kernels_open(lb_kernels *k, lb_lru *lru, lb_hub *hub,
                      const lb_log *log) {
   *k =
       (lb_kernels){.target = read_target(log), .may_compile = may_compile(log)};
@@ -169,7 +169,7 @@ void lb_kernels_open(lb_kernels *k, lb_shelf *shelf, lb_hub *hub,
   if (!k->may_compile && !pack) return;
   bool perf = k->may_compile && writes_to("LIMBER_PERF") != NULL;
   lb_status st = lb_device_open(pack, perf, log, &k->device);
-  if (!lb_failed(st)) st = open_slots(k, shelf, hub);
+  if (!lb_failed(st)) st = open_slots(k, lru, hub);
   if (!lb_failed(st) && k->may_compile) st = open_service(k, log);
   if (lb_failed(st))
     lb_log_line(log, LB_LOG_WARN, "no kernels will be compiled: %s",

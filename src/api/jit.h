@@ -8,7 +8,8 @@
 //                        looked at in set-user-id programs
 //   LIMBER_COMPILE_ORDER=worth|fifo  which first: what saves most, or what was
 //                        asked for first
-//   LIMBER_JUDGE=on|off  compiled kernels are timed against what they replace,
+//   LIMBER_KERNEL_TRIALS=on|off  compiled kernels are timed against what they
+//   replace,
 //                        and go if they are slower: on
 //   LIMBER_COMPILE_PACE=on|off  off: requests and compiling compete
 //   LIMBER_ISA           what kernels may use, "x86-64-v3"; default: all that
@@ -35,7 +36,7 @@ typedef struct lb_kernels {
 
 // What cannot be had is left out: that is one warning, since everything runs
 // without. Shelf, hub and log are borrowed.
-void lb_kernels_open(lb_kernels *k, lb_shelf *shelf, lb_hub *hub,
+void lb_kernels_open(lb_kernels *k, lb_lru *lru, lb_hub *hub,
                      const lb_log *log);
 void lb_kernels_close(lb_kernels *k);  // {0} is fine
 

@@ -10,9 +10,9 @@
 
 // -- numbers ------------------------------------------------------------------
 
-static void read_shelf(lb_shelf *shelf, limber_cache_stats *out) {
-  lb_shelf_stats s;
-  lb_shelf_count(shelf, &s);
+static void read_shelf(lb_lru *lru, limber_cache_stats *out) {
+  lb_lru_stats s;
+  lb_lru_count(lru, &s);
   out->capacity = s.capacity;
   out->bytes = s.bytes;
   out->retired_bytes = s.retired_bytes;
@@ -55,7 +55,7 @@ static void read_primitives(lb_cache *cache, limber_cache_stats *out) {
 
 static void read_worker(const lb_kernels *k, limber_layer_stats *out) {
   if (!k->service) return;
-  lb_maker_stats made = lb_service_count(k->service).made;
+  lb_kernel_builder_stats made = lb_service_count(k->service).made;
   out->hits = made.compiled;
   out->misses = made.refused;
   out->build_us = made.build_us;
@@ -64,7 +64,7 @@ static void read_worker(const lb_kernels *k, limber_layer_stats *out) {
 static void read_store(lb_store *store, limber_layer_stats *out) {
   lb_store_stats s;
   lb_store_get_stats(store, &s);
-  out->hits = s.hits + s.hits_below;
+  out->hits = s.hits + s.hits_readonly;
   out->misses = s.misses;
   out->waits = s.refusals;
   out->insertions = s.insertions;
@@ -78,7 +78,7 @@ static void read_store(lb_store *store, limber_layer_stats *out) {
 static void read_all(lb_shared *s, limber_cache_stats *out) {
   const lb_kernels *k = &s->kernels;
   *out = (limber_cache_stats){0};
-  read_shelf(&s->shelf, out);
+  read_shelf(&s->lru, out);
   if (k->slots) read_slots(k->slots, out);
   read_primitives(&s->primitives, out);
   if (k->store) read_store(k->store, &out->store);

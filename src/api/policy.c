@@ -1,4 +1,5 @@
-// api/policy.c -- LIMBER_COMPILE, LIMBER_COMPILE_OPS and LIMBER_SIGHTINGS.
+// api/policy.c -- LIMBER_COMPILE, LIMBER_COMPILE_OPS and
+// LIMBER_COMPILE_THRESHOLD.
 #include "api/policy.h"
 
 #include <stdlib.h>
@@ -17,25 +18,26 @@ static bool is_critical(const limber_runtime_options *o, const lb_log *log) {
                        (const char *const[]){"all", "critical"}, log);
 }
 
-static uint32_t read_sightings(const limber_runtime_options *o,
-                               const lb_log *log) {
-  const char *text = getenv("LIMBER_SIGHTINGS");
-  if (o->sightings) return (uint32_t)o->sightings;
+static uint32_t read_compile_threshold(const limber_runtime_options *o,
+                                       const lb_log *log) {
+  const char *text = getenv("LIMBER_COMPILE_THRESHOLD");
+  if (o->compile_threshold) return (uint32_t)o->compile_threshold;
   if (!text || !*text) return 0;
   char *end;
   long n = strtol(text, &end, 10);
   if (!*end && n >= 1 && n <= 1000000) return (uint32_t)n;
-  lb_log_line(log, LB_LOG_WARN,
-              "LIMBER_SIGHTINGS=%s is ignored: it must be a number from 1 to "
-              "1000000",
-              text);
+  lb_log_line(
+      log, LB_LOG_WARN,
+      "LIMBER_COMPILE_THRESHOLD=%s is ignored: it must be a number from 1 to "
+      "1000000",
+      text);
   return 0;
 }
 
 lb_policy lb_policy_read(const limber_runtime_options *o, const lb_log *log) {
   return (lb_policy){.quiet = is_quiet(o, log),
                      .critical = is_critical(o, log),
-                     .sightings = read_sightings(o, log)};
+                     .compile_threshold = read_compile_threshold(o, log)};
 }
 
 lb_policy lb_policy_of(lb_policy runtime, const limber_session_options *o) {

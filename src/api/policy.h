@@ -5,7 +5,8 @@
 //   LIMBER_COMPILE=settle      in limber_session_settle alone
 //   LIMBER_COMPILE_OPS=all|critical  everything, or what is most of the time
 //                        of most models: convolutions, products, softmax
-//   LIMBER_SIGHTINGS=N   at how many runs that meet a kernel it is compiled: 2
+//   LIMBER_COMPILE_THRESHOLD=N   at how many runs that meet a kernel it is
+//   compiled: 2
 //
 // Sessions of a process that differ in this share kernels all the same: the
 // most eager one that wants a kernel decides when it is compiled.
@@ -17,10 +18,10 @@
 #include "base/log.h"
 #include "limber/limber.h"
 
-typedef struct lb_policy {  // plain numbers without padding: part of a key
-  int32_t quiet;            // kernels come by settle alone
-  int32_t critical;         // of what lb_spec_is_critical says, no others
-  uint32_t sightings;       // 0: LB_SIGHTINGS
+typedef struct lb_policy {     // plain numbers without padding: part of a key
+  int32_t quiet;               // kernels come by settle alone
+  int32_t critical;            // of what lb_spec_is_critical says, no others
+  uint32_t compile_threshold;  // 0: LB_COMPILE_THRESHOLD
 } lb_policy;
 
 // What is wrong with a variable is a warning.

@@ -65,7 +65,7 @@ SETTER(set_compile, o->runtime.compile = value)
 SETTER(set_session_compile, o->session.compile = value)
 SETTER(set_ops, o->runtime.compile_ops = value)
 SETTER(set_session_ops, o->session.compile_ops = value)
-SETTER(set_sightings, o->runtime.sightings = value)
+SETTER(set_compile_threshold, o->runtime.compile_threshold = value)
 SETTER(set_deterministic, o->session.deterministic = value)
 SETTER(set_prefer, o->session.prefer_reusable_kernels = value)
 SETTER(set_attr_deterministic, limber_attr_set_deterministic(o->attr, value))
@@ -109,7 +109,7 @@ static int see_prefer(const bench *b) {
   }
 SEER(see_background, !session.quiet)
 SEER(see_critical, session.critical)
-SEER(see_sightings, session.sightings)
+SEER(see_compile_threshold, session.compile_threshold)
 SEER(see_deterministic, session.deterministic)
 SEER(see_reusable, session.reusable)
 SEER(see_service, service.maker.slots != NULL)
@@ -176,10 +176,10 @@ static const setting settings[] = {
      0,
      0,
      false},
-    {"LIMBER_SIGHTINGS",
-     set_sightings,
+    {"LIMBER_COMPILE_THRESHOLD",
+     set_compile_threshold,
      NULL,
-     see_sightings,
+     see_compile_threshold,
      {{"3", 3, 3}, {"7", 7, 7}},
      0,
      0,
@@ -216,7 +216,7 @@ static const setting settings[] = {
      0,
      0,
      false},
-    {"LIMBER_JUDGE",
+    {"LIMBER_KERNEL_TRIALS",
      NULL,
      NULL,
      see_trials,
@@ -309,7 +309,7 @@ static int see(const setting *s, const said *what) {
   unsetenv(s->variable);
   setenv("LIMBER_CACHE_DIR", "off", 1);
   setenv("LIMBER_JIT_PATH", "/nowhere/limber-jit", 1);  // none is started
-  if (s->see == see_log) setenv("LIMBER_SIGHTINGS", "a warning", 1);
+  if (s->see == see_log) setenv("LIMBER_COMPILE_THRESHOLD", "a warning", 1);
   o.runtime.log = note_line;
   if (s->see != see_threads) o.runtime.threads = 1;
   if (limber_attr_create(&o.attr)) return -2;

@@ -21,7 +21,7 @@
 typedef struct decided {
   uint64_t passes_off;
   lb_policy policy;
-  int32_t deterministic, reusable, zero;
+  int32_t deterministic, reusable, reserved;
 } decided;
 _Static_assert(sizeof(decided) == 32, "no padding: it is part of a key");
 
@@ -95,7 +95,7 @@ static lb_status make_ready(lb_primitive *p, const wish *w) {
       .quiet = w->decided.policy.quiet,
       .passive = true,  // in the cache it is not used: handles hold
       .critical = w->decided.policy.critical,
-      .sightings = w->decided.policy.sightings,
+      .compile_threshold = w->decided.policy.compile_threshold,
       .passes_off = d->attr->reference ? LB_PASS_ALL : w->decided.passes_off,
       .log = &p->shared->log,
       .deterministic = w->decided.deterministic,
@@ -179,8 +179,8 @@ static const lb_cache_type in_cache = {.retain = cache_retain,
                                        .bytes = cache_bytes,
                                        .key = &key_type};
 
-lb_status lb_primitives_init(lb_cache *cache, lb_shelf *shelf) {
-  return lb_cache_init(cache, shelf, &in_cache);
+lb_status lb_primitives_init(lb_cache *cache, lb_lru *lru) {
+  return lb_cache_init(cache, lru, &in_cache);
 }
 
 // With runtime dims each shape adds a plan; and each execution that needs more
@@ -212,7 +212,7 @@ static bool same_elements(const limber_operand *o, const char *name,
   for (uint32_t i = 0; i < g->n_values; i++) {
     const lb_tensor *t = lb_value_const(g->values[i]);
     if (!t || strcmp(g->values[i]->name, name) != 0) continue;
-    size_t bytes = lb_operand_bytes(o);
+    size_t bytes = lb_desc_operand_bytes(o);
     return lb_tensor_bytes(t) == bytes && !memcmp(t->data, o->data, bytes);
   }
   return false;
@@ -407,7 +407,7 @@ limber_status limber_primitive_execute(limber_primitive *primitive,
                                        size_t n_outputs,
                                        const limber_run_options *options) {
   lb_run_how how;
-  lb_bound bound;
+  lb_run_limits bound;
   lb_status st = lb_how_read(options, &bound, &how);
   if (primitive->core->user_scratch) how.lends = true;
   how.pool = primitive->runtime->pool;
@@ -465,7 +465,7 @@ static lb_status query(const limber_primitive *handle,
   } else {
     declared(p, in);
   }
-  lb_status st = lb_session_tell(
+  lb_status st = lb_session_emit(
       p->session, in, &(lb_watcher){.step = note_step, .user = &a}, &n);
   if (!lb_failed(st)) st = lb_strbuf_status(&a.text);
   snprintf(implementation, sizeof implementation, "%s", lb_strbuf_str(&a.text));

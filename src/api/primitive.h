@@ -41,6 +41,6 @@ struct limber_primitive {
   atomic_size_t plan_bytes;
 };
 
-lb_status lb_primitives_init(lb_cache *cache, lb_shelf *shelf);
+lb_status lb_primitives_init(lb_cache *cache, lb_lru *lru);
 
 #endif

@@ -154,8 +154,8 @@ static void the_reference_is_plain_c(void **state) {
   ok(limber_attr_set_reference(a, 1));
   limber_primitive *p = create(&d, a);
   ok(limber_primitive_query(p, NULL, 0, &info));
-  assert_string_equal(info.tier, "host");
-  assert_string_equal(info.implementation, "host Softmax");
+  assert_string_equal(info.tier, "reference");
+  assert_string_equal(info.implementation, "reference Softmax");
   assert_string_equal(info.key, "softmax in=f32:7x33 axis=-1 reference=1");
   assert_int_equal(info.n_inputs, 1);
   assert_int_equal(info.steps, 1);

@@ -262,7 +262,7 @@ limber_status limber_session_run(limber_session *session,
                                  limber_tensor *outputs, size_t n_outputs,
                                  const limber_run_options *options) {
   lb_run_how how;
-  lb_bound bound;
+  lb_run_limits bound;
   lb_status st = lb_how_read(options, &bound, &how);
   if (!lb_failed(st))
     st = lb_api_run(session, inputs, n_inputs, outputs, n_outputs, &how);

@@ -115,8 +115,9 @@ static lb_status check(const limber_runtime_options *o) {
                     o->log_level);
   LB_TRY(lb_check_compile(o->compile));
   LB_TRY(lb_check_compile_ops(o->compile_ops));
-  if (o->sightings < 0)
-    return lb_error(LB_INVALID, "sightings: %d is less than 0", o->sightings);
+  if (o->compile_threshold < 0)
+    return lb_error(LB_INVALID, "compile_threshold: %d is less than 0",
+                    o->compile_threshold);
   if (o->allocator && (!o->allocator->alloc || !o->allocator->free))
     return lb_error(LB_INVALID, "allocator: alloc and free must both be set");
   return LB_OK;
@@ -166,7 +167,7 @@ static lb_status runtime_new(const limber_runtime_options *o,
     return st;
   }
   if (o->cache_capacity)
-    lb_shelf_set_capacity(&r->shared->shelf, o->cache_capacity);
+    lb_lru_set_capacity(&r->shared->lru, o->cache_capacity);
   r->policy = lb_policy_read(o, &r->log);
   r->deterministic = read_deterministic(r);
   r->prefer = lb_prefer_read(&r->log);

@@ -74,9 +74,9 @@ static lb_status check_options(const limber_session_options *o) {
   if (o->optimize < -1 || o->optimize > 0)
     return lb_error(LB_INVALID, "optimize: %d is neither 0 nor -1",
                     o->optimize);
-  if (o->rehearse < -1 || o->rehearse > 0)
-    return lb_error(LB_INVALID, "rehearse: %d is neither 0 nor -1",
-                    o->rehearse);
+  if (o->load_warmup < -1 || o->load_warmup > 0)
+    return lb_error(LB_INVALID, "load_warmup: %d is neither 0 nor -1",
+                    o->load_warmup);
   if (o->deterministic < 0 || o->deterministic > 1)
     return lb_error(LB_INVALID, "deterministic: %d is neither 0 nor 1",
                     o->deterministic);
@@ -125,7 +125,7 @@ static lb_status load(limber_session *s, const source *from,
       .service = o->reference ? NULL : kernels->service,
       .quiet = s->policy.quiet,
       .critical = s->policy.critical,
-      .sightings = s->policy.sightings,
+      .compile_threshold = s->policy.compile_threshold,
   };
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
   // Weights that were packed are not read in the file any more.
@@ -134,7 +134,8 @@ static lb_status load(limber_session *s, const source *from,
   LB_TRY(add_ports(s));
   LB_TRY(add_properties(s));
   LB_TRY(lb_declared_before(s));
-  if (!o->rehearse) lb_session_rehearse(s->session, lb_clock_ns() - start);
+  if (!o->load_warmup)
+    lb_session_load_warmup(s->session, lb_clock_ns() - start);
   return LB_OK;
 }
 
@@ -239,7 +240,7 @@ static void count_tiers(lb_slots *slots, uint64_t user, limber_stats *out) {
   for (size_t i = 0; slots && (slot = lb_slots_at(slots, i)); i++) {
     if (!(lb_slot_users(slot) & user) || !atomic_load(&slot->wanted)) continue;
     out->kernels_by_tier[lb_slot_tier(slot)]++;
-    out->kernels_bounded += !lb_facts_reusable(&slot->key.facts);
+    out->kernels_specialised += !lb_facts_reusable(&slot->key.facts);
   }
 }
 
@@ -249,7 +250,7 @@ static uint64_t count_lacking(const lb_kernels *k, uint64_t user,
   const lb_slot *slot;
   uint64_t n = 0;
   for (size_t i = 0; k->service && (slot = lb_slots_at(k->slots, i)); i++)
-    n += lb_slot_lacks(slot) && lb_slot_users(slot) & user &&
+    n += lb_slot_is_pending(slot) && lb_slot_users(slot) & user &&
          (!critical || lb_spec_is_critical(&slot->key.spec));
   return n;
 }
@@ -259,7 +260,7 @@ static uint64_t count_asked(const lb_kernels *k, uint64_t user) {
   const lb_slot *slot;
   uint64_t n = 0;
   for (size_t i = 0; k->service && (slot = lb_slots_at(k->slots, i)); i++)
-    n += lb_slot_users(slot) & user && lb_slot_is_asked(slot);
+    n += lb_slot_users(slot) & user && lb_slot_is_queued(slot);
   return n;
 }
 
@@ -277,13 +278,13 @@ static limber_stats runtime_stats(const limber_runtime *r, bool critical) {
   uint64_t user = lb_seat_bit(r->seat);
   if (kernels->service) k = lb_service_count(kernels->service);
   limber_stats stats = {
-      .kernels_wanted =
+      .kernels_requested =
           kernels->slots ? lb_slots_wanted(kernels->slots, user) : 0,
       .kernels = k.made.compiled,
-      .kernels_refused = k.made.refused,
+      .kernels_failed = k.made.refused,
       .code_bytes = k.made.code_bytes,
-      .kernels_lacking = count_lacking(kernels, user, critical),
-      .kernels_asked = count_asked(kernels, user),
+      .kernels_pending = count_lacking(kernels, user, critical),
+      .kernels_queued = count_asked(kernels, user),
       .worker_failures = k.failures,
       .compile_us_on_callers = lb_detour_us(),
       .kernels_on_trial = count_trials(kernels),
@@ -291,7 +292,7 @@ static limber_stats runtime_stats(const limber_runtime *r, bool critical) {
       .kernels_demoted = k.made.demoted,
   };
   count_tiers(kernels->slots, user, &stats);
-  stats.state = stats.kernels_lacking ? LIMBER_READY : LIMBER_SETTLED;
+  stats.state = stats.kernels_pending ? LIMBER_READY : LIMBER_SETTLED;
   return stats;
 }
 
@@ -325,8 +326,8 @@ limber_status limber_session_stats(limber_session *session, limber_stats *out) {
 limber_status limber_session_kernel(limber_session *session, size_t i,
                                     limber_kernel_info *out) {
   const lb_kernels *kernels = &session->runtime->shared->kernels;
-  lb_built b;
-  if (!kernels->service || !lb_service_built(kernels->service, i, &b))
+  lb_compile_record b;
+  if (!kernels->service || !lb_service_compile_record(kernels->service, i, &b))
     return lb_report(lb_error(LB_INVALID, "there is no kernel %zu", i), NULL);
   limber_kernel_info info = {.name = b.name,
                              .text = b.text,

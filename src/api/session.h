@@ -41,7 +41,7 @@ lb_status lb_api_plan(limber_session *s, const limber_signature *what,
 
 // What a run's options say; `options` may be NULL. *bound is where how->bound
 // points. Time counts from here.
-lb_status lb_how_read(const limber_run_options *options, lb_bound *bound,
+lb_status lb_how_read(const limber_run_options *options, lb_run_limits *bound,
                       lb_run_how *how);
 
 // Whether a caller's tensor says nothing that this version does not know.

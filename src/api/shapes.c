@@ -12,7 +12,8 @@ limber_status limber_session_record_shapes(limber_session *session,
   const lb_log *log = &session->runtime->log;
   lb_status st = lb_session_record(session->session, path, log);
   if (!lb_failed(st) && path)
-    lb_tell(session->runtime->events, SHAPES_RECORDED, ASKED, "%s", path);
+    lb_event_emit(session->runtime->events, SHAPES_RECORDED, REQUESTED, "%s",
+                  path);
   return lb_report(st, log);
 }
 
@@ -23,7 +24,7 @@ struct limber_shapes {
   limber_signature *list;  // in the arena of `shapes`
 };
 
-static lb_status give_inputs(lb_arena *a, const lb_sighting *s,
+static lb_status give_inputs(lb_arena *a, const lb_recorded_signature *s,
                              limber_signature *out) {
   limber_tensor *inputs =
       lb_arena_zalloc(a, (s->n_inputs + 1u) * sizeof *inputs, 16);

@@ -12,19 +12,19 @@ static atomic_bool made;
 
 static lb_status make(lb_shared *s) {
   s->log = lb_hub_log(&s->hub);
-  LB_TRY(lb_shelf_init(&s->shelf, lb_cache_first_capacity(&s->log)));
-  lb_status st = lb_primitives_init(&s->primitives, &s->shelf);
+  LB_TRY(lb_lru_init(&s->lru, lb_cache_first_capacity(&s->log)));
+  lb_status st = lb_primitives_init(&s->primitives, &s->lru);
   if (lb_failed(st)) {
-    lb_shelf_fini(&s->shelf);
+    lb_lru_fini(&s->lru);
     return st;
   }
-  lb_kernels_open(&s->kernels, &s->shelf, &s->hub, &s->log);
+  lb_kernels_open(&s->kernels, &s->lru, &s->hub, &s->log);
   st = lb_found_init(&s->found, &s->kernels);
   if (lb_failed(st)) {
     lb_found_fini(&s->found);
     lb_kernels_close(&s->kernels);
     lb_cache_fini(&s->primitives);
-    lb_shelf_fini(&s->shelf);
+    lb_lru_fini(&s->lru);
   }
   return st;
 }

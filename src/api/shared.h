@@ -26,7 +26,7 @@
 typedef struct lb_shared {
   lb_hub hub;
   lb_log log;  // that of the hub
-  lb_shelf shelf;
+  lb_lru lru;
   lb_kernels kernels;
   lb_cache primitives;  // by descriptor, attributes and what runtimes decide
   lb_found found;

@@ -35,7 +35,7 @@ typedef struct runtime {
 
 static void hear(void *user, const limber_event *e) {
   runtime *t = user;
-  atomic_fetch_add(&t->wanted, !strcmp(e->name, "kernel_wanted"));
+  atomic_fetch_add(&t->wanted, !strcmp(e->name, "kernel_requested"));
   atomic_fetch_add(&t->compiled, !strcmp(e->name, "kernel_compiled"));
   atomic_fetch_add(&t->published, !strcmp(e->name, "kernel_published"));
 }
@@ -53,12 +53,12 @@ static void ok(limber_status st) {
 }
 
 static limber_status open_runtime(runtime *t, int threads, int compile,
-                                  int sightings) {
+                                  int compile_threshold) {
   limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
   *t = (runtime){0};
   o.threads = threads;
   o.compile = compile;
-  o.sightings = sightings;
+  o.compile_threshold = compile_threshold;
   o.event = hear;
   o.event_user = t;
   o.log = note_line;
@@ -73,8 +73,9 @@ static limber_status open_model(runtime *t, int kind) {
                                     &t->s);
 }
 
-static void open_pair(runtime *t, int kind, int compile, int sightings) {
-  ok(open_runtime(t, 1, compile, sightings));
+static void open_pair(runtime *t, int kind, int compile,
+                      int compile_threshold) {
+  ok(open_runtime(t, 1, compile, compile_threshold));
   ok(open_model(t, kind));
 }
 
@@ -99,7 +100,7 @@ static limber_stats stats_of(const runtime *t) {
 
 static bool kernels_are_here(const runtime *t) {
   limber_stats s = stats_of(t);
-  return s.kernels_wanted > 0 && s.kernels_lacking == 0;
+  return s.kernels_requested > 0 && s.kernels_pending == 0;
 }
 
 static void wait_for_kernels(const runtime *t) {
@@ -124,7 +125,8 @@ static void numbers_are_the_same_whichever_runtime_is_asked(void **state) {
   assert_true(made > 0 && kernels_are_here(&b));
   ok(limber_session_settle(b.s, 60));
   assert_int_equal(stats_of(&b).kernels - before, made);  // once
-  assert_int_equal(stats_of(&a).kernels_wanted, stats_of(&b).kernels_wanted);
+  assert_int_equal(stats_of(&a).kernels_requested,
+                   stats_of(&b).kernels_requested);
   ok(limber_get_cache_stats(a.r, &x));
   ok(limber_get_cache_stats(NULL, &y));
   assert_memory_equal(&x, &y, sizeof x);
@@ -276,7 +278,7 @@ static void what_a_runtime_wanted_goes_with_it(void **state) {
   ok(run(&gone));
   ok(run(&stays));
   uint64_t before = stats_of(&stays).kernels;
-  uint64_t wanted = stats_of(&stays).kernels_wanted;
+  uint64_t wanted = stats_of(&stays).kernels_requested;
   end(&gone);
   ok(limber_session_settle(stays.s, 60));
   assert_int_equal(stats_of(&stays).kernels - before, wanted);
@@ -370,7 +372,7 @@ int main(void) {
   const char *worker = testdir_at(&dir, "kernel");
   if (symlink(FAKE_WORKER, worker) || setenv("LIMBER_JIT_PATH", worker, 1))
     return 1;
-  setenv("LIMBER_JUDGE", "off", 1);
+  setenv("LIMBER_KERNEL_TRIALS", "off", 1);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   testdir_fini(&dir);
   return failed;

@@ -18,7 +18,7 @@
 lb_status lb_store_of_environment(const lb_log *log, lb_store **out);
 
 // The folder; "" if there is none, and *why says so.
-void lb_store_folder(lb_strbuf *out, const char **why);
+void lb_store_directory(lb_strbuf *out, const char **why);
 uint64_t lb_store_capacity(const lb_log *log);
 
 #endif

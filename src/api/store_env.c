@@ -10,7 +10,7 @@ static const char *variable(const char *name) {
   return text && *text ? text : NULL;
 }
 
-void lb_store_folder(lb_strbuf *out, const char **why) {
+void lb_store_directory(lb_strbuf *out, const char **why) {
   const char *given = variable("LIMBER_CACHE_DIR");
   const char *xdg = variable("XDG_CACHE_HOME"), *home = variable("HOME");
   *why = NULL;
@@ -74,7 +74,7 @@ lb_status lb_store_of_environment(const lb_log *log, lb_store **out) {
   const char *why;
   lb_store_options o = {.capacity = lb_store_capacity(log), .log = log};
   *out = NULL;
-  lb_store_folder(&folder, &why);
+  lb_store_directory(&folder, &why);
   bool off = variable("LIMBER_CACHE_DIR") && why;
   if (why && !off)
     lb_log_line(log, LB_LOG_WARN, "no kernels are kept on disk: %s", why);

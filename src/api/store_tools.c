@@ -29,7 +29,7 @@ static lb_status path_of(const char *given, char **out) {
     if (*out) return LB_OK;
     return lb_error(LB_IO, "there is no '%s': %s", given, strerror(errno));
   }
-  lb_store_folder(&folder, &why);
+  lb_store_directory(&folder, &why);
   lb_status st = lb_strbuf_status(&folder);
   if (!lb_failed(st) && why)
     st = lb_error(LB_INVALID, "no kernels are kept on disk: %s", why);
@@ -135,7 +135,7 @@ static lb_status read_stats(limber_store *s, limber_store_info *info) {
                               .rebuilds = stats.rebuilds,
                               .salvaged = stats.salvaged,
                               .hits = all.hits,
-                              .hits_below = all.hits_below,
+                              .hits_readonly = all.hits_readonly,
                               .misses = all.misses,
                               .waits = all.refusals,
                               .insertions = all.insertions,
@@ -155,18 +155,17 @@ limber_status limber_store_stats(limber_store *s, limber_store_info *out) {
   return lb_report(st, NULL);
 }
 
-limber_status limber_store_verify(limber_store *s, limber_store_verdict *out) {
+limber_status limber_store_verify(limber_store *s, limber_store_check *out) {
   lb_store_verified v;
-  limber_store_verdict verdict = {0};
+  limber_store_check verdict = {0};
   lb_status st = check(s);
   if (!lb_failed(st)) st = lb_store_verify(s->store, &v);
   if (!lb_failed(st)) {
     verdict.entries = v.entries;
-    verdict.broken = v.broken;
-    memcpy(verdict.complaint, v.complaint, sizeof verdict.complaint);
-    _Static_assert(sizeof verdict.complaint == sizeof v.complaint, "copied");
-    st =
-        lb_options_write("limber_store_verdict", &verdict, sizeof verdict, out);
+    verdict.corrupt = v.corrupt;
+    memcpy(verdict.error, v.error, sizeof verdict.error);
+    _Static_assert(sizeof verdict.error == sizeof v.error, "copied");
+    st = lb_options_write("limber_store_check", &verdict, sizeof verdict, out);
   }
   return lb_report(st, NULL);
 }
@@ -213,8 +212,8 @@ limber_status limber_store_import(limber_store *s, const char *path,
   if (!lb_failed(st)) st = lb_store_import(s->store, path, &in);
   if (!lb_failed(st) && out) {
     info.added = in.added;
-    info.there = in.there;
-    info.broken = in.broken;
+    info.already_present = in.already_present;
+    info.corrupt = in.corrupt;
     st = lb_options_write("limber_store_import_info", &info, sizeof info, out);
   }
   return lb_report(st, NULL);

@@ -52,19 +52,19 @@ static void *map(size_t size) {
   return p + before;
 }
 
-void *lb_room_get(const lb_alloc *a, size_t size) {
+void *lb_pages_get(const lb_alloc *a, size_t size) {
   if (size > PTRDIFF_MAX - LB_LARGE_PAGE) return NULL;
   return is_mapped(a, size) ? map(size) : lb_alloc_get(a, size);
 }
 
-void lb_room_put(const lb_alloc *a, void *p, size_t size) {
+void lb_pages_put(const lb_alloc *a, void *p, size_t size) {
   if (p && is_mapped(a, size))
     munmap(p, size);
   else
     lb_alloc_drop(a, p, size);
 }
 
-size_t lb_alloc_roomy(const lb_alloc *a, size_t size) {
+size_t lb_alloc_pages(const lb_alloc *a, size_t size) {
   bool ours = !a || !a->alloc;
   return ours && size <= PTRDIFF_MAX / ROOM ? ROOM * size : size;
 }

@@ -23,12 +23,12 @@ void lb_alloc_put(const lb_alloc *a, void *p);  // NULL is fine
 // those are the system's. Were they the C library's, it would take a large
 // block that it gets back for a reason to keep all that are smaller from then
 // on, the program's too.
-void *lb_room_get(const lb_alloc *a, size_t size);
-void lb_room_put(const lb_alloc *a, void *p, size_t size);  // the same size
+void *lb_pages_get(const lb_alloc *a, size_t size);
+void lb_pages_put(const lb_alloc *a, void *p, size_t size);  // the same size
 // How much to ask for in place of `size` bytes that are likely to become more:
 // the system gives address space, and pages only where they are written. The
 // caller's allocator may give all of it at once, so there it is `size`.
-size_t lb_alloc_roomy(const lb_alloc *a, size_t size);
+size_t lb_alloc_pages(const lb_alloc *a, size_t size);
 // The same for `size` bytes that will not be needed again soon: the system gets
 // them, where the C library would keep them.
 void lb_alloc_drop(const lb_alloc *a, void *p, size_t size);

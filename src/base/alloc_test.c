@@ -62,32 +62,32 @@ static void much_room_is_the_systems(void **state) {
   static const size_t sizes[] = {
       0, 1, 100000, (2 << 20) - 1, 2 << 20, (5 << 20) + 1};
   for (int i = 0; i < 6; i++) {
-    char *p = lb_room_get(NULL, sizes[i]);
+    char *p = lb_pages_get(NULL, sizes[i]);
     assert_non_null(p);
     assert_int_equal((uintptr_t)p % LB_TENSOR_ALIGN, 0);
     memset(p, 1, sizes[i]);
-    lb_room_put(NULL, p, sizes[i]);
+    lb_pages_put(NULL, p, sizes[i]);
   }
   // A large block that the C library gets back makes it keep smaller ones.
-  lb_room_put(NULL, lb_room_get(NULL, 16 << 20), 16 << 20);
+  lb_pages_put(NULL, lb_pages_get(NULL, 16 << 20), 16 << 20);
   size_t before = mallinfo2().hblks;
   void *other = malloc(8 << 20);
   assert_non_null(other);
   assert_true(IS_SANITIZED || mallinfo2().hblks == before + 1);
   free(other);
-  assert_null(lb_room_get(NULL, SIZE_MAX));
-  lb_room_put(NULL, NULL, 100);
-  lb_room_put(NULL, NULL, 3 << 20);
+  assert_null(lb_pages_get(NULL, SIZE_MAX));
+  lb_pages_put(NULL, NULL, 100);
+  lb_pages_put(NULL, NULL, 3 << 20);
 }
 
 static void the_callers_allocator_has_all_room(void **state) {
   (void)state;
   counter c = {0};
   lb_alloc a = {counting_alloc, counting_free, &c};
-  void *p = lb_room_get(&a, 3 << 20);
+  void *p = lb_pages_get(&a, 3 << 20);
   assert_non_null(p);
   assert_int_equal(c.gets, 1);
-  lb_room_put(&a, p, 3 << 20);
+  lb_pages_put(&a, p, 3 << 20);
   assert_int_equal(c.puts, 1);
 }
 
@@ -113,15 +113,15 @@ static void a_misaligned_answer_is_given_back(void **state) {
   assert_int_equal(c.puts, 1);
 }
 
-static void room_is_address_space_of_ours_alone(void **state) {
+static void module_is_address_space_of_ours_alone(void **state) {
   (void)state;
   counter c = {0};
   lb_alloc theirs = {counting_alloc, counting_free, &c};
-  assert_int_equal(lb_alloc_roomy(&theirs, 1000), 1000);
-  assert_true(lb_alloc_roomy(NULL, 1000) > 2000);
-  assert_int_equal(lb_alloc_roomy(NULL, SIZE_MAX), SIZE_MAX);
+  assert_int_equal(lb_alloc_pages(&theirs, 1000), 1000);
+  assert_true(lb_alloc_pages(NULL, 1000) > 2000);
+  assert_int_equal(lb_alloc_pages(NULL, SIZE_MAX), SIZE_MAX);
   for (size_t size = 1; size < (size_t)1 << 40; size *= 3)
-    assert_true(lb_alloc_roomy(NULL, size) >= size);
+    assert_true(lb_alloc_pages(NULL, size) >= size);
 }
 
 int main(void) {
@@ -131,7 +131,7 @@ int main(void) {
       cmocka_unit_test(the_callers_allocator_has_all_room),
       cmocka_unit_test(the_callers_allocator_is_used),
       cmocka_unit_test(a_misaligned_answer_is_given_back),
-      cmocka_unit_test(room_is_address_space_of_ours_alone),
+      cmocka_unit_test(module_is_address_space_of_ours_alone),
   };
   return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
 }

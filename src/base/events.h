@@ -65,25 +65,25 @@ void lb_events_put(lb_events *e, const lb_event *event, const char *fmt, ...)
 void lb_events_vput(lb_events *e, const lb_event *event, const char *fmt,
                     va_list ap) LB_PRINTF(3, 0);
 
-// lb_tell(events, PLAN_BUILT, NEW_SHAPES, "%s", text): arguments are evaluated
-// only if somebody listens.
-#define lb_tell(e, kind_, reason_, ...) \
-  lb_tell_since(e, kind_, reason_, 0, 0, __VA_ARGS__)
+// lb_event_emit(events, PLAN_BUILT, NEW_SHAPES, "%s", text): arguments are
+// evaluated only if somebody listens.
+#define lb_event_emit(e, kind_, reason_, ...) \
+  lb_event_emit_since(e, kind_, reason_, 0, 0, __VA_ARGS__)
 
 // The same of what began at `start_ns` (0: no time), with a number.
-#define lb_tell_since(e, kind_, reason_, start, number, ...)   \
-  do {                                                         \
-    if (e)                                                     \
-      lb_events_put((e),                                       \
-                    &(lb_event){.kind = LB_EVENT_##kind_,      \
-                                .reason = LB_REASON_##reason_, \
-                                .start_ns = (start),           \
-                                .value = (int64_t)(number)},   \
-                    __VA_ARGS__);                              \
+#define lb_event_emit_since(e, kind_, reason_, start, number, ...) \
+  do {                                                             \
+    if (e)                                                         \
+      lb_events_put((e),                                           \
+                    &(lb_event){.kind = LB_EVENT_##kind_,          \
+                                .reason = LB_REASON_##reason_,     \
+                                .start_ns = (start),               \
+                                .value = (int64_t)(number)},       \
+                    __VA_ARGS__);                                  \
   } while (0)
 
 // When something begins that will be told of; 0 if nobody listens.
-static inline int64_t lb_tell_start(const lb_events *e) {
+static inline int64_t lb_event_start(const lb_events *e) {
   return e ? lb_clock_ns() : 0;
 }
 

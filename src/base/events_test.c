@@ -73,9 +73,9 @@ static int count(void) { return ++evaluated; }
 static void without_a_listener_nothing_is_evaluated(void **state) {
   (void)state;
   lb_events *none = NULL;
-  lb_tell(none, PLAN_BUILT, NEW_SHAPES, "%d", count());
+  lb_event_emit(none, PLAN_BUILT, NEW_SHAPES, "%d", count());
   assert_int_equal(evaluated, 0);
-  assert_true(lb_tell_start(none) == 0);
+  assert_true(lb_event_start(none) == 0);
   lb_events_flush(none);
   lb_events_free(none);
 }
@@ -84,12 +84,13 @@ static void an_event_arrives_as_it_was_told(void **state) {
   (void)state;
   heard h = {0};
   lb_events *e = open_events(&h);
-  int64_t start = lb_tell_start(e);
-  lb_tell_since(e, KERNEL_COMPILED, SIGHTED, start, 42, "mul %d", 7);
+  int64_t start = lb_event_start(e);
+  lb_event_emit_since(e, KERNEL_COMPILED, THRESHOLD_REACHED, start, 42,
+                      "mul %d", 7);
   lb_events_flush(e);
   assert_int_equal(h.n, 1);
   assert_int_equal(h.last.kind, LB_EVENT_KERNEL_COMPILED);
-  assert_int_equal(h.last.reason, LB_REASON_SIGHTED);
+  assert_int_equal(h.last.reason, LB_REASON_THRESHOLD_REACHED);
   assert_true(h.last.start_ns == start && h.last.end_ns >= start);
   assert_int_equal(h.last.value, 42);
   assert_int_equal(h.last.thread, getpid());
@@ -97,7 +98,7 @@ static void an_event_arrives_as_it_was_told(void **state) {
   char large[2 * LB_EVENT_TEXT];
   memset(large, 'x', sizeof large);
   large[sizeof large - 1] = 0;
-  lb_tell(e, PLAN_BUILT, NEW_SHAPES, "%s", large);
+  lb_event_emit(e, PLAN_BUILT, NEW_SHAPES, "%s", large);
   lb_events_free(e);  // delivers what is left
   assert_int_equal(h.n, 2);
   assert_int_equal(strlen(h.text), LB_EVENT_TEXT - 1);
@@ -112,7 +113,8 @@ typedef struct teller {
 static void *tell_many(void *user) {
   const teller *t = user;
   for (int i = 0; i < EACH; i++)
-    lb_tell_since(t->h->events, PLAN_BUILT, NEW_SHAPES, 0, i, "%d", t->id);
+    lb_event_emit_since(t->h->events, PLAN_BUILT, NEW_SHAPES, 0, i, "%d",
+                        t->id);
   return NULL;
 }
 
@@ -139,7 +141,7 @@ static void a_listener_that_hangs_holds_nobody_up(void **state) {
   heard h = {.gate = &gate, .in_order = true};
   lb_events *e = open_events(&h);
   for (int i = 0; i < EACH; i++)
-    lb_tell_since(e, PLAN_BUILT, NEW_SHAPES, 0, i, "0");
+    lb_event_emit_since(e, PLAN_BUILT, NEW_SHAPES, 0, i, "0");
   for (int i = 0; i < 2 * EACH; i++) sem_post(&gate);
   lb_events_free(e);
   assert_int_equal(h.n + h.lost, EACH);
@@ -153,7 +155,7 @@ static void a_forked_child_tells_nothing_and_ends(void **state) {
   lb_events *e = open_events(&h);
   pid_t child = fork();
   if (child == 0) {
-    lb_tell(e, PLAN_BUILT, NEW_SHAPES, "child");
+    lb_event_emit(e, PLAN_BUILT, NEW_SHAPES, "child");
     lb_events_flush(e);
     lb_events_free(e);
     _exit(h.n == 0 ? 0 : 1);
@@ -161,7 +163,7 @@ static void a_forked_child_tells_nothing_and_ends(void **state) {
   int status;
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_int_equal(status, 0);
-  lb_tell(e, PLAN_BUILT, NEW_SHAPES, "parent");
+  lb_event_emit(e, PLAN_BUILT, NEW_SHAPES, "parent");
   lb_events_free(e);
   assert_int_equal(h.n, 1);
 }

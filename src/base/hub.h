@@ -64,7 +64,7 @@ void lb_hub_put(lb_hub *h, uint64_t to, const lb_event *e, const char *fmt, ...)
     LB_PRINTF(4, 5);
 
 // To all members; arguments are evaluated only if somebody listens.
-#define lb_hub_tell(h, kind_, reason_, number, ...)         \
+#define lb_hub_emit(h, kind_, reason_, number, ...)         \
   do {                                                      \
     if (lb_hub_listens(h))                                  \
       lb_hub_put((h), LB_HUB_ALL,                           \

@@ -32,7 +32,7 @@ typedef struct ears {  // a member, and what it has heard
 
 static void hear(void *user, const lb_event *e, const char *text) {
   ears *m = user;
-  bool right = e->kind == LB_EVENT_KERNEL_WANTED && !strcmp(text, "it 7");
+  bool right = e->kind == LB_EVENT_KERNEL_REQUESTED && !strcmp(text, "it 7");
   if (right) atomic_fetch_add(&m->heard, 1);  // or some came too fast
 }
 
@@ -55,7 +55,7 @@ static void leave(ears *m) {
 }
 
 static void put(lb_hub *hub, uint64_t to) {
-  lb_event e = {.kind = LB_EVENT_KERNEL_WANTED};
+  lb_event e = {.kind = LB_EVENT_KERNEL_REQUESTED};
   lb_hub_put(hub, to, &e, "it %d", 7);
 }
 

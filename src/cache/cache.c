@@ -13,9 +13,9 @@
 #include "base/clock.h"
 
 typedef struct entry {
-  lb_shelf_item base;  // first
-  lb_cache *cache;     // not looked at any more once it is retired
-  lb_shelf *shelf;
+  lb_lru_item base;  // first
+  lb_cache *cache;   // not looked at any more once it is retired
+  lb_lru *lru;
   const lb_cache_type *type;
   _Atomic uint64_t used;
   int refs;  // of the map or shelf, and of threads; with the lock held
@@ -29,14 +29,13 @@ typedef struct entry {
   char key[];
 } entry;
 
-lb_status lb_cache_init(lb_cache *c, lb_shelf *shelf,
-                        const lb_cache_type *type) {
-  *c = (lb_cache){.shelf = shelf, .type = type, .forks = lb_fork_count()};
+lb_status lb_cache_init(lb_cache *c, lb_lru *lru, const lb_cache_type *type) {
+  *c = (lb_cache){.lru = lru, .type = type, .forks = lb_fork_count()};
   return pthread_cond_init(&c->built, NULL) ? lb_oom() : LB_OK;
 }
 
-static void lock(lb_cache *c) { lb_lock_take(&c->shelf->lock); }
-static void unlock(lb_cache *c) { lb_lock_give(&c->shelf->lock); }
+static void lock(lb_cache *c) { lb_lock_take(&c->lru->lock); }
+static void unlock(lb_cache *c) { lb_lock_give(&c->lru->lock); }
 
 // -- entries ------------------------------------------------------------------
 
@@ -54,7 +53,7 @@ static void unlist(entry *e) {
 // True if this was the last reference: the caller frees it, without the lock.
 static bool unref(entry *e) { return --e->refs == 0; }
 
-static void hide(lb_shelf_item *x) {
+static void hide(lb_lru_item *x) {
   entry *e = (entry *)x;
   unlist(e);
   e->cache->stats.entries--;
@@ -62,11 +61,11 @@ static void hide(lb_shelf_item *x) {
   e->cache->stats.evictions++;
 }
 
-static void drop(lb_shelf_item *x) {
+static void drop(lb_lru_item *x) {
   entry *e = (entry *)x;
-  lb_lock_take(&e->shelf->lock);
+  lb_lock_take(&e->lru->lock);
   bool last = unref(e);
-  lb_lock_give(&e->shelf->lock);
+  lb_lock_give(&e->lru->lock);
   if (last) entry_free(e);
 }
 
@@ -78,7 +77,7 @@ static lb_status new_entry(lb_cache *c, const void *key, size_t size,
   *e = (entry){
       .base = {.hide = hide, .drop = drop, .used = &e->used, .counted = true},
       .cache = c,
-      .shelf = c->shelf,
+      .lru = c->lru,
       .type = c->type,
       .refs = 2,
       .pending = true,
@@ -127,7 +126,7 @@ static void keep_failure(entry *e, lb_status st) {
 // forgotten. With the lock held.
 static void put_on_shelf(lb_cache *c, entry *e) {
   if (!e->listed) return;
-  if (!lb_shelf_try_put(c->shelf, &e->base)) {
+  if (!lb_lru_try_put(c->lru, &e->base)) {
     unlist(e);
     e->refs--;
     return;
@@ -189,7 +188,7 @@ static lb_status build_entry(lb_cache *c, entry *e, lb_cache_build *build,
   lock(c);
   settle(c, e, ns);
   leave(c, e);
-  lb_shelf_collect(c->shelf);
+  lb_lru_collect(c->lru);
   return st;
 }
 
@@ -197,7 +196,7 @@ static lb_status build_entry(lb_cache *c, entry *e, lb_cache_build *build,
 static lb_status wait_for(lb_cache *c, entry *e, void **out) {
   c->stats.waits++;
   e->refs++;
-  while (e->pending) pthread_cond_wait(built(c), &c->shelf->lock.mutex);
+  while (e->pending) pthread_cond_wait(built(c), &c->lru->lock.mutex);
   lb_status st = LB_OK;
   if (e->value) {
     c->type->retain(e->value);
@@ -216,7 +215,7 @@ lb_status lb_cache_get(lb_cache *c, const void *key, size_t size,
   entry *e = find(c, key, size);
   if (e && !e->pending) {
     c->stats.hits++;
-    lb_shelf_move_up(c->shelf, &e->base);
+    lb_lru_move_up(c->lru, &e->base);
     c->type->retain(e->value);
     *out = e->value;
     unlock(c);
@@ -237,10 +236,10 @@ void lb_cache_recount(lb_cache *c, const void *key, size_t size,
   if (e && !e->pending && e->value == value) {
     uint64_t bytes = bytes_of(e);
     c->stats.bytes += bytes - e->base.bytes;
-    lb_shelf_resize(c->shelf, &e->base, bytes);
+    lb_lru_resize(c->lru, &e->base, bytes);
   }
   unlock(c);
-  lb_shelf_collect(c->shelf);
+  lb_lru_collect(c->lru);
 }
 
 // -- the whole ----------------------------------------------------------------
@@ -252,10 +251,10 @@ void lb_cache_fini(lb_cache *c) {
   while (c->map.count) {
     entry *e = c->map.entries[c->map.count - 1].value;
     unlist(e);
-    if (!e->pending) lb_shelf_take_off(c->shelf, &e->base);
+    if (!e->pending) lb_lru_take_off(c->lru, &e->base);
   }
   unlock(c);
-  lb_shelf_collect(c->shelf);
+  lb_lru_collect(c->lru);
   lb_map_fini(&c->map);
   free(c->missed);
   if (c->forks == lb_fork_count()) pthread_cond_destroy(&c->built);

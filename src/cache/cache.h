@@ -21,7 +21,7 @@
 
 #include "base/map.h"
 #include "base/strbuf.h"
-#include "cache/shelf.h"
+#include "cache/lru.h"
 
 typedef struct lb_key_field {
   const char *name;
@@ -76,7 +76,7 @@ typedef struct lb_cache_stats {
 } lb_cache_stats;
 
 typedef struct lb_cache {
-  lb_shelf *shelf;  // borrowed; its lock guards what follows
+  lb_lru *lru;  // borrowed; its lock guards what follows
   const lb_cache_type *type;
   lb_map map;  // key -> entry
   pthread_cond_t built;
@@ -86,8 +86,7 @@ typedef struct lb_cache {
   size_t missed_size, missed_cap;
 } lb_cache;
 
-lb_status lb_cache_init(lb_cache *c, lb_shelf *shelf,
-                        const lb_cache_type *type);
+lb_status lb_cache_init(lb_cache *c, lb_lru *lru, const lb_cache_type *type);
 void lb_cache_fini(lb_cache *c);  // nobody else calls; releases all
 
 // Makes the value of the key, with one reference in *out.

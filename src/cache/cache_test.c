@@ -50,7 +50,7 @@ static const lb_cache_type thing_type = {retain, release, bytes_of,
                                          &thing_key_type};
 
 typedef struct fixture {
-  lb_shelf shelf;
+  lb_lru lru;
   lb_cache cache;
   atomic_int builds;
   atomic_bool closed;  // builds wait until it is opened
@@ -97,13 +97,13 @@ static thing *must_get(fixture *f, uint32_t kind, uint64_t bytes) {
 
 static void open_cache(fixture *f, uint64_t capacity) {
   memset(f, 0, sizeof *f);
-  assert_false(lb_failed(lb_shelf_init(&f->shelf, capacity)));
-  assert_false(lb_failed(lb_cache_init(&f->cache, &f->shelf, &thing_type)));
+  assert_false(lb_failed(lb_lru_init(&f->lru, capacity)));
+  assert_false(lb_failed(lb_cache_init(&f->cache, &f->lru, &thing_type)));
 }
 
 static void close_cache(fixture *f) {
   lb_cache_fini(&f->cache);
-  lb_shelf_fini(&f->shelf);
+  lb_lru_fini(&f->lru);
   assert_int_equal(atomic_load(&live), 0);
 }
 
@@ -145,7 +145,7 @@ static void evicting_leaves_what_is_in_use(void **state) {
   assert_int_equal(f.builds, 3);
   release(must_get(&f, 1, 1000));
   assert_int_equal(f.builds, 3);
-  lb_shelf_set_capacity(&f.shelf, 0);
+  lb_lru_set_capacity(&f.lru, 0);
   assert_int_equal(count(&f).entries, 0);
   assert_int_equal(count(&f).bytes, 0);
   assert_int_equal(a->bytes, 1000);
@@ -280,7 +280,7 @@ static void *storm(void *user) {
     if (!lb_failed(st)) release(t);
     lb_status_drop(st);
     if (rand_r(&j->seed) % 64 == 0)
-      lb_shelf_set_capacity(&f->shelf, (uint64_t)(rand_r(&j->seed) % 8000));
+      lb_lru_set_capacity(&f->lru, (uint64_t)(rand_r(&j->seed) % 8000));
   }
   return NULL;
 }
@@ -294,8 +294,8 @@ static void threads_agree_while_the_capacity_changes(void **state) {
   start(&f, jobs, threads, 0, storm);
   for (int i = 0; i < THREADS; i++)
     if (jobs[i].bad) fail_msg("thread %d: %s", i, jobs[i].bad);
-  lb_shelf_stats s;
-  lb_shelf_count(&f.shelf, &s);
+  lb_lru_stats s;
+  lb_lru_count(&f.lru, &s);
   assert_true(s.bytes <= s.capacity);
   assert_int_equal(s.items, count(&f).entries);
   assert_int_equal(s.bytes, count(&f).bytes);

@@ -27,29 +27,29 @@ typedef struct lb_epoch_cell {
 } lb_epoch_cell;
 
 typedef struct lb_epochs {
-  _Atomic uint64_t now;    // never 0
-  lb_lock *lock;           // borrowed; of `others`
-  struct lb_stay *others;  // those that found no cell
-  unsigned forks;          // when `others` was whole
+  _Atomic uint64_t now;            // never 0
+  lb_lock *lock;                   // borrowed; of `others`
+  struct lb_epoch_reader *others;  // those that found no cell
+  unsigned forks;                  // when `others` was whole
   lb_epoch_cell cells[LB_EPOCH_CELLS];
 } lb_epochs;
 
 // A run that is inside, or was. Belongs to one run at a time; {0} at first.
-typedef struct lb_stay {
+typedef struct lb_epoch_reader {
   uint64_t at;          // the epoch it entered; 0: it is not inside
   uint64_t mark;        // what it wrote into its cell
   lb_epoch_cell *cell;  // its own, or borrowed from the epochs
   unsigned runs;        // how often it has entered
   lb_epoch_cell own;
-  struct lb_stay *prev, *next;  // among those that use their own
-} lb_stay;
+  struct lb_epoch_reader *prev, *next;  // among those that use their own
+} lb_epoch_reader;
 
 void lb_epochs_init(lb_epochs *e, lb_lock *lock);
 
-void lb_epochs_enter(lb_epochs *e, lb_stay *s);
-void lb_epochs_leave(lb_epochs *e, lb_stay *s);
+void lb_epochs_enter(lb_epochs *e, lb_epoch_reader *s);
+void lb_epochs_leave(lb_epochs *e, lb_epoch_reader *s);
 // As leave and enter: for a run that uses nothing at the moment.
-void lb_epochs_refresh(lb_epochs *e, lb_stay *s);
+void lb_epochs_refresh(lb_epochs *e, lb_epoch_reader *s);
 
 // Begins a new epoch; returns the one that ends, the stamp for what was just
 // taken out of reach.

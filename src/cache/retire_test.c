@@ -3,7 +3,7 @@
 // freed. Runs that enter in between, or that look in between, must never hold
 // code that is released.
 //
-// The linker puts the functions below in the place of lb_shelf_take_off, which
+// The linker puts the functions below in the place of lb_lru_take_off, which
 // takes the stamp (see CMakeLists.txt): so a test looks at the slot at exactly
 // that moment. Runs under TSan in scripts/test.
 // clang-format off
@@ -31,13 +31,13 @@ typedef struct code {
 } code;
 
 typedef struct reader {
-  lb_stay stay;
+  lb_epoch_reader stay;
   const code *seen;
 } reader;
 
 static struct {
   lb_slots slots;
-  lb_shelf shelf;
+  lb_lru lru;
   lb_slot *slot;
   bool look;  // readers enter around the stamp
   reader before, after;
@@ -45,17 +45,17 @@ static struct {
 } all;
 
 static void enter(reader *r) {
-  lb_shelf_enter(&all.shelf, &r->stay);
+  lb_lru_enter(&all.lru, &r->stay);
   r->seen = (const code *)lb_slot_kernel(all.slot);
 }
 
-static void leave(reader *r) { lb_shelf_leave(&all.shelf, &r->stay); }
+static void leave(reader *r) { lb_lru_leave(&all.lru, &r->stay); }
 
-void __real_lb_shelf_take_off(lb_shelf *s, lb_shelf_item *item);
-void __wrap_lb_shelf_take_off(lb_shelf *s, lb_shelf_item *item);
-void __wrap_lb_shelf_take_off(lb_shelf *s, lb_shelf_item *item) {
+void __real_lb_lru_take_off(lb_lru *s, lb_lru_item *item);
+void __wrap_lb_lru_take_off(lb_lru *s, lb_lru_item *item);
+void __wrap_lb_lru_take_off(lb_lru *s, lb_lru_item *item) {
   if (all.look) enter(&all.before);
-  __real_lb_shelf_take_off(s, item);
+  __real_lb_lru_take_off(s, item);
   if (all.look) enter(&all.after);
   for (int i = 0; all.yield && i < 8; i++) sched_yield();
 }
@@ -82,13 +82,13 @@ static int setup(void **state) {
   lb_spec spec;
   (void)state;
   memset(&all, 0, sizeof all);
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1), LB_LAYOUT_FULL);
   assert_false(lb_failed(lb_spec_finish(&b, &spec)));
   assert_false(lb_failed(lb_slots_init(&all.slots, 16, lb_device_none())));
-  assert_false(lb_failed(lb_shelf_init(&all.shelf, 10 * BYTES)));
-  all.slots.shelf = &all.shelf;
+  assert_false(lb_failed(lb_lru_init(&all.lru, 10 * BYTES)));
+  all.slots.lru = &all.lru;
   assert_false(lb_failed(lb_slots_intern(&all.slots, (lb_slot_user){0}, &spec,
                                          &(lb_facts){0}, &all.slot)));
   return 0;
@@ -97,7 +97,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
   (void)state;
   lb_slots_fini(&all.slots);
-  lb_shelf_fini(&all.shelf);
+  lb_lru_fini(&all.lru);
   return 0;
 }
 
@@ -113,7 +113,7 @@ static void a_kernel_is_replaced_before_it_is_retired(void **state) {
   all.look = true;
   assert_true(publish(&later, release));
   all.look = false;
-  lb_shelf_collect(&all.shelf);
+  lb_lru_collect(&all.lru);
   assert_ptr_equal(all.before.seen, &later);
   assert_ptr_equal(all.after.seen, &later);
   leave(&all.before);  // the one that holds the former up, having come before
@@ -130,7 +130,7 @@ static void a_kernel_is_withdrawn_before_it_is_retired(void **state) {
   all.look = true;
   lb_slots_withdraw(&all.slots, all.slot);
   all.look = false;
-  lb_shelf_collect(&all.shelf);
+  lb_lru_collect(&all.lru);
   assert_null(all.before.seen);
   assert_null(all.after.seen);
   assert_false(atomic_load(&former.released));

@@ -6,8 +6,8 @@
 #include <string.h>
 
 const char *lb_tier_name(lb_tier t) {
-  static const char *const names[] = {"host", "pack", "reusable", "specialised",
-                                      "fused"};
+  static const char *const names[] = {"reference", "pack", "reusable",
+                                      "specialised", "fused"};
   return names[t];
 }
 
@@ -101,7 +101,7 @@ static void put_text(lb_hub *hub, uint64_t to, const lb_slot *slot,
   lb_hub_put(hub, to, e, "%s%s", before, lb_slot_text(slot, text, sizeof text));
 }
 
-void lb_slot_tell(lb_hub *hub, const lb_slot *slot, const lb_event *e,
+void lb_slot_emit(lb_hub *hub, const lb_slot *slot, const lb_event *e,
                   const char *fmt, ...) {
   char before[LB_EVENT_TEXT];
   va_list ap;
@@ -125,7 +125,7 @@ static uint64_t bit_of(lb_slot_user user) {
 // `before`: users until now. Each hears of what it wants for the first time.
 static void want(lb_slots *s, lb_slot_user user, lb_slot *slot,
                  uint64_t before) {
-  static const lb_event e = {.kind = LB_EVENT_KERNEL_WANTED,
+  static const lb_event e = {.kind = LB_EVENT_KERNEL_REQUESTED,
                              .reason = LB_REASON_NO_KERNEL};
   atomic_store(&slot->wanted, true);
   if (!(before & user.bit) && lb_hub_listens(s->hub))
@@ -253,7 +253,7 @@ lb_slot *lb_slots_at(lb_slots *s, size_t i) {
 // -- compiled kernels ---------------------------------------------------------
 
 typedef struct lb_slot_item {
-  lb_shelf_item base;
+  lb_lru_item base;
   lb_slot *slot;    // borrowed, as the slots; not looked at any more once it is
   lb_slots *slots;  // retired
   lb_exec *exec;    // owned
@@ -270,12 +270,12 @@ static void go_back(lb_slots *s, lb_slot *slot) {
   slot->item = NULL;
   if (trial) lb_trial_end(trial);
   lb_slot_publish(slot, lb_slot_builtin(slot),
-                  slot->in_pack ? LB_TIER_PACK : LB_TIER_HOST);
+                  slot->in_pack ? LB_TIER_PACK : LB_TIER_REFERENCE);
   have_reviewed(s);
 }
 
 // Runs that look again see that it was evicted, and want it.
-static void hide(lb_shelf_item *base) {
+static void hide(lb_lru_item *base) {
   const item *x = (item *)base;
   lb_slot *slot = x->slot;
   lb_event e = {.kind = LB_EVENT_KERNEL_EVICTED,
@@ -285,10 +285,10 @@ static void hide(lb_shelf_item *base) {
   atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
   atomic_store_explicit(&slot->wanted, false, memory_order_relaxed);
   go_back(x->slots, slot);
-  lb_slot_tell(x->slots->hub, slot, &e, "%s", "");
+  lb_slot_emit(x->slots->hub, slot, &e, "%s", "");
 }
 
-static void drop(lb_shelf_item *base) {
+static void drop(lb_lru_item *base) {
   item *x = (item *)base;
   lb_exec_release(x->exec);
   free(x);
@@ -312,16 +312,16 @@ static item *new_item(lb_slots *s, lb_slot *slot, const lb_slot_code *code) {
 static bool put(lb_slots *s, lb_slot *slot, item *x, const lb_slot_code *code,
                 lb_trial *trial) {
   item *former = slot->item;
-  lb_shelf *shelf = s->shelf;
-  if (x->base.bytes > shelf->stats.capacity) return false;
+  lb_lru *lru = s->lru;
+  if (x->base.bytes > lru->stats.capacity) return false;
   slot->item = x;
   lb_slot_publish(slot, code->exec, code->tier);
   if (trial) {
     lb_trial_open(trial);
     have_reviewed(s);
   }
-  if (former) lb_shelf_take_off(shelf, &former->base);
-  return lb_shelf_try_put(shelf, &x->base);
+  if (former) lb_lru_take_off(lru, &former->base);
+  return lb_lru_try_put(lru, &x->base);
 }
 
 lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
@@ -337,33 +337,33 @@ lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
     return lb_oom();
   }
   if (trial) lb_trial_prepare(trial);
-  lb_lock_take(&s->shelf->lock);
+  lb_lock_take(&s->lru->lock);
   *kept = put(s, slot, x, code, trial);
   s->insertions += *kept;
-  lb_lock_give(&s->shelf->lock);
+  lb_lock_give(&s->lru->lock);
   lb_event e = {.kind = LB_EVENT_KERNEL_PUBLISHED,
                 .reason = LB_REASON_BETTER,
                 .value = (int64_t)bytes};
-  if (*kept) lb_slot_tell(s->hub, slot, &e, "%s: ", lb_tier_name(code->tier));
+  if (*kept) lb_slot_emit(s->hub, slot, &e, "%s: ", lb_tier_name(code->tier));
   if (!*kept) drop(&x->base);
-  lb_shelf_collect(s->shelf);
+  lb_lru_collect(s->lru);
   return LB_OK;
 }
 
 void lb_slots_withdraw(lb_slots *s, lb_slot *slot) {
-  if (!s->shelf) return;
-  lb_lock_take(&s->shelf->lock);
+  if (!s->lru) return;
+  lb_lock_take(&s->lru->lock);
   item *former = slot->item;
   if (former) {
     go_back(s, slot);
-    lb_shelf_take_off(s->shelf, &former->base);
+    lb_lru_take_off(s->lru, &former->base);
   }
-  lb_lock_give(&s->shelf->lock);
-  if (former) lb_shelf_collect(s->shelf);
+  lb_lock_give(&s->lru->lock);
+  if (former) lb_lru_collect(s->lru);
 }
 
 bool lb_slots_keep(lb_slots *s) {
-  return s->shelf && lb_shelf_capacity(s->shelf) > 0;
+  return s->lru && lb_lru_capacity(s->lru) > 0;
 }
 
 // -- asking -------------------------------------------------------------------
@@ -373,15 +373,15 @@ bool lb_slots_keep(lb_slots *s) {
 static void count_kernels(lb_slots *s, lb_slots_stats *out) {
   lb_slot *slot;
   for (size_t i = 0; (slot = lb_slots_at(s, i)); i++) {
-    lb_lock_take(&s->shelf->lock);
+    lb_lock_take(&s->lru->lock);
     out->kernels += slot->item != NULL;
     out->kernel_bytes += slot->item ? slot->item->base.bytes : 0;
-    lb_lock_give(&s->shelf->lock);
+    lb_lock_give(&s->lru->lock);
   }
-  lb_lock_take(&s->shelf->lock);
+  lb_lock_take(&s->lru->lock);
   out->insertions = s->insertions;
   out->evictions = s->evictions;
-  lb_lock_give(&s->shelf->lock);
+  lb_lock_give(&s->lru->lock);
 }
 
 void lb_slots_count(lb_slots *s, lb_slots_stats *out) {
@@ -391,7 +391,7 @@ void lb_slots_count(lb_slots *s, lb_slots_stats *out) {
   out->bytes += atomic_load_explicit(&s->attached, memory_order_relaxed);
   out->hits = atomic_load_explicit(&s->hits, memory_order_relaxed);
   out->misses = atomic_load_explicit(&s->misses, memory_order_relaxed);
-  if (s->shelf) count_kernels(s, out);
+  if (s->lru) count_kernels(s, out);
 }
 
 static int likeness(const lb_slot *a, const lb_slot *b) {

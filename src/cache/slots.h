@@ -5,7 +5,7 @@
 // pack's kernel, where the pack has one, and gets better ones by one atomic
 // store; whoever runs a step loads it once.
 //
-// Compiled kernels stand on a shelf (cache/shelf.h): when its bytes run out,
+// Compiled kernels stand on a shelf (cache/lru.h): when its bytes run out,
 // the least recently used go, and their slots are back at the pack's kernel, or
 // at none, and not wanted until a run or a new plan meets them: else kernels
 // that do not fit together would be compiled in turn for ever. Whoever calls a
@@ -18,12 +18,12 @@
 
 #include "base/hub.h"
 #include "base/map.h"
-#include "cache/shelf.h"
+#include "cache/lru.h"
 #include "cache/trial.h"
 #include "device/device.h"
 
 typedef enum lb_tier {  // where code comes from, worst first
-  LB_TIER_HOST,         // no kernel
+  LB_TIER_REFERENCE,    // no kernel
   LB_TIER_PACK,
   LB_TIER_REUSABLE,
   LB_TIER_SPECIALISED,
@@ -37,9 +37,9 @@ typedef struct lb_slot_key {
 } lb_slot_key;
 
 typedef enum lb_slot_fault {
-  LB_SLOT_WELL,
-  LB_SLOT_GIVEN_UP,  // it cannot be compiled
-  LB_SLOT_DEMOTED,   // its kernel is slower than what it replaced
+  LB_SLOT_OK,
+  LB_SLOT_COMPILE_FAILED,  // it cannot be compiled
+  LB_SLOT_DEMOTED,         // its kernel is slower than what it replaced
 } lb_slot_fault;
 
 // Which kernels are compiled in idle moments, before a run has needed them: as
@@ -86,7 +86,7 @@ typedef struct lb_slots {
   lb_map map;            // lb_slot_key -> lb_slot, owned
   uint32_t lanes;        // float32 in a vector of the target: for lb_facts_of
   lb_device *device;     // that runs the kernels; borrowed
-  lb_shelf *shelf;       // borrowed; NULL: no compiled kernels come
+  lb_lru *lru;           // borrowed; NULL: no compiled kernels come
   lb_hub *hub;           // borrowed; who hears of it; NULL: nobody
   lb_slots_stats stats;  // all but what is the shelf's to say
   uint64_t insertions, evictions;  // with the shelf's lock
@@ -159,7 +159,7 @@ const char *lb_slot_text(const lb_slot *slot, char *buf, size_t cap);
 // Emits an event about a slot to its users, or to all members of the hub where
 // it has none (a kernel that was loaded ahead). The text is what `fmt` says,
 // then the slot's.
-void lb_slot_tell(lb_hub *hub, const lb_slot *slot, const lb_event *e,
+void lb_slot_emit(lb_hub *hub, const lb_slot *slot, const lb_event *e,
                   const char *fmt, ...) LB_PRINTF(4, 5);
 
 // How many slots are wanted of those that the bits use.
@@ -178,7 +178,7 @@ static inline lb_tier lb_slot_tier(const lb_slot *s) {
   return (lb_tier)atomic_load_explicit(&s->tier, memory_order_relaxed);
 }
 // No kernel but the pack's, and one could be compiled.
-static inline bool lb_slot_lacks(const lb_slot *s) {
+static inline bool lb_slot_is_pending(const lb_slot *s) {
   return lb_slot_tier(s) <= LB_TIER_PACK &&
          !atomic_load_explicit(&s->failed, memory_order_relaxed) &&
          atomic_load_explicit(&s->wanted, memory_order_relaxed);
@@ -198,8 +198,8 @@ static inline uint64_t lb_slot_users(const lb_slot *s) {
 }
 // A run that is inside notes that it uses the slot's kernel, and wants one
 // again that was evicted.
-static inline void lb_slot_use(lb_slot *s, const lb_stay *stay) {
-  lb_shelf_use(&s->used, stay->at);
+static inline void lb_slot_use(lb_slot *s, const lb_epoch_reader *stay) {
+  lb_lru_use(&s->used, stay->at);
   if (atomic_load_explicit(&s->evicted, memory_order_relaxed) &&
       !atomic_load_explicit(&s->wanted, memory_order_relaxed))
     atomic_store_explicit(&s->wanted, true, memory_order_relaxed);

@@ -14,7 +14,7 @@
 static lb_spec spec_of(lb_sop op) {
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_output(&b, lb_spec_node(&b, op, LB_F32, &x, 1), LB_LAYOUT_FULL);
   assert_false(lb_failed(lb_spec_finish(&b, &s)));
@@ -54,7 +54,7 @@ static void a_slot_is_empty_until_published(void **state) {
   lb_spec exp = spec_of(LB_S_EXP);
   lb_slot *s = intern(&t, &exp, &(lb_facts){0});
   assert_true(lb_slot_kernel(s) == NULL);
-  assert_int_equal(lb_slot_tier(s), LB_TIER_HOST);
+  assert_int_equal(lb_slot_tier(s), LB_TIER_REFERENCE);
   lb_slot_publish(s, &kernel, LB_TIER_REUSABLE);
   assert_ptr_equal(lb_slot_kernel(s), &kernel);
   assert_int_equal(lb_slot_tier(s), LB_TIER_REUSABLE);
@@ -107,7 +107,7 @@ static void a_slot_begins_with_what_the_pack_has(void **state) {
   assert_ptr_equal(intern(&t, &exp, &(lb_facts){0}), s);
   assert_int_equal(lb_slots_wanted(&t, LB_HUB_ALL), 1);
   assert_int_equal(lb_slot_tier(intern(&t, &log, &(lb_facts){0})),
-                   LB_TIER_HOST);
+                   LB_TIER_REFERENCE);
   lb_slots_fini(&t);
 }
 
@@ -136,14 +136,14 @@ static bool publish(lb_slots *t, lb_slot *s, uintptr_t number, size_t bytes) {
 static void plans_look_again_at_what_is_on_trial(void **state) {
   (void)state;
   lb_slots t;
-  lb_shelf shelf;
+  lb_lru lru;
   bool kept;
   lb_spec exp = spec_of(LB_S_EXP);
   lb_slot_code code = {
       .exec = load(7, 100), .tier = LB_TIER_REUSABLE, .on_trial = true};
   assert_false(lb_failed(lb_slots_init(&t, 16, lb_device_none())));
-  assert_false(lb_failed(lb_shelf_init(&shelf, 1500)));
-  t.shelf = &shelf;
+  assert_false(lb_failed(lb_lru_init(&lru, 1500)));
+  t.lru = &lru;
   lb_slot *slot = intern(&t, &exp, &(lb_facts){0});
   unsigned before = atomic_load(&t.reviews);
   assert_false(lb_failed(lb_slots_publish(&t, slot, &code, &kept)));
@@ -151,7 +151,7 @@ static void plans_look_again_at_what_is_on_trial(void **state) {
   assert_int_equal(lb_slot_trial_state(slot), LB_TRIAL_OPEN);
   assert_true(atomic_load(&t.reviews) > before);
   lb_slots_fini(&t);
-  lb_shelf_fini(&shelf);
+  lb_lru_fini(&lru);
 }
 
 // What modules attach is zeros to begin with, one block each, and is counted.
@@ -179,7 +179,7 @@ static void a_module_attaches_one_block(void **state) {
 static void what_is_evicted_lacks_again(void **state) {
   (void)state;
   lb_slots t;
-  lb_shelf shelf;
+  lb_lru lru;
   lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
   small_pack p = {.head = {.magic = LB_PACK_MAGIC, .n = 1}, .spec = exp};
   p.head.code = offsetof(small_pack, code);
@@ -189,8 +189,8 @@ static void what_is_evicted_lacks_again(void **state) {
   lb_cpu_device_init(&cpu, &p.head, false, NULL);
   assert_false(lb_failed(lb_slots_init(&t, 16, &cpu.base)));
   assert_false(lb_slots_keep(&t));
-  assert_false(lb_failed(lb_shelf_init(&shelf, 1500)));
-  t.shelf = &shelf;
+  assert_false(lb_failed(lb_lru_init(&lru, 1500)));
+  t.lru = &lru;
   assert_true(lb_slots_keep(&t));
   lb_slot *a = intern(&t, &exp, &(lb_facts){0});
   lb_slot *b = intern(&t, &log, &(lb_facts){0});
@@ -201,14 +201,14 @@ static void what_is_evicted_lacks_again(void **state) {
   assert_true(lb_slot_kernel(a)->entry == (uintptr_t)p.code);
   assert_int_equal(released[0], 1);
   assert_true(publish(&t, a, 2, 1000));
-  assert_int_equal(lb_slot_tier(b), LB_TIER_HOST);
+  assert_int_equal(lb_slot_tier(b), LB_TIER_REFERENCE);
   assert_true(lb_slot_kernel(b) == NULL);
   assert_int_equal(atomic_load(&b->evicted), 1);
   assert_false(atomic_load(&b->wanted));
-  lb_stay stay = {0};
-  lb_shelf_enter(&shelf, &stay);
+  lb_epoch_reader stay = {0};
+  lb_lru_enter(&lru, &stay);
   lb_slot_use(b, &stay);
-  lb_shelf_leave(&shelf, &stay);
+  lb_lru_leave(&lru, &stay);
   assert_true(atomic_load(&b->wanted));
   assert_false(publish(&t, b, 3, 2000));  // never fits: a stays
   assert_int_equal(released[3], 1);
@@ -242,7 +242,7 @@ static void what_is_evicted_lacks_again(void **state) {
   assert_true(publish(&t, a, 5, 1000));
   lb_slots_fini(&t);
   assert_int_equal(released[5], 1);
-  lb_shelf_fini(&shelf);
+  lb_lru_fini(&lru);
 }
 
 static void hear(void *user, const lb_event *e, const char *text) {
@@ -296,12 +296,12 @@ static void a_slot_knows_who_uses_it(void **state) {
   assert_true(lb_slots_adopt(&t, b.user, s));
   assert_false(lb_slots_adopt(&t, b.user, s));
   lb_slots_want_variants(&t, b.user, s, NULL, 0);
-  lb_slot_tell(&hub, s, &e, "%s", "");
-  assert_int_equal(heard(&a, LB_EVENT_KERNEL_WANTED), 1);
-  assert_int_equal(heard(&b, LB_EVENT_KERNEL_WANTED), 1);
+  lb_slot_emit(&hub, s, &e, "%s", "");
+  assert_int_equal(heard(&a, LB_EVENT_KERNEL_REQUESTED), 1);
+  assert_int_equal(heard(&b, LB_EVENT_KERNEL_REQUESTED), 1);
   assert_int_equal(heard(&a, LB_EVENT_KERNEL_COMPILED), 1);
   assert_int_equal(heard(&b, LB_EVENT_KERNEL_COMPILED), 1);
-  assert_int_equal(heard(&c, LB_EVENT_KERNEL_WANTED), 0);
+  assert_int_equal(heard(&c, LB_EVENT_KERNEL_REQUESTED), 0);
   assert_int_equal(heard(&c, LB_EVENT_KERNEL_COMPILED), 0);
   assert_int_equal(lb_slots_wanted(&t, b.user.bit), 1);
   assert_int_equal(lb_slots_wanted(&t, c.user.bit), 0);
@@ -332,12 +332,12 @@ static void what_nobody_uses_any_more_is_not_wanted(void **state) {
   assert_false(lb_slot_wants_variants(s, b));
   assert_int_equal(atomic_load(&variant->ahead), LB_AHEAD_ALL);
   lb_slots_forget(&t, a.bit);
-  assert_true(lb_slot_lacks(s) && lb_slot_lacks(variant));
+  assert_true(lb_slot_is_pending(s) && lb_slot_is_pending(variant));
   lb_slots_forget(&t, b.bit);
-  assert_false(lb_slot_lacks(s) || lb_slot_lacks(variant));
+  assert_false(lb_slot_is_pending(s) || lb_slot_is_pending(variant));
   assert_int_equal(atomic_load(&variant->ahead), LB_AHEAD_UNKNOWN);
   assert_true(lb_slots_use(&t, a, s));  // as for the first time
-  assert_true(lb_slot_lacks(s) && !lb_slot_lacks(variant));
+  assert_true(lb_slot_is_pending(s) && !lb_slot_is_pending(variant));
   lb_slots_fini(&t);
 }
 

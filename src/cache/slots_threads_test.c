@@ -29,7 +29,7 @@ typedef struct code {
 
 typedef struct shared {
   lb_slots slots;
-  lb_shelf shelf;
+  lb_lru lru;
   lb_slot *slot[SLOTS];
   atomic_int made, released;
 } shared;
@@ -63,9 +63,9 @@ static const char *publish(job *j) {
                                                                     : NULL;
 }
 
-static const char *run(job *j, lb_stay *stay) {
+static const char *run(job *j, lb_epoch_reader *stay) {
   const char *bad = NULL;
-  lb_shelf_enter(&j->s->shelf, stay);
+  lb_lru_enter(&j->s->lru, stay);
   for (int i = 0; i < SLOTS && !bad; i++) {
     lb_slot *slot = j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS];
     const code *c = (const code *)lb_slot_kernel(slot);
@@ -74,9 +74,9 @@ static const char *run(job *j, lb_stay *stay) {
     if (c->slot != slot) bad = "a kernel of another slot";
     if (!atomic_load_explicit(&c->live, memory_order_relaxed))
       bad = "a kernel that was released";
-    if (rand_r(&j->seed) % 4 == 0) lb_shelf_refresh(&j->s->shelf, stay);
+    if (rand_r(&j->seed) % 4 == 0) lb_lru_refresh(&j->s->lru, stay);
   }
-  lb_shelf_leave(&j->s->shelf, stay);
+  lb_lru_leave(&j->s->lru, stay);
   return bad;
 }
 
@@ -91,12 +91,12 @@ static const char *attach(const job *j, lb_slot *slot) {
 
 static void *work(void *user) {
   job *j = user;
-  lb_stay stay = {0};
+  lb_epoch_reader stay = {0};
   for (int i = 0; i < ROUNDS && !j->bad; i++) {
     int what = rand_r(&j->seed) % 64;
     if (what == 0)
-      lb_shelf_set_capacity(&j->s->shelf,
-                            (uint64_t)(rand_r(&j->seed) % 8) * BYTES * 3 / 2);
+      lb_lru_set_capacity(&j->s->lru,
+                          (uint64_t)(rand_r(&j->seed) % 8) * BYTES * 3 / 2);
     else if (what == 1)
       lb_slots_withdraw(&j->s->slots,
                         j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS]);
@@ -112,13 +112,13 @@ static void *work(void *user) {
 
 static void open_slots(shared *s) {
   assert_false(lb_failed(lb_slots_init(&s->slots, 16, lb_device_none())));
-  assert_false(lb_failed(lb_shelf_init(&s->shelf, 5 * BYTES)));
-  s->slots.shelf = &s->shelf;
+  assert_false(lb_failed(lb_lru_init(&s->lru, 5 * BYTES)));
+  s->slots.lru = &s->lru;
   for (int i = 0; i < SLOTS; i++) {
     lb_spec_builder b;
     lb_spec spec;
     lb_facts facts = {0};
-    lb_spec_begin(&b, LB_FORM_MAP);
+    lb_spec_begin(&b, LB_FORM_ELTWISE);
     uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
     lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1),
                    LB_LAYOUT_FULL);
@@ -143,15 +143,15 @@ static void kernels_outlive_their_runs_and_no_longer(void **state) {
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   for (int i = 0; i < THREADS; i++)
     if (jobs[i].bad) fail_msg("thread %d: %s", i, jobs[i].bad);
-  lb_shelf_stats stats;
-  lb_shelf_count(&s.shelf, &stats);
+  lb_lru_stats stats;
+  lb_lru_count(&s.lru, &stats);
   assert_true(stats.bytes <= stats.capacity);
   assert_int_equal(stats.retired, 0);  // the last one out saw to it
   assert_int_equal(atomic_load(&s.made) - atomic_load(&s.released),
                    (int)stats.items);
   assert_true(stats.evictions > 0);
   lb_slots_fini(&s.slots);
-  lb_shelf_fini(&s.shelf);
+  lb_lru_fini(&s.lru);
   assert_int_equal(atomic_load(&s.made), atomic_load(&s.released));
 }
 

@@ -30,13 +30,13 @@ void lb_trial_prepare(lb_trial *t) {
   t->runs = t->next = 0;
   t->left[0] = t->left[1] = 0;
   memset(t->cells, 0, sizeof t->cells);
-  t->contest = (lb_contest){0};
+  t->contest = (lb_paired_test){0};
   leave(t);
 }
 
-lb_contest lb_trial_found(lb_trial *t) {
+lb_paired_test lb_trial_found(lb_trial *t) {
   enter(t);
-  lb_contest found = t->contest;
+  lb_paired_test found = t->contest;
   leave(t);
   return found;
 }
@@ -49,7 +49,7 @@ static void give_up(lb_trial *t, lb_trial_cell *c) {
     if (c->ns[i]) t->left[i] = (AROUND_NS + (double)c->ns[i]) / c->cost;
   *c = (lb_trial_cell){0};
   if (t->left[0] <= 0 || t->left[1] <= 0) return;
-  lb_contest_add(&t->contest, t->left[1], t->left[0]);
+  lb_paired_test_add(&t->contest, t->left[1], t->left[0]);
   t->left[0] = t->left[1] = 0;
 }
 
@@ -66,8 +66,8 @@ static lb_trial_cell *cell_of(lb_trial *t, const lb_trial_time *x) {
 static void take(lb_trial *t, const lb_trial_time *x) {
   lb_trial_cell *c = cell_of(t, x);
   if (c->run != x->run && c->ns[0] && c->ns[1]) {
-    lb_contest_add(&t->contest, AROUND_NS + (double)c->ns[1],
-                   AROUND_NS + (double)c->ns[0]);
+    lb_paired_test_add(&t->contest, AROUND_NS + (double)c->ns[1],
+                       AROUND_NS + (double)c->ns[0]);
     c->ns[0] = c->ns[1] = 0;
   }
   c->run = x->run;
@@ -78,7 +78,7 @@ static void take(lb_trial *t, const lb_trial_time *x) {
 }
 
 static lb_trial_state decide(const lb_trial *t) {
-  switch (lb_contest_outcome(&t->contest)) {
+  switch (lb_paired_test_outcome(&t->contest)) {
     case LB_OUTCOME_SLOWER: return LB_TRIAL_LOST;
     case LB_OUTCOME_OPEN:
       return t->runs < LB_TRIAL_RUNS ? LB_TRIAL_OPEN : LB_TRIAL_KEPT;
@@ -86,7 +86,7 @@ static lb_trial_state decide(const lb_trial *t) {
   }
 }
 
-bool lb_trial_tell(lb_trial *t, const lb_trial_time *x) {
+bool lb_trial_add(lb_trial *t, const lb_trial_time *x) {
   if (!try_enter(t)) return false;
   int open = LB_TRIAL_OPEN;
   if (lb_trial_at(t) == LB_TRIAL_OPEN) take(t, x);

@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/contest.h"
+#include "base/paired.h"
 
 #define LB_TRIAL_RUNS 100
 #define LB_TRIAL_CELLS 8
@@ -54,7 +54,7 @@ typedef struct lb_trial {  // {0}: none
   uint32_t next;   // cell to give up
   double left[2];  // of cells given up that had one time: that over its cost
   lb_trial_cell cells[LB_TRIAL_CELLS];
-  lb_contest contest;
+  lb_paired_test contest;
 } lb_trial;
 
 static inline lb_trial_state lb_trial_at(const lb_trial *t) {
@@ -72,8 +72,8 @@ static inline void lb_trial_end(lb_trial *t) {
   atomic_store(&t->state, LB_TRIAL_NONE);
 }
 // True if this decided it.
-bool lb_trial_tell(lb_trial *t, const lb_trial_time *time);
+bool lb_trial_add(lb_trial *t, const lb_trial_time *time);
 // What was found; for one that is decided.
-lb_contest lb_trial_found(lb_trial *t);
+lb_paired_test lb_trial_found(lb_trial *t);
 
 #endif

@@ -25,11 +25,11 @@ static lb_trial *new_trial(void) {
 static bool tell(lb_trial *t, uint64_t run, bool former, int64_t size,
                  double factor) {
   double ns = 10 * (double)size * (former ? 1 : factor);
-  return lb_trial_tell(t, &(lb_trial_time){.work = (uint64_t)size,
-                                           .cost = (double)size,
-                                           .run = run,
-                                           .former = former,
-                                           .ns = (int64_t)ns});
+  return lb_trial_add(t, &(lb_trial_time){.work = (uint64_t)size,
+                                          .cost = (double)size,
+                                          .run = run,
+                                          .former = former,
+                                          .ns = (int64_t)ns});
 }
 
 // One run of several equal steps.
@@ -48,8 +48,8 @@ static void what_is_slower_loses(void **state) {
     while (!run_steps(t, run, steps, 1.5)) assert_true(run++ < LB_TRIAL_RUNS);
     assert_int_equal(lb_trial_at(t), LB_TRIAL_LOST);
     assert_true(run < 30);
-    lb_contest found = lb_trial_found(t);
-    assert_int_equal(lb_contest_outcome(&found), LB_OUTCOME_SLOWER);
+    lb_paired_test found = lb_trial_found(t);
+    assert_int_equal(lb_paired_test_outcome(&found), LB_OUTCOME_SLOWER);
     free(t);
   }
 }
@@ -76,8 +76,8 @@ static void times_are_held_against_those_of_equal_work(void **state) {
     decided = tell(t, run + 1, (run / 2 + run) % 2, size, 0.8);
   }
   assert_int_equal(lb_trial_at(t), LB_TRIAL_KEPT);
-  lb_contest found = lb_trial_found(t);
-  assert_int_equal(lb_contest_outcome(&found), LB_OUTCOME_FASTER);
+  lb_paired_test found = lb_trial_found(t);
+  assert_int_equal(lb_paired_test_outcome(&found), LB_OUTCOME_FASTER);
   free(t);
 }
 

@@ -32,12 +32,12 @@ static lb_span read_file(const char *path, uint8_t *to, size_t room) {
 }
 
 // In one piece, so that all of it is there or nothing.
-static void answer(uint64_t id, const lb_answer *a, size_t leave_out) {
-  uint8_t bytes[2 * LB_ANSWER_BYTES + 8192];
+static void answer(uint64_t id, const lb_response *a, size_t leave_out) {
+  uint8_t bytes[2 * LB_RESPONSE_BYTES + 8192];
   size_t n = 0;
   for (int i = 0; i < (is("twice") ? 2 : 1); i++) {
-    lb_answer_write(a, id, bytes + n);
-    n += LB_ANSWER_BYTES;
+    lb_response_write(a, id, bytes + n);
+    n += LB_RESPONSE_BYTES;
     memcpy(bytes + n, a->bytes.data, a->bytes.size);
     n += a->bytes.size;
   }
@@ -98,10 +98,10 @@ static void misbehave(uint64_t id) {
     for (;;) pause();
   }
   if (is("huge")) {
-    lb_answer a = {.code = LB_IO};
-    lb_answer_write(&a, id, bytes);
+    lb_response a = {.code = LB_IO};
+    lb_response_write(&a, id, bytes);
     memset(bytes + 8, 0xff, 4);
-    write_all(bytes, LB_ANSWER_BYTES);
+    write_all(bytes, LB_RESPONSE_BYTES);
   }
   if (is("loud"))
     for (int i = 0; i < 1000; i++) fprintf(stderr, "line %d of many\n", i);
@@ -118,15 +118,15 @@ static bool is_kernel(void) {
 static void serve(uint64_t id, const lb_request *r) {
   char text[4096];
   static uint8_t object[4096];
-  lb_answer a = {
+  lb_response a = {
       .info = {.abi = LB_KERNEL_ABI, .generator = 42, .compile_us = 7},
       .bytes = {(const uint8_t *)"\177ELF of a kernel", 16},
   };
   strcpy(a.info.entry, "limber_kernel");
   strcpy(a.info.target, is("target") ? "x86-64-v4+amx-tile" : r->target);
   if (is("refuse"))
-    a = (lb_answer){.code = LB_UNSUPPORTED,
-                    .bytes = {(const uint8_t *)"not\1this", 8}};
+    a = (lb_response){.code = LB_UNSUPPORTED,
+                      .bytes = {(const uint8_t *)"not\1this", 8}};
   if (is("slowly")) usleep(20000);
   if (is("busy")) burn(0.02);
   if (is("heavy")) burn(0.005);
@@ -137,23 +137,23 @@ static void serve(uint64_t id, const lb_request *r) {
   }
   if (is("descriptors")) {
     size_t n = list_descriptors(text, sizeof text);
-    a = (lb_answer){.code = LB_OOM, .bytes = {(const uint8_t *)text, n}};
+    a = (lb_response){.code = LB_OOM, .bytes = {(const uint8_t *)text, n}};
   }
   answer(is("id") ? id + 1 : id, &a, is("half") || is("stuck") ? 3 : 0);
   if (is("half")) _exit(0);
 }
 
 int main(int argc, char **argv) {
-  uint8_t bytes[LB_HEAD_BYTES];
+  uint8_t bytes[LB_HEADER_BYTES];
   uint8_t body[sizeof(lb_request)];
-  lb_message_head head;
+  lb_message_header head;
   lb_request r;
   if (argc < 3 || strcmp(argv[1], "--fd") != 0) return 8;
   name = strrchr(argv[0], '/') + 1;
   misbehave_before_reading(argv[0]);
   for (;;) {
     read_all(bytes, sizeof bytes);
-    lb_status st = lb_head_read(bytes, LB_MESSAGE_REQUEST, &head);
+    lb_status st = lb_header_read(bytes, LB_MESSAGE_REQUEST, &head);
     if (!lb_failed(st)) {
       read_all(body, head.size);
       st = lb_request_read(&head, body, &r);

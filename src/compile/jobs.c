@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "compile/inside.h"
+#include "compile/service_internal.h"
 
 #define MS INT64_C(1000000)  // nanoseconds
 #define REST (1000 * MS)     // after the first failure of the worker in a row
@@ -70,7 +70,7 @@ double lb_service_attend(void *user) {
   lb_lock_take(&s->lock);
   lb_service_collect(s);
   double best = lb_queue_best(&s->queue, &t);
-  double mine = s->making ? lb_queue_returns(&s->queue, s->making) : 0;
+  double mine = s->making ? lb_queue_payback(&s->queue, s->making) : 0;
   lb_lock_give(&s->lock);
   return mine > best ? mine : best;
 }
@@ -137,14 +137,14 @@ static void rest_slot(lb_service *s, lb_slot *slot, lb_status st) {
   if (s->failures_in_row == 0) p->failures++;
   atomic_store(&p->rest_until, lb_clock_ns() + (REST << (p->failures + 1)));
   if (p->failures == ATTEMPTS)
-    lb_maker_give_up(s->maker, slot, lb_status_message(st));
+    lb_kernel_builder_give_up(s->maker, slot, lb_status_message(st));
 }
 
 // What was told of it is of no use any more.
 static void forget(lb_slot_profile *p) {
   atomic_store_explicit(&p->ns, 0, memory_order_relaxed);
   atomic_store_explicit(&p->seen, 0, memory_order_relaxed);
-  atomic_store_explicit(&p->sightings, 0, memory_order_relaxed);
+  atomic_store_explicit(&p->compile_threshold, 0, memory_order_relaxed);
 }
 
 // What failed stays in the queue.
@@ -171,7 +171,7 @@ static void finish(lb_service *s, lb_slot *slot, lb_status st, double us) {
 }
 
 static void tell_failure(lb_service *s, lb_status st) {
-  bool had_it = lb_maker_blames(s->maker);
+  bool had_it = lb_kernel_builder_blames(s->maker);
   lb_event e = {.kind = LB_EVENT_WORKER_FAILED};
   switch (lb_status_code(st)) {
     case LB_CANCELLED: e.reason = LB_REASON_TIMED_OUT; break;
@@ -194,13 +194,13 @@ static void put_back(lb_service *s, lb_slot *slot) {
 // Microseconds of processor time: others of the same form will cost as much,
 // however long it was held back.
 static double cost_since(lb_service *s, int64_t before) {
-  return 1e-3 * (double)(lb_brake_spent(&s->brake) - before);
+  return 1e-3 * (double)(lb_throttle_spent(&s->brake) - before);
 }
 
 static void look_for(lb_service *s, lb_slot *slot) {
-  int64_t before = lb_brake_spent(&s->brake);
+  int64_t before = lb_throttle_spent(&s->brake);
   bool found;
-  lb_status st = lb_maker_find(s->maker, slot, &found);
+  lb_status st = lb_kernel_builder_find(s->maker, slot, &found);
   lb_slot_profile_of(slot)->looked = true;
   if (lb_failed(st)) warn(s, st);
   if (found || lb_failed(st))
@@ -211,14 +211,14 @@ static void look_for(lb_service *s, lb_slot *slot) {
 }
 
 // Another process makes it, or there is no room for it: not again at once.
-static bool is_put_off(lb_service *s, lb_slot *slot, lb_made made) {
+static bool is_put_off(lb_service *s, lb_slot *slot, lb_compile_result made) {
   int64_t now = lb_clock_ns();
   lb_slot_profile *p = lb_slot_profile_of(slot);
-  if (made == LB_MADE_LARGE) {
+  if (made == LB_COMPILE_TOO_LARGE) {
     atomic_store(&p->rest_until, now + REST_MAX);
     atomic_store(&p->large, true);
   }
-  if (made != LB_MADE_LATER) return false;
+  if (made != LB_COMPILE_LATER) return false;
   atomic_store(&p->rest_until, now + LATER);
   p->looked = false;
   put_back(s, slot);
@@ -229,21 +229,22 @@ static bool is_put_off(lb_service *s, lb_slot *slot, lb_made made) {
 // other programs. A process that yields is not told otherwise but for who waits
 // or for many: where that is not allowed, it has to be replaced.
 static void set_yields(lb_service *s, bool urgent) {
-  bool pressed = lb_pace_presses(&s->brake.pace);
+  bool pressed = lb_pace_is_contended(&s->brake.pace);
   bool yields = s->yields && !(pressed && many_pay_soon(s));
   s->yields = !urgent && !s->brake.options.off && (yields || !pressed);
-  lb_maker_set_yields(s->maker, s->yields);
+  lb_kernel_builder_set_yields(s->maker, s->yields);
 }
 
 static void make(lb_service *s, lb_slot *slot) {
-  int64_t before = lb_brake_spent(&s->brake);
+  int64_t before = lb_throttle_spent(&s->brake);
   bool hurries = lb_pace_hurries(&s->brake.pace);
   lb_slot_profile *p = lb_slot_profile_of(slot);
-  lb_made made;
+  lb_compile_result made;
   set_yields(s, atomic_load(&p->urgent) > 0);
   s->making = slot;
   s->prepared = true;
-  lb_status st = lb_maker_make(s->maker, slot, MAKE_MS, hurries, &made);
+  lb_status st =
+      lb_kernel_builder_make(s->maker, slot, MAKE_MS, hurries, &made);
   s->making = NULL;
   if (atomic_load(&s->stop)) {
     atomic_store(&p->asked, false);
@@ -256,7 +257,7 @@ static void make(lb_service *s, lb_slot *slot) {
   } else {
     warn(s, st);
     tell_failure(s, st);
-    if (lb_maker_blames(s->maker)) rest_slot(s, slot, st);
+    if (lb_kernel_builder_blames(s->maker)) rest_slot(s, slot, st);
   }
   finish(s, slot, st, cost_since(s, before));
   lb_status_drop(st);
@@ -269,10 +270,10 @@ static void judge_decided(lb_service *s) {
   if (!atomic_exchange(&s->decided, false)) return;
   for (size_t i = 0; (slot = lb_slots_at(s->slots, i)); i++) {
     if (lb_slot_trial_state(slot) <= LB_TRIAL_OPEN) continue;
-    lb_contest found = lb_trial_found(lb_slot_trial(slot));
-    lb_maker_judge(s->maker, slot, &found);
+    lb_paired_test found = lb_trial_found(lb_slot_trial(slot));
+    lb_kernel_builder_judge(s->maker, slot, &found);
     lb_lock_take(&s->lock);
-    lb_queue_learn_gain(&s->queue, slot, lb_contest_ratio(&found));
+    lb_queue_learn_gain(&s->queue, slot, lb_paired_test_ratio(&found));
     lb_lock_give(&s->lock);
   }
 }
@@ -292,7 +293,7 @@ static void prepare(lb_service *s) {
   if (s->prepared || s->loads || s->find_only || !lb_service_is_held(s)) return;
   if (!lb_slots_keep(s->slots)) return;
   if (lb_hub_count(s->hub).runs.inside) return;
-  lb_maker_prepare(s->maker);
+  lb_kernel_builder_prepare(s->maker);
   s->prepared = true;
 }
 
@@ -300,7 +301,7 @@ static void prepare(lb_service *s) {
 static bool nap_until_ready(lb_service *s, unsigned seen, int64_t *left) {
   int64_t ns;
   bool more = true;
-  while (more && lb_maker_gets_ready(s->maker, &ns))
+  while (more && lb_kernel_builder_gets_ready(s->maker, &ns))
     more = nap(s, seen, left, ns);
   return more;
 }
@@ -309,11 +310,11 @@ static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
   atomic_store(&s->asleep, true);
   bool more = nap_until_ready(s, seen, &wait_ns);
   more = more && nap(s, seen, &wait_ns, IDLE);
-  if (more) lb_maker_note(s->maker);
+  if (more) lb_kernel_builder_note(s->maker);
   if (more) prepare(s);
   more = more && nap_until_ready(s, seen, &wait_ns);
   more = more && nap(s, seen, &wait_ns, KEEP);
-  if (more) lb_maker_rest(s->maker);
+  if (more) lb_kernel_builder_rest(s->maker);
   if (more) lb_word_wait(&s->bell, seen, wait_ns);
   atomic_store(&s->asleep, false);
 }
@@ -321,25 +322,25 @@ static void sleep_until_rung(lb_service *s, unsigned seen, int64_t wait_ns) {
 // Behind what runs have asked for, and ahead of all that is to be made. A
 // process that finds kernels need not have a worker ready.
 static void load_more(lb_service *s) {
-  lb_status_drop(lb_maker_preload(s->maker, &s->loads));
+  lb_status_drop(lb_kernel_builder_preload(s->maker, &s->loads));
   if (s->loads) return;
-  s->prepared |= lb_maker_count(s->maker).found > 0;
-  lb_maker_note(s->maker);
+  s->prepared |= lb_kernel_builder_count(s->maker).found > 0;
+  lb_kernel_builder_note(s->maker);
   lb_service_wake_settlers(s);  // some of what they asked for may be there
 }
 
 void *lb_service_serve(void *user) {
   lb_service *s = user;
   lb_thread_name("limber-compile");
-  lb_brake_begin(&s->brake);
+  lb_throttle_begin(&s->brake);
   s->prepared = false;
   while (!atomic_load(&s->stop)) {
     unsigned seen = atomic_load(&s->bell);
     int64_t wait_ns;
     bool find;
     judge_decided(s);
-    lb_maker_set_judges(s->maker, s->judges && lb_service_is_held(s));
-    bool goes = lb_brake_lets_go(&s->brake, &wait_ns) > 0;
+    lb_kernel_builder_set_judges(s->maker, s->judges && lb_service_is_held(s));
+    bool goes = lb_throttle_lets_go(&s->brake, &wait_ns) > 0;
     lb_slot *slot = goes ? next_job(s, &find, &wait_ns) : NULL;
     if (slot) s->job = atomic_fetch_add(&s->jobs, 1) + 1;
     if (slot && find)

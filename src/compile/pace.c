@@ -39,21 +39,23 @@ static bool leave_none_free(const lb_pace *p, int inside) {
 }
 
 bool lb_pace_displaces(const lb_pace *p, const lb_pool_runs *runs) {
-  return p->scarce && p->state >= LB_PACE_PRESSED &&
+  return p->scarce && p->state >= LB_PACE_CONTENDED &&
          busy_of(p, runs->inside) >= p->processors;
 }
 
-bool lb_pace_presses(const lb_pace *p) { return p->state >= LB_PACE_PRESSED; }
+bool lb_pace_is_contended(const lb_pace *p) {
+  return p->state >= LB_PACE_CONTENDED;
+}
 
 bool lb_pace_hurries(const lb_pace *p) {
-  return lb_pace_presses(p) && p->share > MUCH;
+  return lb_pace_is_contended(p) && p->share > MUCH;
 }
 
 static lb_pace_state state_of(const lb_pace *p, const lb_pace_look *seen) {
   if (seen->wanted) return LB_PACE_WANTED;
   if (seen->now - p->last_run > LB_PACE_QUIET) return LB_PACE_FREE;
   if (!leave_none_free(p, seen->runs.inside)) return LB_PACE_FREE;
-  return p->left < 1 ? LB_PACE_THROTTLED : LB_PACE_PRESSED;
+  return p->left < 1 ? LB_PACE_THROTTLED : LB_PACE_CONTENDED;
 }
 
 // One slice for so many requests; those that are long lose little by it.
@@ -132,7 +134,7 @@ int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns) {
     p->last_run = seen->now;
   p->state = state_of(p, seen);
   *ns = GLANCE;
-  if (p->state >= LB_PACE_PRESSED)
+  if (p->state >= LB_PACE_CONTENDED)
     go = spend(p, seen, ns);
   else
     p->level = 0;
@@ -150,7 +152,7 @@ void lb_pace_hear(lb_pace *p, int64_t now, double processors, bool scarce,
   p->scarce = scarce;
   p->throttled = throttled;
   p->heard = now;
-  if (grew && p->state >= LB_PACE_PRESSED)
+  if (grew && p->state >= LB_PACE_CONTENDED)
     p->left = HALF;
   else if (!grew)
     p->left = p->left + STEP < 1 ? p->left + STEP : 1;

@@ -41,7 +41,7 @@
 typedef enum lb_pace_state {
   LB_PACE_FREE,       // nobody presses
   LB_PACE_WANTED,     // somebody waits
-  LB_PACE_PRESSED,    // out of the bucket
+  LB_PACE_CONTENDED,  // out of the bucket
   LB_PACE_THROTTLED,  // the same, and the share is less
 } lb_pace_state;
 
@@ -76,7 +76,7 @@ typedef struct lb_pace_look {
 // time, or LB_PACE_FREELY. *ns: when to look again; then that holds no more.
 int64_t lb_pace_look_at(lb_pace *p, const lb_pace_look *seen, int64_t *ns);
 
-bool lb_pace_presses(const lb_pace *p);  // do requests, by the last look?
+bool lb_pace_is_contended(const lb_pace *p);  // do requests, by the last look?
 // ... and does what is compiled pay so soon that it should not wait?
 bool lb_pace_hurries(const lb_pace *p);
 

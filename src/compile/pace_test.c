@@ -94,7 +94,7 @@ static void the_next_look_after_a_request_began_stops_it(void **state) {
   pass(&w, ns);
   runs(&w, 1);
   assert_int_equal(look(&w, &ns), 0);
-  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  assert_int_equal(w.pace.state, LB_PACE_CONTENDED);
 }
 
 static void pressed_it_takes_its_share(void **state) {
@@ -188,7 +188,7 @@ static void moments_between_requests_do_not_free_it(void **state) {
   runs(&w, 0);
   w.seen.now += LB_PACE_QUIET;
   look(&w, &ns);
-  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  assert_int_equal(w.pace.state, LB_PACE_CONTENDED);
   w.seen.now++;
   assert_int_equal(look(&w, &ns), LB_PACE_FREELY);
   assert_int_equal(w.pace.state, LB_PACE_FREE);
@@ -202,7 +202,7 @@ static void short_requests_are_seen_by_their_count(void **state) {
   w.seen.now += LB_PACE_QUIET * 10;
   w.seen.runs.entered++;
   look(&w, &ns);
-  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  assert_int_equal(w.pace.state, LB_PACE_CONTENDED);
 }
 
 static void a_processor_that_requests_leave_free_is_used(void **state) {
@@ -214,11 +214,11 @@ static void a_processor_that_requests_leave_free_is_used(void **state) {
   assert_int_equal(w.pace.state, LB_PACE_FREE);
   runs(&w, 2);  // one thread each
   look(&w, &ns);
-  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  assert_int_equal(w.pace.state, LB_PACE_CONTENDED);
   w = a_world(1.5, 1);  // a half is none
   runs(&w, 1);
   look(&w, &ns);
-  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  assert_int_equal(w.pace.state, LB_PACE_CONTENDED);
 }
 
 static void each_request_gives_its_share_and_no_quota_more(void **state) {
@@ -267,7 +267,7 @@ static void throttling_halves_the_share_and_its_end_gives_it_back(
   assert_near(share_of(&w), SHARE / 2);
   for (int i = 0; i < 5; i++) hear(&w, 500, 4);
   assert_near(share_of(&w), SHARE);
-  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  assert_int_equal(w.pace.state, LB_PACE_CONTENDED);
 }
 
 static void throttling_without_requests_is_not_their_trouble(void **state) {
@@ -313,7 +313,7 @@ static void a_quota_that_is_not_used_up_has_room_for_it(void **state) {
   runs(&w, 1);
   lb_pace_hear(&w.pace, w.seen.now, 1.5, true, 0);
   look(&w, &ns);
-  assert_int_equal(w.pace.state, LB_PACE_PRESSED);
+  assert_int_equal(w.pace.state, LB_PACE_CONTENDED);
   assert_false(lb_pace_displaces(&w.pace, &w.seen.runs));
 }
 

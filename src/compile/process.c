@@ -104,7 +104,7 @@ lb_status lb_process_start(char *const argv[], lb_process *out) {
   lb_process p = {.handle = -1,
                   .socket = -1,
                   .words = open_memory(WORDS_BYTES),
-                  .lease = open_memory(sizeof(lb_lease_file))};
+                  .lease = open_memory(sizeof(lb_cpu_grant_file))};
   lb_status st = LB_OK;
   *out = (lb_process){0};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -151,8 +151,8 @@ void lb_process_hold(lb_process *p) {
 }
 
 // It reads what is written at each SIGCONT, the last of which comes after.
-void lb_process_go(lb_process *p, const lb_lease *lease) {
-  lb_lease l = lease ? *lease : (lb_lease){0};
+void lb_process_go(lb_process *p, const lb_cpu_grant *lease) {
+  lb_cpu_grant l = lease ? *lease : (lb_cpu_grant){0};
   if (!p->pid || (!lease && p->state == LB_PROCESS_GOES)) return;
   ssize_t n = p->lease < 0 ? 0 : pwrite(p->lease, &l, sizeof l, 0);
   (void)n;  // without a file: it does not pause, and is held
@@ -160,13 +160,13 @@ void lb_process_go(lb_process *p, const lb_lease *lease) {
   p->state = lease ? LB_PROCESS_LEASED : LB_PROCESS_GOES;
 }
 
-lb_stage lb_process_stage(const lb_process *p) {
-  lb_lease_file f = {0};
-  if (!p->pid || p->lease < 0) return LB_STAGE_BEGINS;
-  if (pread(p->lease, &f, sizeof f, 0) != sizeof f) return LB_STAGE_BEGINS;
-  return f.stage >= LB_STAGE_KEEPS && f.stage <= LB_STAGE_READY
-             ? (lb_stage)f.stage
-             : LB_STAGE_BEGINS;
+lb_child_state lb_process_child_state(const lb_process *p) {
+  lb_cpu_grant_file f = {0};
+  if (!p->pid || p->lease < 0) return LB_CHILD_STARTING;
+  if (pread(p->lease, &f, sizeof f, 0) != sizeof f) return LB_CHILD_STARTING;
+  return f.stage >= LB_CHILD_LOADING && f.stage <= LB_CHILD_READY
+             ? (lb_child_state)f.stage
+             : LB_CHILD_STARTING;
 }
 
 int64_t lb_process_spent(const lb_process *p) {

@@ -19,22 +19,22 @@
 
 #define LB_PROCESS_SOCKET 3  // in the child
 
-typedef struct lb_lease {
+typedef struct lb_cpu_grant {
   int64_t slice, gap;  // ns that it may go on, and then pauses for
   int64_t slices;      // then it pauses for good
-} lb_lease;
+} lb_cpu_grant;
 
 // The file on 0 is a lease, and a number by which the child says how far it is.
-typedef struct lb_lease_file {
-  lb_lease lease;
-  int64_t stage;  // lb_stage
-} lb_lease_file;
+typedef struct lb_cpu_grant_file {
+  lb_cpu_grant lease;
+  int64_t stage;  // lb_child_state
+} lb_cpu_grant_file;
 
-typedef enum lb_stage {
-  LB_STAGE_BEGINS,
-  LB_STAGE_KEEPS,  // it keeps to leases and ends with us
-  LB_STAGE_READY,  // ... and waits for requests, or has one
-} lb_stage;
+typedef enum lb_child_state {
+  LB_CHILD_STARTING,
+  LB_CHILD_LOADING,  // it keeps to leases and ends with us
+  LB_CHILD_READY,    // ... and waits for requests, or has one
+} lb_child_state;
 
 typedef enum lb_process_state {
   LB_PROCESS_GOES,    // as any process does
@@ -61,10 +61,10 @@ void lb_process_hold(lb_process *p);
 // Lets it go on: in slices from when it has a processor, between which it
 // pauses by itself; NULL: freely. A child that does not know of leases goes on
 // until it is held.
-void lb_process_go(lb_process *p, const lb_lease *lease);
+void lb_process_go(lb_process *p, const lb_cpu_grant *lease);
 
 // How far it is, as it says.
-lb_stage lb_process_stage(const lb_process *p);
+lb_child_state lb_process_child_state(const lb_process *p);
 
 // Processor time that it has used, in ns; of one that runs, a few milliseconds
 // ago.

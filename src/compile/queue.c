@@ -40,7 +40,7 @@ static double gain_of(const lb_queue *q, const lb_slot *slot) {
   return gain > LEAST_GAIN ? gain : LEAST_GAIN;
 }
 
-double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
+double lb_queue_priority(const lb_queue *q, const lb_slot *slot) {
   double ns =
       (double)atomic_load_explicit(&profile(slot)->ns, memory_order_relaxed);
   if (ns <= 0) {
@@ -50,8 +50,8 @@ double lb_queue_worth(const lb_queue *q, const lb_slot *slot) {
   return ns * gain_of(q, slot) / q->cost_us[slot->key.spec.form];
 }
 
-double lb_queue_returns(const lb_queue *q, const lb_slot *slot) {
-  return 1e-3 * lb_queue_worth(q, slot) / LATELY;  // ns by us
+double lb_queue_payback(const lb_queue *q, const lb_slot *slot) {
+  return 1e-3 * lb_queue_priority(q, slot) / LATELY;  // ns by us
 }
 
 static void learn(double *x, double seen) { *x += LEARN * (seen - *x); }
@@ -86,23 +86,23 @@ static bool is_before(const lb_queue *q, const lb_slot *a, const lb_slot *b) {
   int x = urgency(a), y = urgency(b);
   if (x != y) return x > y;
   if (q->in_turn) return profile(a)->place < profile(b)->place;
-  return lb_queue_worth(q, a) > lb_queue_worth(q, b);
+  return lb_queue_priority(q, a) > lb_queue_priority(q, b);
 }
 
 static void drop(const lb_queue *q, lb_slot *slot, lb_reason why) {
   lb_event e = {.kind = LB_EVENT_KERNEL_DROPPED, .reason = why};
   let_go(slot);
-  lb_slot_tell(q->hub, slot, &e, "%s", "");
+  lb_slot_emit(q->hub, slot, &e, "%s", "");
 }
 
 static void tell_queued(const lb_queue *q, const lb_slot *slot) {
-  lb_event e = {.kind = LB_EVENT_KERNEL_QUEUED, .reason = LB_REASON_MET};
+  lb_event e = {.kind = LB_EVENT_KERNEL_QUEUED, .reason = LB_REASON_USED};
   if (urgency(slot)) {
-    e.reason = LB_REASON_ASKED;
+    e.reason = LB_REASON_REQUESTED;
   } else if (!seen_of(slot)) {
     e.reason = LB_REASON_NO_KERNEL;
   }
-  lb_slot_tell(q->hub, slot, &e, "%s", "");
+  lb_slot_emit(q->hub, slot, &e, "%s", "");
 }
 
 void lb_queue_put(lb_queue *q, lb_slot *slot) {
@@ -129,10 +129,11 @@ static int64_t sooner(int64_t a, int64_t b) { return a < 0 || b < a ? b : a; }
 // cache that is too small for what runs use has kernels made for ever.
 static bool is_ripe(const lb_slot *s) {
   unsigned evicted = atomic_load_explicit(&s->evicted, memory_order_relaxed);
-  unsigned sightings =
-      atomic_load_explicit(&profile(s)->sightings, memory_order_relaxed);
-  if (!sightings) sightings = LB_SIGHTINGS;
-  return seen_of(s) >= (uint64_t)sightings << (evicted < 20 ? evicted : 20);
+  unsigned compile_threshold = atomic_load_explicit(
+      &profile(s)->compile_threshold, memory_order_relaxed);
+  if (!compile_threshold) compile_threshold = LB_COMPILE_THRESHOLD;
+  return seen_of(s) >= (uint64_t)compile_threshold
+                           << (evicted < 20 ? evicted : 20);
 }
 
 // May it be taken? If not, but time alone will change that, *wait_ns says when.
@@ -171,7 +172,7 @@ lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns) {
   fade(q, t);
   *wait_ns = -1;
   for (size_t i = 0; i < q->n;) {
-    if (!lb_slot_lacks(q->slots[i])) {
+    if (!lb_slot_is_pending(q->slots[i])) {
       q->let_go++;
       let_go(remove_at(q, i));
       continue;
@@ -187,8 +188,9 @@ lb_slot *lb_queue_take(lb_queue *q, const lb_queue_time *t, int64_t *wait_ns) {
 // Below 0 if it could not be taken.
 static double returns_at(const lb_queue *q, size_t i, const lb_queue_time *t) {
   int64_t wait_ns = -1;
-  bool may = lb_slot_lacks(q->slots[i]) && may_take(q->slots[i], t, &wait_ns);
-  return may ? lb_queue_returns(q, q->slots[i]) : -1;
+  bool may =
+      lb_slot_is_pending(q->slots[i]) && may_take(q->slots[i], t, &wait_ns);
+  return may ? lb_queue_payback(q, q->slots[i]) : -1;
 }
 
 double lb_queue_best(lb_queue *q, const lb_queue_time *t) {
@@ -210,7 +212,7 @@ size_t lb_queue_count(lb_queue *q, const lb_queue_time *t, double returns) {
 
 lb_slot *lb_queue_take_new(lb_queue *q) {
   for (size_t i = 0; i < q->n; i++)
-    if (!profile(q->slots[i])->looked && lb_slot_lacks(q->slots[i]))
+    if (!profile(q->slots[i])->looked && lb_slot_is_pending(q->slots[i]))
       return remove_at(q, i);
   return NULL;
 }

@@ -19,7 +19,8 @@
 #include "compile/slot_profile.h"
 
 #define LB_QUEUE_MAX 1024
-#define LB_SIGHTINGS 2  // runs that make a slot ripe, unless a session says
+#define LB_COMPILE_THRESHOLD \
+  2  // runs that make a slot ripe, unless a session says
 
 typedef struct lb_queue {
   lb_slot *slots[LB_QUEUE_MAX];  // borrowed; asked for, in no order; each has
@@ -43,10 +44,10 @@ typedef struct lb_queue_time {
 
 void lb_queue_init(lb_queue *q);
 
-double lb_queue_worth(const lb_queue *q, const lb_slot *slot);
+double lb_queue_priority(const lb_queue *q, const lb_slot *slot);
 // The part of what it costs that requests of late would have back in each
 // second, if it were there.
-double lb_queue_returns(const lb_queue *q, const lb_slot *slot);
+double lb_queue_payback(const lb_queue *q, const lb_slot *slot);
 
 void lb_queue_put(lb_queue *q, lb_slot *slot);
 // The one to make next, or NULL; what needs nothing any more is let go. If it

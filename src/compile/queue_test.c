@@ -47,8 +47,8 @@ static lb_slot *take(lb_queue *q, lb_queue_time t) {
 static void more_time_spent_is_worth_more(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot cold = slot_of(LB_FORM_MAP, 9, 1000);
-  lb_slot hot = slot_of(LB_FORM_MAP, 2, 900000);
+  lb_slot cold = slot_of(LB_FORM_ELTWISE, 9, 1000);
+  lb_slot hot = slot_of(LB_FORM_ELTWISE, 2, 900000);
   lb_queue_put(q, &cold);
   lb_queue_put(q, &hot);
   assert_ptr_equal(take(q, BUSY), &hot);
@@ -61,9 +61,9 @@ static void what_requests_need_comes_before_what_they_needed(void **state) {
   (void)state;
   lb_queue *q = new_queue();
   lb_queue_time t = BUSY;
-  lb_slot past = slot_of(LB_FORM_MAP, 2, 100000);
-  lb_slot present = slot_of(LB_FORM_MAP, 2, 0);
-  lb_slot first = slot_of(LB_FORM_MAP, 2, UINT64_C(1) << 40);
+  lb_slot past = slot_of(LB_FORM_ELTWISE, 2, 100000);
+  lb_slot present = slot_of(LB_FORM_ELTWISE, 2, 0);
+  lb_slot first = slot_of(LB_FORM_ELTWISE, 2, UINT64_C(1) << 40);
   lb_queue_put(q, &past);
   lb_queue_put(q, &present);
   for (int i = 0; i < 10; i++) {
@@ -85,7 +85,7 @@ static void what_requests_need_comes_before_what_they_needed(void **state) {
 static void the_four_kinds_come_first_while_nothing_is_measured(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot sum = slot_of(LB_FORM_MAP, 2, 0);
+  lb_slot sum = slot_of(LB_FORM_ELTWISE, 2, 0);
   lb_slot product = slot_of(LB_FORM_MATMUL, 2, 0);
   lb_slot image = slot_of(LB_FORM_CONV, 2, 0);
   lb_queue_put(q, &sum);
@@ -102,7 +102,7 @@ static void the_four_kinds_come_first_while_nothing_is_measured(void **state) {
 static void what_no_run_has_met_is_worth_least(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot met = slot_of(LB_FORM_MAP, 1, 1000);
+  lb_slot met = slot_of(LB_FORM_ELTWISE, 1, 1000);
   lb_slot unmet = slot_of(LB_FORM_MATMUL, 0, 0);
   lb_queue_put(q, &unmet);
   lb_queue_put(q, &met);
@@ -115,48 +115,50 @@ static void what_no_run_has_met_is_worth_least(void **state) {
 static void a_form_that_is_dear_to_make_is_worth_less(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot map = slot_of(LB_FORM_MAP, 2, 100000);
-  lb_slot rows = slot_of(LB_FORM_ROWS, 2, 110000);
-  assert_true(lb_queue_worth(q, &rows) > lb_queue_worth(q, &map));
+  lb_slot map = slot_of(LB_FORM_ELTWISE, 2, 100000);
+  lb_slot rows = slot_of(LB_FORM_ROW_REDUCE, 2, 110000);
+  assert_true(lb_queue_priority(q, &rows) > lb_queue_priority(q, &map));
   for (int i = 0; i < 20; i++) lb_queue_learn_cost(q, &rows, 90000);
-  assert_true(lb_queue_worth(q, &rows) < lb_queue_worth(q, &map));
+  assert_true(lb_queue_priority(q, &rows) < lb_queue_priority(q, &map));
   map.in_pack = true;  // what it has is nearly as good
-  assert_true(lb_queue_worth(q, &rows) > lb_queue_worth(q, &map));
+  assert_true(lb_queue_priority(q, &rows) > lb_queue_priority(q, &map));
   free(q);
 }
 
 static void a_form_that_gained_little_is_worth_less(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot rows = slot_of(LB_FORM_ROWS, 2, 2000);
-  lb_slot map = slot_of(LB_FORM_MAP, 2, 1000), packed = like(&map);
+  lb_slot rows = slot_of(LB_FORM_ROW_REDUCE, 2, 2000);
+  lb_slot map = slot_of(LB_FORM_ELTWISE, 2, 1000), packed = like(&map);
   packed.in_pack = true;
-  assert_true(lb_queue_worth(q, &rows) > lb_queue_worth(q, &map));
-  assert_true(lb_queue_worth(q, &map) > lb_queue_worth(q, &packed));
+  assert_true(lb_queue_priority(q, &rows) > lb_queue_priority(q, &map));
+  assert_true(lb_queue_priority(q, &map) > lb_queue_priority(q, &packed));
   for (int i = 0; i < 20; i++) {
     lb_queue_learn_gain(q, &rows, 1.01);
     lb_queue_learn_gain(q, &packed, 9);
   }
-  assert_true(lb_queue_worth(q, &rows) < lb_queue_worth(q, &map));
-  assert_true(lb_queue_worth(q, &map) < lb_queue_worth(q, &packed));
+  assert_true(lb_queue_priority(q, &rows) < lb_queue_priority(q, &map));
+  assert_true(lb_queue_priority(q, &map) < lb_queue_priority(q, &packed));
   for (int i = 0; i < 20; i++) lb_queue_learn_gain(q, &rows, 0.5);
-  assert_true(lb_queue_worth(q, &rows) > 0);
+  assert_true(lb_queue_priority(q, &rows) > 0);
   free(q);
 }
 
 static void what_wins_and_loses_by_chance_gains_nothing(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot even = slot_of(LB_FORM_ROWS, 2, 1000);
-  lb_slot slower = slot_of(LB_FORM_MAP, 2, 1000);
+  lb_slot even = slot_of(LB_FORM_ROW_REDUCE, 2, 1000);
+  lb_slot slower = slot_of(LB_FORM_ELTWISE, 2, 1000);
   for (int i = 0; i < 40; i++) {
     lb_queue_learn_gain(q, &even, i % 2 ? 1.05 : 0.95);
     lb_queue_learn_gain(q, &slower, 0.01);
   }
-  assert_true(lb_queue_worth(q, &slower) > 0);
-  assert_true(lb_queue_worth(q, &even) < 1.5 * lb_queue_worth(q, &slower));
+  assert_true(lb_queue_priority(q, &slower) > 0);
+  assert_true(lb_queue_priority(q, &even) <
+              1.5 * lb_queue_priority(q, &slower));
   for (int i = 0; i < 20; i++) lb_queue_learn_gain(q, &slower, 2);
-  assert_true(lb_queue_worth(q, &even) < 0.1 * lb_queue_worth(q, &slower));
+  assert_true(lb_queue_priority(q, &even) <
+              0.1 * lb_queue_priority(q, &slower));
   free(q);
 }
 
@@ -164,8 +166,8 @@ static void what_is_returned_is_of_what_could_be_made(void **state) {
   (void)state;
   lb_queue *q = new_queue();
   lb_queue_time t = BUSY;
-  lb_slot often = slot_of(LB_FORM_MAP, 2, 150000000);
-  lb_slot once = slot_of(LB_FORM_MAP, 1, 900000000), done = like(&often);
+  lb_slot often = slot_of(LB_FORM_ELTWISE, 2, 150000000);
+  lb_slot once = slot_of(LB_FORM_ELTWISE, 1, 900000000), done = like(&often);
   done.tier = LB_TIER_REUSABLE;
   assert_true(lb_queue_best(q, &t) <= 0);
   lb_queue_put(q, &once);
@@ -174,7 +176,7 @@ static void what_is_returned_is_of_what_could_be_made(void **state) {
   lb_queue_put(q, &often);
   // Of 0.1 s in each half is saved, at 0.02 in all.
   assert_true(fabs(lb_queue_best(q, &t) - 2.5) < 1e-9);
-  assert_true(fabs(lb_queue_returns(q, &often) - 2.5) < 1e-9);
+  assert_true(fabs(lb_queue_payback(q, &often) - 2.5) < 1e-9);
   assert_int_equal(lb_queue_count(q, &t, 2), 1);
   assert_int_equal(lb_queue_count(q, &t, 3), 0);
   t.now_ns += INT64_C(2000000000);
@@ -185,8 +187,8 @@ static void what_is_returned_is_of_what_could_be_made(void **state) {
 static void in_turn_the_first_is_the_first(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot cold = slot_of(LB_FORM_MAP, 9, 1000), waited = like(&cold);
-  lb_slot hot = slot_of(LB_FORM_MAP, 2, 900000);
+  lb_slot cold = slot_of(LB_FORM_ELTWISE, 9, 1000), waited = like(&cold);
+  lb_slot hot = slot_of(LB_FORM_ELTWISE, 2, 900000);
   of(&waited)->urgent = 1;
   q->in_turn = true;
   lb_queue_put(q, &cold);
@@ -201,7 +203,7 @@ static void in_turn_the_first_is_the_first(void **state) {
 static void a_slot_met_once_waits_until_requests_rest(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot once = slot_of(LB_FORM_MAP, 1, 5000);
+  lb_slot once = slot_of(LB_FORM_ELTWISE, 1, 5000);
   int64_t wait_ns;
   lb_queue_put(q, &once);
   assert_null(lb_queue_take(q, &BUSY, &wait_ns));
@@ -215,7 +217,7 @@ static void a_slot_met_once_waits_until_requests_rest(void **state) {
 static void what_was_evicted_must_be_met_more_often(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot s = slot_of(LB_FORM_MAP, 15, 5000);
+  lb_slot s = slot_of(LB_FORM_ELTWISE, 15, 5000);
   s.evicted = 3;
   lb_queue_put(q, &s);
   assert_null(take(q, BUSY));
@@ -228,7 +230,7 @@ static void what_somebody_waits_for_comes_first(void **state) {
   (void)state;
   lb_queue *q = new_queue();
   lb_slot hot = slot_of(LB_FORM_MATMUL, 99, UINT64_C(1) << 50);
-  lb_slot mine = slot_of(LB_FORM_MAP, 0, 0), other = like(&mine);
+  lb_slot mine = slot_of(LB_FORM_ELTWISE, 0, 0), other = like(&mine);
   of(&mine)->urgent = 2;
   of(&other)->urgent = 1;
   lb_queue_put(q, &hot);
@@ -245,7 +247,7 @@ static void what_somebody_waits_for_comes_first(void **state) {
 static void a_slot_that_failed_rests(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot s = slot_of(LB_FORM_MAP, 9, 5000);
+  lb_slot s = slot_of(LB_FORM_ELTWISE, 9, 5000);
   int64_t wait_ns;
   of(&s)->rest_until = 1001;
   lb_queue_put(q, &s);
@@ -260,7 +262,7 @@ static void a_slot_that_failed_rests(void **state) {
 static void what_needs_nothing_any_more_is_let_go(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot done = slot_of(LB_FORM_MAP, 2, 1), failed = like(&done),
+  lb_slot done = slot_of(LB_FORM_ELTWISE, 2, 1), failed = like(&done),
           last = like(&done);
   done.tier = LB_TIER_REUSABLE;
   failed.failed = 1;
@@ -279,7 +281,7 @@ static void the_least_worth_falls_out_of_a_full_queue(void **state) {
   lb_slot *all = calloc(LB_QUEUE_MAX + 2, sizeof *all);
   assert_non_null(all);
   for (unsigned i = 0; i < LB_QUEUE_MAX + 2; i++)
-    all[i] = slot_of(LB_FORM_MAP, 2, 1000 + i);
+    all[i] = slot_of(LB_FORM_ELTWISE, 2, 1000 + i);
   for (unsigned i = 1; i <= LB_QUEUE_MAX; i++) lb_queue_put(q, &all[i]);
   lb_queue_put(q, &all[0]);  // worth less than all of them
   assert_false(of(&all[0])->asked);
@@ -297,7 +299,7 @@ static void the_least_worth_falls_out_of_a_full_queue(void **state) {
 static void a_session_takes_its_jobs_along(void **state) {
   (void)state;
   lb_queue *q = new_queue();
-  lb_slot mine = slot_of(LB_FORM_MAP, 2, 1), other = like(&mine),
+  lb_slot mine = slot_of(LB_FORM_ELTWISE, 2, 1), other = like(&mine),
           waited = like(&mine);
   of(&mine)->session = of(&waited)->session = 7;
   of(&other)->session = 8;

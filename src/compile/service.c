@@ -8,16 +8,16 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "compile/inside.h"
+#include "compile/service_internal.h"
 
 #define MEMORY_MB 1024  // of the worker
 
 // -- life --------------------------------------------------------------------
 
 static void init_brake(lb_service *s, bool off) {
-  lb_brake_options o = {
+  lb_throttle_options o = {
       .hub = s->hub, .off = off, .returns = lb_service_attend, .user = s};
-  lb_brake_init(&s->brake, &o);
+  lb_throttle_init(&s->brake, &o);
 }
 
 lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
@@ -29,7 +29,7 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
     free(s);
     return st;
   }
-  lb_maker_options m = o->maker;
+  lb_kernel_builder_options m = o->maker;
   m.limits.brake = &s->brake;
   m.limits.yields = !o->unpaced;
   m.limits.memory_mb = MEMORY_MB;
@@ -48,7 +48,7 @@ lb_status lb_service_new(const lb_service_options *o, lb_service **out) {
   init_brake(s, o->unpaced);
   s->worker = strdup(m.worker);
   if (!s->worker) st = lb_oom();
-  if (!lb_failed(st)) st = lb_maker_new(&m, &s->maker);
+  if (!lb_failed(st)) st = lb_kernel_builder_new(&m, &s->maker);
   if (lb_failed(st)) {
     lb_service_free(s);
   } else {
@@ -65,7 +65,7 @@ void lb_service_ring(lb_service *s) {
 // Ends the thread, if there is one in this process.
 static void stop(lb_service *s) {
   atomic_store(&s->stop, true);  // first: what is cancelled has not failed
-  if (s->maker) lb_maker_cancel(s->maker);
+  if (s->maker) lb_kernel_builder_cancel(s->maker);
   lb_service_ring(s);
   if (atomic_load(&s->thread_state) == LB_THREAD_RUNNING &&
       lb_service_is_ours(s))
@@ -77,7 +77,7 @@ void lb_service_free(lb_service *s) {
   stop(s);
   lb_service_collect(s);  // nobody asks any more
   lb_queue_clear(&s->queue);
-  lb_maker_free(s->maker);
+  lb_kernel_builder_free(s->maker);
   free(s->worker);
   lb_lock_fini(&s->lock);
   free(s);
@@ -101,7 +101,7 @@ bool lb_service_begin_anew(lb_service *s) {
   s->loads = s->has_store;
   atomic_store(&s->resting, false);
   atomic_store(&s->stop, false);
-  lb_maker_begin_anew(s->maker);
+  lb_kernel_builder_begin_anew(s->maker);
   init_brake(s, s->brake.options.off);
   atomic_store(&s->asleep, false);
   atomic_store(&s->thread_state, LB_THREAD_NONE);
@@ -136,8 +136,8 @@ static void end_thread(lb_service *s) {
   while (atomic_load(&s->thread_state) == LB_THREAD_STARTING) sched_yield();
   if (atomic_load(&s->thread_state) == LB_THREAD_NONE) return;
   stop(s);
-  lb_maker_resume(s->maker);
-  lb_maker_rest(s->maker);
+  lb_kernel_builder_resume(s->maker);
+  lb_kernel_builder_rest(s->maker);
   atomic_store(&s->stop, false);
   atomic_store(&s->thread_state, LB_THREAD_NONE);
   if (is_needed(s)) (void)lb_service_start(s);
@@ -183,15 +183,19 @@ void lb_service_let_go(lb_service *s) { atomic_fetch_sub(&s->holders, 1); }
 
 // How many sightings make the slot ripe, after so many. True if it is ripe only
 // now: by this one, or because the session asks for fewer than others did.
-static bool ripens(lb_slot_profile *p, unsigned sightings, unsigned seen) {
-  unsigned was = atomic_load_explicit(&p->sightings, memory_order_relaxed);
-  if (!sightings) sightings = LB_SIGHTINGS;
-  if (was && was <= sightings) return seen == was;
-  atomic_store_explicit(&p->sightings, sightings, memory_order_relaxed);
-  return seen >= sightings;
+static bool ripens(lb_slot_profile *p, unsigned compile_threshold,
+                   unsigned seen) {
+  unsigned was =
+      atomic_load_explicit(&p->compile_threshold, memory_order_relaxed);
+  if (!compile_threshold) compile_threshold = LB_COMPILE_THRESHOLD;
+  if (was && was <= compile_threshold) return seen == was;
+  atomic_store_explicit(&p->compile_threshold, compile_threshold,
+                        memory_order_relaxed);
+  return seen >= compile_threshold;
 }
 
-void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen) {
+void lb_service_add_sample(lb_service *s, lb_slot *slot,
+                           const lb_slot_sample *seen) {
   lb_slot_profile *p = lb_slot_profile_make(s->slots, slot);
   if (!p || lb_service_start(s)) return;
   atomic_fetch_add_explicit(&p->ns, (uint64_t)seen->ns, memory_order_relaxed);
@@ -199,7 +203,7 @@ void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen) {
     atomic_store_explicit(&p->run, seen->run, memory_order_relaxed);
     atomic_store_explicit(&p->session, seen->session, memory_order_relaxed);
     unsigned n = atomic_fetch_add_explicit(&p->seen, 1, memory_order_relaxed);
-    if (ripens(p, seen->sightings, n + 1)) lb_service_ring(s);
+    if (ripens(p, seen->compile_threshold, n + 1)) lb_service_ring(s);
   }
   if (lb_service_ask(s, slot, p)) lb_service_ring(s);
 }
@@ -226,7 +230,7 @@ static void collect_unmet(lb_service *s) {
   lb_slot *slot;
   if (atomic_exchange(&s->slots->more_coming, false)) s->looked_at = 0;
   for (; (slot = lb_slots_at(s->slots, s->looked_at)); s->looked_at++) {
-    if (!is_made_ahead(slot) || !lb_slot_lacks(slot)) continue;
+    if (!is_made_ahead(slot) || !lb_slot_is_pending(slot)) continue;
     lb_slot_profile *p = lb_slot_profile_make(s->slots, slot);
     if (p && !atomic_exchange(&p->asked, true)) lb_queue_put(&s->queue, slot);
   }
@@ -267,7 +271,7 @@ void lb_service_leave(lb_service *s, unsigned session) {
 // -- numbers -----------------------------------------------------------------
 
 lb_service_stats lb_service_count(lb_service *s) {
-  lb_service_stats n = {.made = lb_maker_count(s->maker)};
+  lb_service_stats n = {.made = lb_kernel_builder_count(s->maker)};
   lb_lock_take(&s->lock);
   lb_service_collect(s);
   n.waiting = s->queue.n;
@@ -276,6 +280,7 @@ lb_service_stats lb_service_count(lb_service *s) {
   return n;
 }
 
-bool lb_service_built(lb_service *s, size_t i, lb_built *out) {
-  return lb_maker_built(s->maker, i, out);
+bool lb_service_compile_record(lb_service *s, size_t i,
+                               lb_compile_record *out) {
+  return lb_kernel_builder_built(s->maker, i, out);
 }

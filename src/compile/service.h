@@ -34,17 +34,17 @@
 #ifndef LB_COMPILE_SERVICE_H
 #define LB_COMPILE_SERVICE_H
 
-#include "compile/maker.h"
+#include "compile/kernel_builder.h"
 
 typedef struct lb_service lb_service;
 
 typedef struct lb_service_options {
-  lb_maker_options maker;  // its slots and hub are the service's; runs of the
-                           // hub's members are the requests
-  bool judges;             // kernels are tried against what they replace
-  bool find_only;          // there is no worker: what is on disk is all
-  bool unpaced;            // nothing holds the worker back; see brake.h
-  bool in_turn;            // see queue.h
+  lb_kernel_builder_options maker;  // its slots and hub are the service's; runs
+                                    // of the hub's members are the requests
+  bool judges;     // kernels are tried against what they replace
+  bool find_only;  // there is no worker: what is on disk is all
+  bool unpaced;    // nothing holds the worker back; see brake.h
+  bool in_turn;    // see queue.h
 } lb_service_options;
 
 lb_status lb_service_new(const lb_service_options *o, lb_service **out);
@@ -71,15 +71,17 @@ void lb_service_leave(lb_service *s, unsigned session);
 void lb_service_hold(lb_service *s);
 void lb_service_let_go(lb_service *s);
 
-typedef struct lb_meeting {
+typedef struct lb_slot_sample {
   unsigned session;
-  unsigned sightings;  // that it takes for the session; 0: LB_SIGHTINGS
-  uint64_t run;        // a number for each run
-  int64_t ns;          // that the step took
-} lb_meeting;
+  unsigned compile_threshold;  // that it takes for the session; 0:
+                               // LB_COMPILE_THRESHOLD
+  uint64_t run;                // a number for each run
+  int64_t ns;                  // that the step took
+} lb_slot_sample;
 // A run met this slot, which lacks. One that meets it several times tells each
 // time, for the time; it is one sighting.
-void lb_service_tell(lb_service *s, lb_slot *slot, const lb_meeting *seen);
+void lb_service_add_sample(lb_service *s, lb_slot *slot,
+                           const lb_slot_sample *seen);
 
 // Slots were wanted that no run has met, as when a model was loaded: those who
 // have kernels made in the background get them in an idle moment. Takes no
@@ -107,13 +109,13 @@ typedef struct lb_settle {
 lb_status lb_service_settle(lb_service *s, const lb_settle *how);
 
 typedef struct lb_service_stats {
-  lb_maker_stats made;
+  lb_kernel_builder_stats made;
   uint64_t waiting;   // slots asked for
   uint64_t failures;  // of the worker
 } lb_service_stats;
 lb_service_stats lb_service_count(lb_service *s);
 
-// See lb_maker_built.
-bool lb_service_built(lb_service *s, size_t i, lb_built *out);
+// See lb_kernel_builder_built.
+bool lb_service_compile_record(lb_service *s, size_t i, lb_compile_record *out);
 
 #endif

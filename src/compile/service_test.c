@@ -18,7 +18,7 @@
 #include "base/testdir.h"
 #include "base/thread.h"
 #include "base/undertsan.h"
-#include "compile/keep.h"
+#include "compile/kernel_store.h"
 #include "compile/service.h"
 #include "compile/slot_profile.h"
 #include "device/cpu/device.h"
@@ -30,7 +30,7 @@
 
 typedef struct fixture {
   testdir dir;
-  lb_shelf shelf;
+  lb_lru lru;
   lb_cpu_device cpu;
   lb_slots slots;
   lb_pool *pool;
@@ -61,7 +61,7 @@ static void count_warning(void *user, int level, const char *line) {
 static void add_slots(fixture *f) {
   lb_spec_builder b;
   lb_spec spec;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1), LB_LAYOUT_FULL);
   ok(lb_spec_finish(&b, &spec));
@@ -77,7 +77,7 @@ static void add_slots(fixture *f) {
 static void renew_slots(fixture *f) {
   lb_cpu_device_init(&f->cpu, NULL, false, NULL);
   ok(lb_slots_init(&f->slots, 16, &f->cpu.base));
-  f->slots.shelf = &f->shelf;
+  f->slots.lru = &f->lru;
   add_slots(f);
 }
 
@@ -91,7 +91,7 @@ static int set_up(void **state) {
   assert_non_null(f);
   assert_int_equal(testdir_init(&f->dir), 0);
   f->log = (lb_log){.level = LB_LOG_WARN, .fn = count_warning, .user = f};
-  ok(lb_shelf_init(&f->shelf, 1 << 20));
+  ok(lb_lru_init(&f->lru, 1 << 20));
   ok(lb_pool_new(lb_cpu_allowed(), &f->pool));
   ok(lb_hub_join(&f->hub, &(lb_member){.pool = f->pool}, &f->seat));
   renew_slots(f);
@@ -110,7 +110,7 @@ static int tear_down(void **state) {
   fixture *f = *state;
   close_service(f);
   drop_slots(f);
-  lb_shelf_fini(&f->shelf);
+  lb_lru_fini(&f->lru);
   lb_hub_leave(&f->hub, f->seat);
   lb_hub_fini(&f->hub);
   lb_pool_free(f->pool);
@@ -136,8 +136,8 @@ static void open_service(fixture *f, const char *name, bool background) {
 }
 
 static void tell(fixture *f, int i, uint64_t run) {
-  lb_meeting seen = {.session = 1, .run = run, .ns = 1000};
-  lb_service_tell(f->service, f->slot[i], &seen);
+  lb_slot_sample seen = {.session = 1, .run = run, .ns = 1000};
+  lb_service_add_sample(f->service, f->slot[i], &seen);
 }
 
 static void nap(int ms) { usleep((useconds_t)ms * 1000); }
@@ -239,7 +239,7 @@ static void what_others_want_ahead_outlives_a_session(void **state) {
 
 // Whoever compiles puts what it will compile into its queue: it is asked for.
 static bool is_asked(const fixture *f, int i) {
-  return lb_slot_is_asked(f->slot[i]);
+  return lb_slot_is_queued(f->slot[i]);
 }
 
 // The slots are not of critical specs.
@@ -341,19 +341,21 @@ static void nothing_is_made_in_the_background_if_that_is_off(void **state) {
 }
 
 // The session that asks for the fewest sightings decides, whoever came first.
-static void the_fewest_sightings_decide(void **state) {
+static void the_lowest_compile_threshold_decides(void **state) {
   fixture *f = *state;
-  lb_meeting many = {.session = 1, .run = 1, .ns = 1000, .sightings = 1000};
-  lb_meeting one = {.session = 2, .run = 2, .ns = 1000, .sightings = 1};
+  lb_slot_sample many = {
+      .session = 1, .run = 1, .ns = 1000, .compile_threshold = 1000};
+  lb_slot_sample one = {
+      .session = 2, .run = 2, .ns = 1000, .compile_threshold = 1};
   lb_pool_enter(f->pool);
   open_service(f, "kernel", true);
   for (; many.run < 9; many.run++)
-    lb_service_tell(f->service, f->slot[0], &many);
+    lb_service_add_sample(f->service, f->slot[0], &many);
   one.run = many.run;
-  lb_service_tell(f->service, f->slot[1], &one);
+  lb_service_add_sample(f->service, f->slot[1], &one);
   wait_until_made(f, 1);
   assert_false(is_made(f, 0));
-  lb_service_tell(f->service, f->slot[0], &one);
+  lb_service_add_sample(f->service, f->slot[0], &one);
   wait_until_made(f, 0);
   lb_pool_leave(f->pool);
 }
@@ -426,11 +428,11 @@ static void what_was_evicted_is_made_again(void **state) {
   tell(f, 0, 2);
   wait_until_made(f, 0);
   unsigned reviews = atomic_load(&f->slots.reviews);
-  lb_shelf_set_capacity(&f->shelf, 0);
+  lb_lru_set_capacity(&f->lru, 0);
   assert_false(is_made(f, 0));
   assert_true(atomic_load(&f->slots.reviews) > reviews);
   ok(settle(f, 60));  // nothing would be kept: nothing to wait for
-  lb_shelf_set_capacity(&f->shelf, 1 << 20);
+  lb_lru_set_capacity(&f->lru, 1 << 20);
   atomic_store(&f->slot[0]->wanted, true);  // as a run does that meets it
   for (uint64_t run = 3; run < 9; run++) tell(f, 0, run);
   wait_until_made(f, 0);
@@ -445,10 +447,10 @@ static void settling_makes_all_that_lacks(void **state) {
   for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
   assert_int_equal(lb_service_count(f->service).made.compiled, SLOTS);
   ok(settle(f, 0));
-  lb_built built;
-  assert_true(lb_service_built(f->service, SLOTS - 1, &built));
+  lb_compile_record built;
+  assert_true(lb_service_compile_record(f->service, SLOTS - 1, &built));
   assert_null(built.refused);
-  assert_false(lb_service_built(f->service, SLOTS, &built));
+  assert_false(lb_service_compile_record(f->service, SLOTS, &built));
 }
 
 static atomic_int stops;
@@ -483,7 +485,7 @@ static void settling_ends_when_time_is_over(void **state) {
 static void a_cache_too_small_for_all_does_not_keep_settle(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
-  lb_shelf_set_capacity(&f->shelf, 2000);
+  lb_lru_set_capacity(&f->lru, 2000);
   ok(settle(f, 60));
   assert_int_equal(lb_service_count(f->service).made.compiled, SLOTS);
 }
@@ -526,17 +528,17 @@ static void who_settles_is_not_left_by_sessions_that_leave(void **state) {
 }
 
 // The job that found no room for its kernel may still be under way.
-static void room_that_was_made_before_settling_is_used(void **state) {
+static void module_that_was_made_before_settling_is_used(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   for (int i = 1; i < SLOTS; i++) atomic_store(&f->slot[i]->wanted, false);
   for (uint64_t run = 1; run < 100; run += 2) {
     lb_slots_withdraw(&f->slots, f->slot[0]);
-    lb_shelf_set_capacity(&f->shelf, 100);
+    lb_lru_set_capacity(&f->lru, 100);
     tell(f, 0, run);
     tell(f, 0, run + 1);
     while (!atomic_load(&lb_slot_profile_of(f->slot[0])->large)) sched_yield();
-    lb_shelf_set_capacity(&f->shelf, 1 << 20);
+    lb_lru_set_capacity(&f->lru, 1 << 20);
     ok(settle(f, 100));
     assert_true(is_made(f, 0));
   }
@@ -546,9 +548,9 @@ static void a_refused_key_is_not_asked_for_again(void **state) {
   fixture *f = *state;
   open_service(f, "refuse", true);
   ok(settle(f, 60));
-  lb_built built;
+  lb_compile_record built;
   assert_int_equal(lb_service_count(f->service).made.refused, SLOTS);
-  assert_true(lb_service_built(f->service, 0, &built));
+  assert_true(lb_service_compile_record(f->service, 0, &built));
   assert_non_null(strstr(built.refused, "not?this"));
   ok(settle(f, 0));
 }
@@ -590,7 +592,7 @@ static void kernels_for_shapes_to_come_may_lack(void **state) {
   close_service(f);
   open_service(f, "crash", false);
   ok(settle(f, 60));
-  assert_true(lb_slot_lacks(slot));
+  assert_true(lb_slot_is_pending(slot));
   ok(lb_slots_intern(&f->slots, (lb_slot_user){0}, spec, &facts, &slot));
   fails(settle(f, 60), LB_IO, "crash");
 }
@@ -625,7 +627,7 @@ static void decide(fixture *f, int i) {
   bool decided = false;
   for (; !decided; t.former = !t.former) {
     t.run++;
-    decided = lb_trial_tell(lb_slot_trial(f->slot[i]), &t);
+    decided = lb_trial_add(lb_slot_trial(f->slot[i]), &t);
   }
   lb_service_decided(f->service);
 }
@@ -663,7 +665,7 @@ static lb_hash128 key_of(const lb_slot *slot) {
   const lb_slot_key *k = &slot->key;
   lb_request r;
   ok(lb_request_init(&r, &k->spec, &k->facts, "x86-64-v3"));
-  return lb_keep_key(&r, LB_GENERATOR_VERSION);
+  return lb_kernel_store_key(&r, LB_GENERATOR_VERSION);
 }
 
 // There it may be held back for long.
@@ -671,14 +673,14 @@ static void what_pays_soon_does_not_wait_for_another_process(void **state) {
   fixture *f = *state;
   lb_store *other = open_store(f);
   assert_int_equal(lb_store_lease(other, key_of(f->slot[0]), 1),
-                   LB_LEASE_TAKEN);
+                   LB_LEASE_GRANTED);
   f->store = open_store(f);
   open_service(f, "kernel", true);
   lb_pool_enter(f->pool);
   int64_t start = lb_clock_ns();
   for (uint64_t run = 1; !is_made(f, 0); run++, nap(1)) {
-    lb_meeting much = {.session = 1, .run = run, .ns = INT64_C(1000000000)};
-    lb_service_tell(f->service, f->slot[0], &much);
+    lb_slot_sample much = {.session = 1, .run = run, .ns = INT64_C(1000000000)};
+    lb_service_add_sample(f->service, f->slot[0], &much);
   }
   assert_true(lb_clock_ns() - start < LONG_NS / 4);
   lb_pool_leave(f->pool);
@@ -743,7 +745,7 @@ static void a_service_can_be_freed_while_it_makes(void **state) {
     if (i % 4 == 0)  // it was not waited for until it had not answered in time
       assert_int_equal(atomic_load(&f->warnings), 0);
     for (int k = 0; k < SLOTS; k++) {
-      assert_false(lb_slot_is_asked(f->slot[k]));
+      assert_false(lb_slot_is_queued(f->slot[k]));
       lb_slots_withdraw(&f->slots, f->slot[k]);
     }
   }
@@ -815,10 +817,10 @@ static void *tell_at_random(void *user) {
     lb_pool_enter(f->pool);
     int k = (int)(x >> 16) % SLOTS;
     atomic_store(&f->slot[k]->wanted, true);
-    if (lb_slot_lacks(f->slot[k])) tell(f, k, x);
+    if (lb_slot_is_pending(f->slot[k])) tell(f, k, x);
     lb_pool_leave(f->pool);
     if (i % 64 == 0) lb_service_leave(f->service, 1);
-    if (i % 500 == 0) lb_shelf_set_capacity(&f->shelf, x >> 8);
+    if (i % 500 == 0) lb_lru_set_capacity(&f->lru, x >> 8);
     if (i % 700 == 0) lb_status_drop(settle(f, 0.001));
     if (i % 300 == 0) (void)lb_service_count(f->service);
   }
@@ -835,7 +837,7 @@ static void a_storm_leaves_it_well(void **state) {
     assert_int_equal(lb_thread_start(tell_at_random, &all[i], &threads[i]), 0);
   }
   for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
-  lb_shelf_set_capacity(&f->shelf, 1 << 20);
+  lb_lru_set_capacity(&f->lru, 1 << 20);
   for (int i = 0; i < SLOTS; i++) atomic_store(&f->slot[i]->wanted, true);
   ok(settle(f, 60));
   for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
@@ -870,7 +872,7 @@ int main(void) {
       TEST(no_worker_is_started_where_requests_run_or_none_is_wanted),
       TEST(the_first_start_waits_while_requests_run),
       TEST(nothing_is_made_in_the_background_if_that_is_off),
-      TEST(the_fewest_sightings_decide),
+      TEST(the_lowest_compile_threshold_decides),
       TEST(a_service_rests_and_goes_on),
       TEST(who_settles_while_it_rests_is_served),
       TEST(what_a_session_asked_for_goes_with_it),
@@ -880,7 +882,7 @@ int main(void) {
       TEST(settling_ends_when_time_is_over),
       TEST(a_cache_too_small_for_all_does_not_keep_settle),
       TEST(who_settles_is_not_left_by_sessions_that_leave),
-      TEST(room_that_was_made_before_settling_is_used),
+      TEST(module_that_was_made_before_settling_is_used),
       TEST(a_refused_key_is_not_asked_for_again),
       TEST(each_way_to_fail_is_one_warning),
       TEST(kernels_for_shapes_to_come_may_lack),

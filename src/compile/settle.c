@@ -5,7 +5,7 @@
 #include "base/caller.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "compile/inside.h"
+#include "compile/service_internal.h"
 
 #define MAX_WAIT 1e9  // seconds
 
@@ -26,7 +26,7 @@ static bool was_made(const settler *t, const lb_slot *slot) {
 }
 
 static bool counts(const settler *t, const lb_slot *slot) {
-  return lb_slot_lacks(slot) && lb_slot_users(slot) & t->users &&
+  return lb_slot_is_pending(slot) && lb_slot_users(slot) & t->users &&
          !was_made(t, slot) &&
          (!t->how->critical || lb_spec_is_critical(&slot->key.spec));
 }
@@ -79,7 +79,7 @@ static void become_ours(lb_service *s) {
 static uint64_t enter(lb_service *s, int by) {
   lb_lock_take(&s->lock);
   s->settlers += by;
-  lb_brake_hurry(&s->brake, by);
+  lb_throttle_hurry(&s->brake, by);
   if (by > 0) s->try_now = true;
   uint64_t failures = s->failures;
   lb_lock_give(&s->lock);

@@ -151,14 +151,14 @@ void lb_worker_set_yields(lb_worker *w, bool yields) {
 static int64_t charge(lb_worker *w) {
   int64_t spent = lb_process_spent(&w->process), used = spent - w->spent;
   if (!w->options.brake || used < 0) return 0;
-  lb_brake_spend(w->options.brake, used);
+  lb_throttle_spend(w->options.brake, used);
   w->spent = spent;
   return used;
 }
 
 // In slices that are spread over the time until it is asked again.
 static void lease(lb_worker *w, int64_t go, int64_t ns) {
-  lb_lease l = {.slice = w->options.brake->pace.slice};
+  lb_cpu_grant l = {.slice = w->options.brake->pace.slice};
   l.slices = go / l.slice;
   l.gap = ns > go ? (ns - go) / l.slices : 0;
   lb_process_go(&w->process, &l);
@@ -169,10 +169,10 @@ static void lease(lb_worker *w, int64_t go, int64_t ns) {
 // again, in *ns. One that has a lease pauses, unless it has used more.
 static int64_t let_go(lb_worker *w, int64_t used, int64_t *ns) {
   lb_process *p = &w->process;
-  int64_t go = lb_brake_lets_go(w->options.brake, ns);
-  lb_brake_place(w->options.brake, p->pid);
+  int64_t go = lb_throttle_lets_go(w->options.brake, ns);
+  lb_throttle_place(w->options.brake, p->pid);
   bool pauses = p->state == LB_PROCESS_LEASED && used < 2 * w->lease;
-  w->begun = w->begun || lb_process_stage(p) >= LB_STAGE_KEEPS;
+  w->begun = w->begun || lb_process_child_state(p) >= LB_CHILD_LOADING;
   if (!w->begun) go = LB_PACE_FREELY;
   if (go == LB_PACE_FREELY)
     lb_process_go(p, NULL);
@@ -351,7 +351,7 @@ void lb_worker_prepare(lb_worker *w) {
 bool lb_worker_gets_ready(lb_worker *w, int64_t *ns) {
   const lb_process *p = &w->process;
   if (!w->options.brake || w->owner != getpid() || !p->pid) return false;
-  if (lb_process_stage(p) == LB_STAGE_READY) return false;
+  if (lb_process_child_state(p) == LB_CHILD_READY) return false;
   if (lb_clock_ns() - w->since > READY) return false;
   int64_t go = let_go(w, charge(w), ns);
   if (go == LB_PACE_FREELY && *ns > GLANCE) *ns = GLANCE;
@@ -361,15 +361,15 @@ bool lb_worker_gets_ready(lb_worker *w, int64_t *ns) {
 // Sends the request and receives the bytes of an answer: *body is owned by the
 // caller in any case.
 static lb_status converse(lb_worker *w, const lb_request *request,
-                          int64_t deadline, lb_message_head *head,
+                          int64_t deadline, lb_message_header *head,
                           lb_blob *body) {
-  uint8_t bytes[LB_REQUEST_BYTES], begin[LB_HEAD_BYTES];
+  uint8_t bytes[LB_REQUEST_BYTES], begin[LB_HEADER_BYTES];
   uint64_t id = ++w->last_id;
   lb_request_write(request, id, bytes);
   LB_TRY(send_all(w, bytes, sizeof bytes, deadline));
   w->had_it = true;
   LB_TRY(recv_all(w, begin, sizeof begin, deadline));
-  LB_TRY(lb_head_read(begin, LB_MESSAGE_ANSWER, head));
+  LB_TRY(lb_header_read(begin, LB_MESSAGE_RESPONSE, head));
   if (head->id != id) return lb_error(LB_INVALID, "it answers another request");
   body->data = malloc(head->size);
   if (!body->data) return lb_oom();
@@ -393,7 +393,7 @@ static lb_status check_object(const lb_worker *w, const lb_request *request,
 }
 
 // From text that a process sent to text for people.
-static lb_status complaint(const lb_answer *a) {
+static lb_status complaint(const lb_response *a) {
   lb_strbuf text = {0};
   for (size_t i = 0; i < a->bytes.size; i++) {
     char c = (char)a->bytes.data[i];
@@ -405,7 +405,7 @@ static lb_status complaint(const lb_answer *a) {
 }
 
 // The object is kept where it was received, moved to the front.
-static void take_object(const lb_answer *a, lb_blob *body, lb_blob *out) {
+static void take_object(const lb_response *a, lb_blob *body, lb_blob *out) {
   memmove(body->data, a->bytes.data, a->bytes.size);
   *out = (lb_blob){body->data, a->bytes.size};
   *body = (lb_blob){0};
@@ -415,11 +415,11 @@ static void take_object(const lb_answer *a, lb_blob *body, lb_blob *out) {
 // of the request.
 static lb_status ask(lb_worker *w, const lb_request *request, int64_t deadline,
                      lb_status *answer, lb_blob *out, lb_object_info *info) {
-  lb_message_head head;
-  lb_answer a;
+  lb_message_header head;
+  lb_response a;
   lb_blob body = {0};
   lb_status st = converse(w, request, deadline, &head, &body);
-  if (!lb_failed(st)) st = lb_answer_read(&head, body.data, &a);
+  if (!lb_failed(st)) st = lb_response_read(&head, body.data, &a);
   if (lb_failed(st)) goto done;
   if (a.code != LB_CODE_OK) {
     *answer = complaint(&a);

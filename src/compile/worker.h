@@ -22,7 +22,7 @@
 #include <sys/types.h>
 
 #include "base/blob.h"
-#include "compile/brake.h"
+#include "compile/throttle.h"
 #include "spec/message.h"
 
 typedef struct lb_worker lb_worker;
@@ -32,7 +32,7 @@ typedef struct lb_worker_options {  // {0} is fine
   uint32_t memory_mb;  // the process may not use more; 0: no limit
   bool yields;         // it makes way for other programs: see below
   uint32_t pause_ms;   // the first pause; 0: 50
-  lb_brake *brake;     // borrowed; NULL: nothing holds it back
+  lb_throttle *brake;  // borrowed; NULL: nothing holds it back
 } lb_worker_options;
 
 // `path` is that of the program, and is copied. Starts nothing.

@@ -52,7 +52,7 @@ static lb_request a_request(void) {
   lb_spec_builder b;
   lb_spec spec;
   lb_request r;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1), LB_LAYOUT_FULL);
   assert_false(lb_failed(lb_spec_finish(&b, &spec)));
@@ -428,7 +428,7 @@ typedef struct pressed {  // a pool in which a request runs all the time
   lb_pool *pool;
   lb_hub hub;
   lb_seat *seat;
-  lb_brake brake;
+  lb_throttle brake;
   struct sigaction old;
 } pressed;
 
@@ -446,8 +446,9 @@ static void press(pressed *p, bool off) {
   p->hub = (lb_hub){0};
   assert_false(
       lb_failed(lb_hub_join(&p->hub, &(lb_member){.pool = p->pool}, &p->seat)));
-  lb_brake_init(&p->brake, &(lb_brake_options){
-                               .hub = &p->hub, .off = off, .returns = returns});
+  lb_throttle_init(
+      &p->brake,
+      &(lb_throttle_options){.hub = &p->hub, .off = off, .returns = returns});
   atomic_store(&stops, 0);
 }
 
@@ -459,11 +460,11 @@ static void unpress(pressed *p) {
   sigaction(SIGCHLD, &p->old, NULL);
 }
 
-static void overdraw(lb_brake *b, int ms) {
+static void overdraw(lb_throttle *b, int ms) {
   int64_t ns;
-  lb_brake_lets_go(b, &ns);
-  lb_brake_spend(b, ms * INT64_C(1000000));
-  lb_brake_lets_go(b, &ns);
+  lb_throttle_lets_go(b, &ns);
+  lb_throttle_spend(b, ms * INT64_C(1000000));
+  lb_throttle_lets_go(b, &ns);
 }
 
 static void the_share_is_what_compiling_returns(void **state) {
@@ -471,10 +472,10 @@ static void the_share_is_what_compiling_returns(void **state) {
   pressed p;
   int64_t ns;
   press(&p, false);
-  lb_brake_lets_go(&p.brake, &ns);
+  lb_throttle_lets_go(&p.brake, &ns);
   assert_int_equal(lround(1000 * p.brake.pace.share), 50);
   p.brake.options.returns = NULL;
-  lb_brake_lets_go(&p.brake, &ns);
+  lb_throttle_lets_go(&p.brake, &ns);
   assert_int_equal(lround(1000 * p.brake.pace.share), 1000 * LB_PACE_LEAST);
   unpress(&p);
 }
@@ -504,7 +505,7 @@ static void nothing_stops_it_without_a_brake_or_for_who_waits(void **state) {
   for (int off = 0; off < 2; off++) {
     pressed p;
     press(&p, off);
-    if (!off) lb_brake_hurry(&p.brake, 1);
+    if (!off) lb_throttle_hurry(&p.brake, 1);
     lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
     assert_compiles(w);
     assert_int_equal(atomic_load(&stops), 0);

@@ -5,13 +5,13 @@
 
 void *lb_host_memory_alloc(lb_device *d, const lb_alloc *a, size_t bytes) {
   (void)d;
-  return lb_room_get(a, bytes);
+  return lb_pages_get(a, bytes);
 }
 
 void lb_host_memory_free(lb_device *d, const lb_alloc *a, void *p,
                          size_t bytes) {
   (void)d;
-  lb_room_put(a, p, bytes);
+  lb_pages_put(a, p, bytes);
 }
 
 lb_status lb_host_memory_copy(lb_stream *q, lb_copy how, void *to,

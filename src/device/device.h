@@ -13,13 +13,13 @@
 // Load, prepare, allocate, submit, wait and copy are all that sessions, plans
 // and the compile service use; what a processor needs besides is in its own
 // directory (device/cpu). Operators that no kernel serves run on the reference
-// (device/host), on host memory: the session copies what they read and write
-// where the device does not share memory.
+// (device/reference), on host memory: the session copies what they read and
+// write where the device does not share memory.
 #ifndef LB_DEVICE_DEVICE_H
 #define LB_DEVICE_DEVICE_H
 
 #include "base/alloc.h"
-#include "base/bound.h"
+#include "base/run_limits.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/pool.h"
@@ -30,7 +30,7 @@ typedef struct lb_device lb_device;
 typedef struct lb_stream {
   lb_device *device;       // borrowed
   lb_pool *pool;           // threads that take part; borrowed, may be NULL
-  lb_bound *bound;         // ends sequences early; borrowed, may be NULL
+  lb_run_limits *bound;    // ends sequences early; borrowed, may be NULL
   const uintptr_t *bases;  // device addresses that launches refer to, by number
   size_t n_bases;
 } lb_stream;

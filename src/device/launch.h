@@ -26,11 +26,11 @@ static inline void lb_exec_release(lb_exec *exec) {
 }
 
 // Where bytes are while a plan runs: `offset` past one of the run's bases.
-typedef struct lb_spot {
+typedef struct lb_address {
   int64_t offset;  // bytes
   uint32_t base;   // index into the run's bases
   uint32_t value;  // which one of the graph it is, for those who explain a plan
-} lb_spot;
+} lb_address;
 
 // What spec and facts say about splits.
 typedef struct lb_split_basis {
@@ -58,8 +58,8 @@ typedef struct lb_launch {
                            // other places; of a sequence, any kernel; or NULL
   lb_split split;
   uint8_t n_operands, n_args, n_loops;
-  const lb_spot *spots;    // by operand
-  const uint64_t *args;    // pointers left out
+  const lb_address *addresses;  // by operand
+  const uint64_t *args;         // pointers left out
   const int64_t *strides;  // by operand, in bytes: of a row, of a column, of an
                            // iteration of each loop
   const int64_t *loops;    // iterations of each, the outermost first

@@ -173,7 +173,7 @@ static trace matmul(const finder *f, const lb_node *n, const lb_value *out) {
 
 static trace int8_matmul(const finder *f, const lb_node *n,
                          const lb_value *out) {
-  return lb_op_multiplies_bytes(n) ? matmul(f, n, out) : mixed;
+  return lb_op_is_int8_gemm(n) ? matmul(f, n, out) : mixed;
 }
 
 static trace gemm(const finder *f, const lb_node *n, const lb_value *out) {

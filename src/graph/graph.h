@@ -167,7 +167,7 @@ static inline bool lb_op_exact(const lb_node *n) {
 }
 
 // Does it multiply unsigned bytes by constant signed ones, as kernels do?
-bool lb_op_multiplies_bytes(const lb_node *n);
+bool lb_op_is_int8_gemm(const lb_node *n);
 
 // Is input 0 of an LSTM, GRU or RNN multiplied with W already? See ops.def.
 static inline bool lb_op_projected(const lb_node *n) {

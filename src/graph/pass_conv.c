@@ -54,7 +54,7 @@ static bool find_axes(conv *c) {
 }
 
 static bool match(lb_node *n, conv *c) {
-  bool bytes = n->op == LB_OP_ConvInteger && lb_op_multiplies_bytes(n);
+  bool bytes = n->op == LB_OP_ConvInteger && lb_op_is_int8_gemm(n);
   if ((n->op != LB_OP_Conv && !bytes) || !n->out[0] ||
       !lb_op_channels_last(n) || lb_attr_int(n, "group", 1) != 1)
     return false;

@@ -5,7 +5,7 @@
 // Where channels lie last a group is no row; there the formula is spelled out,
 // over space first and then over the channels of a group, and channels stay
 // last.
-#include "graph/turn.h"
+#include "graph/transpose.h"
 
 typedef struct group_norm {
   lb_node *node;  // what makes the result
@@ -144,15 +144,15 @@ static lb_status normalise(lb_rewrite *rw, const group_norm *g, lb_value *x,
   return add(rw, g, LB_OP_Add, d, shift, out);
 }
 
-lb_status lb_turn_norm(lb_rewrite *rw, lb_node *n) {
+lb_status lb_transpose_norm(lb_rewrite *rw, lb_node *n) {
   group_norm g;
-  lb_turn t;
+  lb_transpose t;
   lb_value *x;
-  if (!match(rw, n, &g) || !lb_turn_of(g.x, &t) || !lb_turn_to_first(&t) ||
-      t.rank + 1 > LB_MAX_RANK)
+  if (!match(rw, n, &g) || !lb_transpose_of(g.x, &t) ||
+      !lb_transpose_to_first(&t) || t.rank + 1 > LB_MAX_RANK)
     return LB_OK;
   LB_TRY(normalise(rw, &g, t.source, &x));
-  return lb_turn_become(rw, n, x, &t);
+  return lb_transpose_become(rw, n, x, &t);
 }
 
 // -- GroupNormalization ------------------------------------------------------

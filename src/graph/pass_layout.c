@@ -13,7 +13,7 @@
 static bool is_image(const lb_node *n) {
   bool conv = n->op == LB_OP_Conv || n->op == LB_OP_ConvTranspose;
   bool pool = n->op == LB_OP_MaxPool || n->op == LB_OP_AveragePool;
-  bool bytes = n->op == LB_OP_ConvInteger && lb_op_multiplies_bytes(n);
+  bool bytes = n->op == LB_OP_ConvInteger && lb_op_is_int8_gemm(n);
   return (bytes || ((pool || (conv && lb_value_const(n->in[1]))) &&
                     n->in[0]->info.dtype == LB_F32)) &&
          n->n_out == 1 && n->out[0] && !lb_op_channels_last(n) &&

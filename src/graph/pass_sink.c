@@ -15,11 +15,11 @@
 #include <string.h>
 
 #include "graph/infer.h"
-#include "graph/turn.h"
+#include "graph/transpose.h"
 
 #define MAX_IN 4
 
-bool lb_turn_of(const lb_value *v, lb_turn *t) {
+bool lb_transpose_of(const lb_value *v, lb_transpose *t) {
   const lb_node *n = lb_match_op(v, LB_OP_Transpose);
   uint32_t count;
   const int64_t *perm = n ? lb_attr_ints(n, "perm", &count) : NULL;
@@ -31,26 +31,27 @@ bool lb_turn_of(const lb_value *v, lb_turn *t) {
 }
 
 // A Transpose that moves the last axis makes v.
-static bool sinks(const lb_value *v, lb_turn *t) {
-  return lb_turn_of(v, t) && t->rank > 1 && t->perm[t->rank - 1] != t->rank - 1;
+static bool sinks(const lb_value *v, lb_transpose *t) {
+  return lb_transpose_of(v, t) && t->rank > 1 &&
+         t->perm[t->rank - 1] != t->rank - 1;
 }
 
-lb_status lb_turn_become(lb_rewrite *rw, lb_node *n, lb_value *x,
-                         const lb_turn *t) {
+lb_status lb_transpose_become(lb_rewrite *rw, lb_node *n, lb_value *x,
+                              const lb_transpose *t) {
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Transpose, &x, 1));
   return lb_node_set_ints(rw->graph, n, "perm", t->perm, (uint32_t)t->rank);
 }
 
 // -- elementwise -------------------------------------------------------------
 
-static bool same_turn(const lb_turn *a, const lb_turn *b) {
+static bool same_turn(const lb_transpose *a, const lb_transpose *b) {
   return a->rank == b->rank &&
          !memcmp(a->perm, b->perm, (size_t)a->rank * sizeof *a->perm);
 }
 
 // The constant c, seen in the order of the source: a view.
-static lb_status turn_back(lb_rewrite *rw, const lb_value *c, const lb_turn *t,
-                           lb_value **out) {
+static lb_status turn_back(lb_rewrite *rw, const lb_value *c,
+                           const lb_transpose *t, lb_value **out) {
   const lb_tensor *from = lb_value_const(c);
   lb_tensor to = {.dtype = from->dtype, .rank = t->rank, .data = from->data};
   int shift = t->rank - from->rank;
@@ -70,27 +71,27 @@ static bool is_single(const lb_value *v, int rank) {
 }
 
 // Can an input of an elementwise node be seen in the order of the source?
-static bool can_turn(const lb_value *v, const lb_turn *t) {
+static bool can_turn(const lb_value *v, const lb_transpose *t) {
   const lb_tensor *c = lb_value_const(v);
-  lb_turn own;
+  lb_transpose own;
   if (!v || (c && c->rank <= t->rank) || is_single(v, t->rank)) return true;
-  return lb_turn_of(v, &own) && same_turn(&own, t);
+  return lb_transpose_of(v, &own) && same_turn(&own, t);
 }
 
-static lb_status turned_input(lb_rewrite *rw, lb_value *v, const lb_turn *t,
-                              lb_value **out) {
+static lb_status turned_input(lb_rewrite *rw, lb_value *v,
+                              const lb_transpose *t, lb_value **out) {
   const lb_tensor *c = lb_value_const(v);
-  lb_turn own;
+  lb_transpose own;
   *out = v;
   if (!v || (c && lb_tensor_count(c) == 1)) return LB_OK;
   if (c) return turn_back(rw, v, t, out);
-  if (lb_turn_of(v, &own)) *out = own.source;
+  if (lb_transpose_of(v, &own)) *out = own.source;
   return LB_OK;
 }
 
 static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   lb_value *in[MAX_IN];
-  lb_turn t = {.rank = 0}, each;
+  lb_transpose t = {.rank = 0}, each;
   if (n->n_in > MAX_IN || lb_rewrite_random(n)) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] && sinks(n->in[i], &each)) t = each;
@@ -104,7 +105,7 @@ static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, &moved));
   LB_TRY(lb_node_copy_attrs(rw->graph, moved, n));
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  return lb_turn_become(rw, n, x, &t);
+  return lb_transpose_become(rw, n, x, &t);
 }
 
 // Scales that go along an axis, or come in blocks, are no elements to pair.
@@ -135,8 +136,8 @@ static bool axes_of(const lb_node *n, int rank, uint32_t *out) {
 }
 
 // The turn without the axes in the mask, which are gone from both sides.
-static lb_turn without(const lb_turn *t, uint32_t mask) {
-  lb_turn out = {.source = t->source};
+static lb_transpose without(const lb_transpose *t, uint32_t mask) {
+  lb_transpose out = {.source = t->source};
   uint32_t gone = 0;  // axes of the source
   for (int i = 0; i < t->rank; i++)
     if (mask >> i & 1) gone |= 1u << t->perm[i];
@@ -150,7 +151,7 @@ static lb_turn without(const lb_turn *t, uint32_t mask) {
 
 // n with axes `mask` of a turned input becomes a turn of `op` of its source.
 static lb_status sink_axes(lb_rewrite *rw, lb_node *n, lb_op op,
-                           const lb_turn *t, uint32_t mask, bool keep) {
+                           const lb_transpose *t, uint32_t mask, bool keep) {
   int64_t axes[LB_MAX_RANK];
   int count = 0;
   for (int i = 0; i < t->rank; i++)
@@ -162,12 +163,12 @@ static lb_status sink_axes(lb_rewrite *rw, lb_node *n, lb_op op,
   if (op != LB_OP_Squeeze)
     LB_TRY(lb_node_set_int(rw->graph, moved, "keepdims", keep));
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  lb_turn rest = keep ? *t : without(t, mask);
-  return lb_turn_become(rw, n, x, &rest);
+  lb_transpose rest = keep ? *t : without(t, mask);
+  return lb_transpose_become(rw, n, x, &rest);
 }
 
 static lb_status visit_axes(lb_rewrite *rw, lb_node *n, bool keep) {
-  lb_turn t;
+  lb_transpose t;
   uint32_t mask;
   if (!sinks(n->in[0], &t) || !axes_of(n, t.rank, &mask)) return LB_OK;
   return sink_axes(rw, n, n->op, &t, mask, keep);
@@ -184,7 +185,7 @@ static bool takes_all(const lb_node *n) {
 }
 
 static lb_status visit_reduction(lb_rewrite *rw, lb_node *n) {
-  lb_turn t;
+  lb_transpose t;
   if (!takes_all(n))
     return visit_axes(rw, n, lb_attr_int(n, "keepdims", 1) != 0);
   if (!sinks(n->in[0], &t)) return LB_OK;
@@ -193,7 +194,7 @@ static lb_status visit_reduction(lb_rewrite *rw, lb_node *n) {
 }
 
 static lb_status visit_global_pool(lb_rewrite *rw, lb_node *n) {
-  lb_turn t;
+  lb_transpose t;
   lb_op op = n->op == LB_OP_GlobalMaxPool ? LB_OP_ReduceMax : LB_OP_ReduceMean;
   if (!sinks(n->in[0], &t) || t.rank < 3) return LB_OK;
   return sink_axes(rw, n, op, &t, ((1u << t.rank) - 1) & ~3u, true);
@@ -201,7 +202,7 @@ static lb_status visit_global_pool(lb_rewrite *rw, lb_node *n) {
 
 // -- other axes --------------------------------------------------------------
 
-static int64_t turned_axis(const lb_turn *t, int64_t axis) {
+static int64_t turned_axis(const lb_transpose *t, int64_t axis) {
   if (axis < 0) axis += t->rank;
   return axis < 0 || axis >= t->rank ? axis : t->perm[axis];
 }
@@ -215,17 +216,18 @@ static lb_status sink_node(lb_rewrite *rw, lb_node *n, lb_value *const *in,
 }
 
 static lb_status finish(lb_rewrite *rw, lb_node *n, lb_node *moved,
-                        const lb_turn *t) {
+                        const lb_transpose *t) {
   lb_value *x;
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  return lb_turn_become(rw, n, x, t);
+  return lb_transpose_become(rw, n, x, t);
 }
 
 static lb_status visit_concat(lb_rewrite *rw, lb_node *n) {
-  lb_turn t, each;
+  lb_transpose t, each;
   if (!sinks(n->in[0], &t)) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (!lb_turn_of(n->in[i], &each) || !same_turn(&each, &t)) return LB_OK;
+    if (!lb_transpose_of(n->in[i], &each) || !same_turn(&each, &t))
+      return LB_OK;
   lb_value **in = lb_arena_new(&rw->scratch, lb_value *, n->n_in);
   lb_node *moved;
   if (!in) return lb_oom();
@@ -238,7 +240,7 @@ static lb_status visit_concat(lb_rewrite *rw, lb_node *n) {
 
 // Resize may name the axes that scales and sizes are for.
 static lb_status visit_resize(lb_rewrite *rw, lb_node *n) {
-  lb_turn t;
+  lb_transpose t;
   uint32_t count;
   const int64_t *axes = lb_attr_ints(n, "axes", &count);
   bool cropped = n->n_in > 1 && n->in[1] &&
@@ -259,7 +261,7 @@ static lb_status visit_resize(lb_rewrite *rw, lb_node *n) {
 }
 
 static lb_status visit_softmax(lb_rewrite *rw, lb_node *n) {
-  lb_turn t;
+  lb_transpose t;
   lb_node *moved;
   if (lb_attr_int(n, "flatten", 0) != 0 || !sinks(n->in[0], &t)) return LB_OK;
   LB_TRY(sink_node(rw, n, &t.source, &moved));
@@ -268,7 +270,7 @@ static lb_status visit_softmax(lb_rewrite *rw, lb_node *n) {
   return finish(rw, n, moved, &t);
 }
 
-bool lb_turn_to_first(const lb_turn *t) {
+bool lb_transpose_to_first(const lb_transpose *t) {
   if (t->rank < 3 || t->perm[0] != 0 || t->perm[1] != t->rank - 1) return false;
   for (int i = 2; i < t->rank; i++)
     if (t->perm[i] != i - 1) return false;
@@ -276,8 +278,9 @@ bool lb_turn_to_first(const lb_turn *t) {
 }
 
 static lb_status visit_window(lb_rewrite *rw, lb_node *n) {
-  lb_turn t;
-  if (!sinks(n->in[0], &t) || !lb_turn_to_first(&t) || lb_op_channels_last(n))
+  lb_transpose t;
+  if (!sinks(n->in[0], &t) || !lb_transpose_to_first(&t) ||
+      lb_op_channels_last(n))
     return LB_OK;
   lb_node *moved;
   LB_TRY(sink_node(rw, n, &t.source, &moved));
@@ -287,7 +290,7 @@ static lb_status visit_window(lb_rewrite *rw, lb_node *n) {
 
 // Split has several outputs: each is followed by a turn of its own.
 static lb_status visit_split(lb_rewrite *rw, lb_node *n) {
-  lb_turn t;
+  lb_transpose t;
   if (!sinks(n->in[0], &t)) return LB_OK;
   int64_t axis = turned_axis(&t, lb_attr_int(n, "axis", 0));
   for (uint32_t i = n->n_out; i-- > 0;) {
@@ -305,7 +308,7 @@ static lb_status visit_split(lb_rewrite *rw, lb_node *n) {
 
 // What a Slice or a Pad takes, `count` axes at most: all, where none are named.
 static bool named_axes(const lb_node *n, uint32_t input, int count,
-                       const lb_turn *t, int64_t *out, int *named) {
+                       const lb_transpose *t, int64_t *out, int *named) {
   const lb_value *v = n->n_in > input ? n->in[input] : NULL;
   const lb_tensor *c = lb_value_const(v);
   *named = count;
@@ -320,7 +323,7 @@ static bool named_axes(const lb_node *n, uint32_t input, int count,
 
 // Inputs before the axes stay as they are: they speak of the axes in order.
 static lb_status sink_named(lb_rewrite *rw, lb_node *n, uint32_t input,
-                            int count, const lb_turn *t) {
+                            int count, const lb_transpose *t) {
   int64_t axes[LB_MAX_RANK];
   lb_value *in[MAX_IN + 1] = {t->source}, *x;
   lb_node *moved;
@@ -332,11 +335,11 @@ static lb_status sink_named(lb_rewrite *rw, lb_node *n, uint32_t input,
   LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n_in, &moved));
   LB_TRY(lb_node_copy_attrs(rw->graph, moved, n));
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  return lb_turn_become(rw, n, x, t);
+  return lb_transpose_become(rw, n, x, t);
 }
 
 static lb_status visit_slice(lb_rewrite *rw, lb_node *n) {
-  lb_turn t;
+  lb_transpose t;
   if (!sinks(n->in[0], &t) || n->in[1]->info.rank != 1 ||
       !lb_dim_is_const(n->in[1]->info.dims[0]))
     return LB_OK;
@@ -345,7 +348,7 @@ static lb_status visit_slice(lb_rewrite *rw, lb_node *n) {
 }
 
 static lb_status visit_pad(lb_rewrite *rw, lb_node *n) {
-  lb_turn t;
+  lb_transpose t;
   return sinks(n->in[0], &t) ? sink_named(rw, n, 3, t.rank, &t) : LB_OK;
 }
 
@@ -399,7 +402,7 @@ static bool says_sizes(const lb_node *n, const regroup *r) {
 typedef struct shaping {
   int64_t target[LB_MAX_RANK];
   int64_t order[LB_MAX_RANK];  // axes of the result
-  lb_turn after;
+  lb_transpose after;
   int n;
   bool open;  // the target does not say all: it is that of n, in this order
 } shaping;
@@ -420,8 +423,8 @@ static void add_axis(shaping *s, const lb_node *n, int to, bool same) {
   s->after.perm[to] = s->n++;
 }
 
-static bool reshape_source(const lb_node *n, const lb_turn *t, const regroup *r,
-                           shaping *out) {
+static bool reshape_source(const lb_node *n, const lb_transpose *t,
+                           const regroup *r, shaping *out) {
   *out = (shaping){.after.rank = n->out[0]->info.rank};
   for (int i = 1; i < r->from; i++)
     if (t->perm[r->first + i] != t->perm[r->first] + i) return false;
@@ -454,7 +457,7 @@ static lb_status insert_reshape(lb_rewrite *rw, lb_node *n, lb_value *x,
 // Axes that are joined, and lie side by side in the source, but not in that
 // order, are brought into it by a Transpose of their own, `first`: what is left
 // of t may sink. It changes nothing else, so it stays where it is.
-static bool straighten(const regroup *r, lb_turn *t, lb_turn *first) {
+static bool straighten(const regroup *r, lb_transpose *t, lb_transpose *first) {
   int64_t low = t->rank, high = 0, *axes = &t->perm[r->first];
   bool ordered = true, rest = false;
   for (int i = 0; i < r->from; i++) {
@@ -465,7 +468,7 @@ static bool straighten(const regroup *r, lb_turn *t, lb_turn *first) {
   for (int i = 0; i < t->rank; i++)
     rest |= (i < r->first || i >= r->first + r->from) && t->perm[i] != i;
   if (r->to != 1 || ordered || !rest || high - low != r->from - 1) return false;
-  *first = (lb_turn){.source = t->source, .rank = t->rank};
+  *first = (lb_transpose){.source = t->source, .rank = t->rank};
   for (int i = 0; i < t->rank; i++)
     first->perm[i] = i < low || i > high ? i : axes[i - low];
   for (int i = 0; i < r->from; i++) axes[i] = low + i;
@@ -474,7 +477,7 @@ static bool straighten(const regroup *r, lb_turn *t, lb_turn *first) {
 
 // With `cuts`, one alone that cuts an axis.
 static lb_status sink_reshape(lb_rewrite *rw, lb_node *n, bool cuts) {
-  lb_turn t, first;
+  lb_transpose t, first;
   regroup r;
   shaping s;
   lb_node *moved;
@@ -499,21 +502,21 @@ static lb_status sink_reshape(lb_rewrite *rw, lb_node *n, bool cuts) {
 // -- all ---------------------------------------------------------------------
 
 static lb_status visit_turn(lb_rewrite *rw, lb_node *n) {
-  lb_turn inner, outer;
-  if (!lb_turn_of(n->out[0], &outer) || !lb_turn_of(n->in[0], &inner))
+  lb_transpose inner, outer;
+  if (!lb_transpose_of(n->out[0], &outer) || !lb_transpose_of(n->in[0], &inner))
     return LB_OK;
-  lb_turn both = {.rank = outer.rank};
+  lb_transpose both = {.rank = outer.rank};
   for (int i = 0; i < outer.rank; i++) both.perm[i] = inner.perm[outer.perm[i]];
-  return lb_turn_become(rw, n, inner.source, &both);
+  return lb_transpose_become(rw, n, inner.source, &both);
 }
 
 static lb_status visit_reshape(lb_rewrite *rw, lb_node *n) {
-  LB_TRY(lb_turn_norm(rw, n));
+  LB_TRY(lb_transpose_norm(rw, n));
   return n->op == LB_OP_Reshape ? sink_reshape(rw, n, false) : LB_OK;
 }
 
 static lb_status visit_norm(lb_rewrite *rw, lb_node *n) {
-  return lb_turn_norm(rw, n);
+  return lb_transpose_norm(rw, n);
 }
 
 static lb_status visit_stays(lb_rewrite *rw, lb_node *n) {

@@ -8,21 +8,21 @@
 
 // -- nodes before another one ------------------------------------------------
 
-lb_status lb_spot_make(const lb_spot *s, lb_op op, lb_value *x, lb_value *y,
-                       lb_value **out) {
+lb_status lb_insert_make(const lb_insert_point *s, lb_op op, lb_value *x,
+                         lb_value *y, lb_value **out) {
   lb_value *in[] = {x, y};
   return lb_rewrite_make(s->rw, s->at, op, in, y ? 2 : 1, out);
 }
 
-lb_status lb_spot_with(const lb_spot *s, lb_op op, lb_value *x, float y,
-                       lb_value **out) {
+lb_status lb_insert_with(const lb_insert_point *s, lb_op op, lb_value *x,
+                         float y, lb_value **out) {
   lb_value *scalar;
   LB_TRY(lb_const_f32(s->rw->graph, "scalar", y, &scalar));
-  return lb_spot_make(s, op, x, scalar, out);
+  return lb_insert_make(s, op, x, scalar, out);
 }
 
-static lb_status clip(const lb_spot *s, lb_value *x, float low, float high,
-                      lb_value **out) {
+static lb_status clip(const lb_insert_point *s, lb_value *x, float low,
+                      float high, lb_value **out) {
   lb_value *in[3] = {x};
   LB_TRY(lb_const_f32(s->rw->graph, "low", low, &in[1]));
   LB_TRY(lb_const_f32(s->rw->graph, "high", high, &in[2]));
@@ -36,17 +36,17 @@ bool lb_levels_range(lb_dtype t, float range[2]) {
 }
 
 // x where that is less, or greater, than 0; else 0, as for what is no number.
-static lb_status beyond_zero(const lb_spot *s, lb_op op, lb_value *x,
+static lb_status beyond_zero(const lb_insert_point *s, lb_op op, lb_value *x,
                              lb_value **out) {
   lb_value *in[3] = {NULL, x};
-  LB_TRY(lb_spot_with(s, op, x, 0, &in[0]));
+  LB_TRY(lb_insert_with(s, op, x, 0, &in[0]));
   LB_TRY(lb_const_f32(s->rw->graph, "zero", 0, &in[2]));
   return lb_rewrite_make(s->rw, s->at, LB_OP_Where, in, 3, out);
 }
 
 // The scale, as the operator has it: 1 where all elements are 0.
-static lb_status make_scale(const lb_spot *s, lb_value *x, lb_value **low,
-                            lb_node **scale) {
+static lb_status make_scale(const lb_insert_point *s, lb_value *x,
+                            lb_value **low, lb_node **scale) {
   lb_value *high, *range, *none, *in[3];
   lb_node *ends[2];
   for (int i = 0; i < 2; i++) {
@@ -57,11 +57,11 @@ static lb_status make_scale(const lb_spot *s, lb_value *x, lb_value **low,
     LB_TRY(lb_node_set_int(s->rw->graph, ends[i], "keepdims", 0));
     LB_TRY(lb_rewrite_inserted(s->rw, ends[i], i ? &high : low));
   }
-  LB_TRY(lb_spot_with(s, LB_OP_Min, *low, 0, low));
-  LB_TRY(lb_spot_with(s, LB_OP_Max, high, 0, &high));
-  LB_TRY(lb_spot_make(s, LB_OP_Sub, high, *low, &range));
-  LB_TRY(lb_spot_with(s, LB_OP_Div, range, 255, &in[2]));
-  LB_TRY(lb_spot_with(s, LB_OP_Equal, in[2], 0, &none));
+  LB_TRY(lb_insert_with(s, LB_OP_Min, *low, 0, low));
+  LB_TRY(lb_insert_with(s, LB_OP_Max, high, 0, &high));
+  LB_TRY(lb_insert_make(s, LB_OP_Sub, high, *low, &range));
+  LB_TRY(lb_insert_with(s, LB_OP_Div, range, 255, &in[2]));
+  LB_TRY(lb_insert_with(s, LB_OP_Equal, in[2], 0, &none));
   in[0] = none;
   LB_TRY(lb_const_f32(s->rw->graph, "one", 1, &in[1]));
   LB_TRY(lb_rewrite_insert(s->rw, s->at, LB_OP_Where, in, 3, scale));
@@ -74,21 +74,23 @@ static void keep_name(lb_node *n, lb_value *old) {
   if (old) lb_node_set_out(n, 0, old);
 }
 
-lb_status lb_spot_level(const lb_spot *s, lb_value *x, lb_value *zero,
-                        const float range[2], lb_value **out) {
-  LB_TRY(lb_spot_make(s, LB_OP_Round, x, NULL, out));
-  if (zero) LB_TRY(lb_spot_make(s, LB_OP_Add, *out, zero, out));
+lb_status lb_insert_quantize(const lb_insert_point *s, lb_value *x,
+                             lb_value *zero, const float range[2],
+                             lb_value **out) {
+  LB_TRY(lb_insert_make(s, LB_OP_Round, x, NULL, out));
+  if (zero) LB_TRY(lb_insert_make(s, LB_OP_Add, *out, zero, out));
   return clip(s, *out, range[0], range[1], out);
 }
 
-lb_status lb_spot_levels(const lb_spot *s, lb_value *x, lb_value *scale,
-                         lb_value *zero, const float range[2], lb_value **out) {
+lb_status lb_insert_quantize_scaled(const lb_insert_point *s, lb_value *x,
+                                    lb_value *scale, lb_value *zero,
+                                    const float range[2], lb_value **out) {
   lb_value *in[3];
-  LB_TRY(lb_spot_make(s, LB_OP_Div, x, scale, &in[2]));
-  LB_TRY(lb_spot_make(s, LB_OP_IsNaN, in[2], NULL, &in[0]));
+  LB_TRY(lb_insert_make(s, LB_OP_Div, x, scale, &in[2]));
+  LB_TRY(lb_insert_make(s, LB_OP_IsNaN, in[2], NULL, &in[0]));
   LB_TRY(lb_const_f32(s->rw->graph, "least", -INFINITY, &in[1]));
   LB_TRY(lb_rewrite_make(s->rw, s->at, LB_OP_Where, in, 3, out));
-  return lb_spot_level(s, *out, zero, range, out);
+  return lb_insert_quantize(s, *out, zero, range, out);
 }
 
 // -- constants ---------------------------------------------------------------
@@ -107,7 +109,7 @@ const lb_tensor *lb_bytes_of(const lb_value *v) {
   return t && lb_is_byte(t->dtype) && lb_tensor_is_dense(t) ? t : NULL;
 }
 
-bool lb_zero_at(const lb_value *v, float *out) {
+bool lb_zero_point_at(const lb_value *v, float *out) {
   const lb_tensor *t = lb_value_const(v);
   float range[2];
   int16_t word;
@@ -124,43 +126,45 @@ bool lb_zero_at(const lb_value *v, float *out) {
 
 // -- making bytes -------------------------------------------------------------
 
-lb_status lb_spell_dynamic(lb_rewrite *rw, lb_node *n) {
+lb_status lb_expand_dynamic_quantize(lb_rewrite *rw, lb_node *n) {
   static const float range[2] = {0, 255};
-  lb_spot s = {rw, n};
+  lb_insert_point s = {rw, n};
   lb_value *x = n->in[0], *low, *zero, *q, *bytes;
   lb_value *old_scale = n->n_out > LB_Q_SCALE ? n->out[LB_Q_SCALE] : NULL;
-  lb_value *old_zero = n->n_out > LB_Q_ZERO ? n->out[LB_Q_ZERO] : NULL;
+  lb_value *old_zero =
+      n->n_out > LB_Q_ZERO_POINT ? n->out[LB_Q_ZERO_POINT] : NULL;
   lb_node *scale;
   if (!n->out[0] || x->info.dtype != LB_F32) return LB_OK;
   LB_TRY(make_scale(&s, x, &low, &scale));
   keep_name(scale, old_scale);
-  LB_TRY(lb_spot_make(&s, LB_OP_Neg, low, NULL, &zero));
-  LB_TRY(lb_spot_make(&s, LB_OP_Div, zero, scale->out[0], &zero));
-  LB_TRY(lb_spot_make(&s, LB_OP_Round, zero, NULL, &zero));
+  LB_TRY(lb_insert_make(&s, LB_OP_Neg, low, NULL, &zero));
+  LB_TRY(lb_insert_make(&s, LB_OP_Div, zero, scale->out[0], &zero));
+  LB_TRY(lb_insert_make(&s, LB_OP_Round, zero, NULL, &zero));
   LB_TRY(clip(&s, zero, 0, 255, &zero));
   if (old_zero) {
     LB_TRY(lb_rewrite_cast(rw, n, zero, LB_U8, &bytes));
     keep_name(bytes->producer, old_zero);
   }
-  LB_TRY(lb_spot_levels(&s, x, scale->out[0], zero, range, &q));
+  LB_TRY(lb_insert_quantize_scaled(&s, x, scale->out[0], zero, range, &q));
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &q, 1));
   return lb_node_set_int(rw->graph, n, "to", lb_attr_code(LB_U8));
 }
 
-lb_status lb_spell_quantize(lb_rewrite *rw, lb_node *n) {
-  lb_spot s = {rw, n};
+lb_status lb_expand_quantize(lb_rewrite *rw, lb_node *n) {
+  lb_insert_point s = {rw, n};
   double scale;
   float range[2], zero;
-  lb_value *z = lb_node_input(n, LB_Q_ZERO), *q;
+  lb_value *z = lb_node_input(n, LB_Q_ZERO_POINT), *q;
   if (!n->out[0]) return LB_OK;
   lb_dtype t = n->out[0]->info.dtype;
   if (n->in[LB_Q_X]->info.dtype != LB_F32 ||
       n->in[LB_Q_SCALE]->info.dtype != LB_F32 ||
       !lb_match_scalar(n->in[LB_Q_SCALE], n->in[LB_Q_X], &scale) ||
-      !lb_levels_range(t, range) || (z && !lb_zero_at(z, &zero)))
+      !lb_levels_range(t, range) || (z && !lb_zero_point_at(z, &zero)))
     return LB_OK;
   if (z) LB_TRY(lb_const_f32(rw->graph, "zero", zero, &z));
-  LB_TRY(lb_spot_levels(&s, n->in[LB_Q_X], n->in[LB_Q_SCALE], z, range, &q));
+  LB_TRY(lb_insert_quantize_scaled(&s, n->in[LB_Q_X], n->in[LB_Q_SCALE], z,
+                                   range, &q));
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Cast, &q, 1));
   return lb_node_set_int(rw->graph, n, "to", lb_attr_code(t));
 }
@@ -231,8 +235,8 @@ static lb_value *levels_of(const lb_value *v) {
 }
 
 // n once more, of x, right before the spot.
-lb_status lb_spot_repeat(const lb_spot *s, const lb_node *n, lb_value *x,
-                         lb_value **out) {
+lb_status lb_insert_repeat(const lb_insert_point *s, const lb_node *n,
+                           lb_value *x, lb_value **out) {
   lb_value *in[2] = {x, n->n_in > 1 ? n->in[1] : NULL};
   lb_node *copy;
   LB_TRY(lb_rewrite_insert(s->rw, s->at, n->op, in, n->n_in, &copy));
@@ -241,8 +245,8 @@ lb_status lb_spot_repeat(const lb_spot *s, const lb_node *n, lb_value *x,
 }
 
 // f(Cast(x)) = Cast(f(x)).
-lb_status lb_spot_find_levels(const lb_spot *s, const lb_value *v,
-                              lb_value **out) {
+lb_status lb_insert_find_levels(const lb_insert_point *s, const lb_value *v,
+                                lb_value **out) {
   const lb_node *moved[MAX_MOVES];
   int n = 0;
   while (!(*out = levels_of(v)) && v->producer && lb_levels_move(v->producer) &&
@@ -250,6 +254,6 @@ lb_status lb_spot_find_levels(const lb_spot *s, const lb_value *v,
     moved[n++] = v->producer;
     v = v->producer->in[0];
   }
-  while (*out && n > 0) LB_TRY(lb_spot_repeat(s, moved[--n], *out, out));
+  while (*out && n > 0) LB_TRY(lb_insert_repeat(s, moved[--n], *out, out));
   return LB_OK;
 }

@@ -178,7 +178,7 @@ lb_status lb_rule_fresh(const lb_infer *c, lb_dim *out) {
 bool lb_rule_differ(lb_dim a, lb_dim b) {
   if (lb_dim_equal(a, b)) return false;
   if (lb_dim_is_const(a) && lb_dim_is_const(b)) return true;
-  lb_dim_facts fa = lb_dim_known(a), fb = lb_dim_known(b);
+  lb_dim_range fa = lb_dim_known(a), fb = lb_dim_known(b);
   return fa.at_most < fb.at_least || fb.at_most < fa.at_least;
 }
 
@@ -284,7 +284,7 @@ static lb_status join_dims(const lb_infer *c, lb_dim a, lb_dim b, lb_dim *out,
   if (lb_dim_is(a, 1)) return LB_OK;
   *clash = lb_dim_is_const(a) && lb_dim_is_const(b);
   if (*clash) return LB_OK;
-  lb_dim_facts fa = lb_dim_known(a), fb = lb_dim_known(b);
+  lb_dim_range fa = lb_dim_known(a), fb = lb_dim_known(b);
   bool a_wins = fa.at_least > 1 || fa.at_most < 1;
   bool b_wins = fb.at_least > 1 || fb.at_most < 1;
   *clash = a_wins && b_wins && lb_rule_differ(a, b);

@@ -162,7 +162,7 @@ static bool can_hold(lb_dtype t, lb_dim v) {
 }
 
 // Elements output o has room for, or -1 if it may hold no contents.
-static int room_of(const lb_infer *c, int o) {
+static int module_of(const lb_infer *c, int o) {
   if (!lb_rule_wants(c, o)) return -1;
   const lb_vinfo *x = &c->out[o];
   if (lb_dtype_is_float(x->dtype) || x->rank < 0 || x->rank > 1) return -1;
@@ -172,7 +172,7 @@ static int room_of(const lb_infer *c, int o) {
 }
 
 lb_status lb_content_set(lb_infer *c, int o, const lb_dim *v, int n) {
-  if (n < 0 || n > LB_MAX_KNOWN || room_of(c, o) != n) return LB_OK;
+  if (n < 0 || n > LB_MAX_KNOWN || module_of(c, o) != n) return LB_OK;
   for (int i = 0; i < n; i++)
     if (!can_hold(c->out[o].dtype, v[i])) return LB_OK;
   lb_dim *known = lb_arena_alloc(c->arena, (size_t)(n ? n : 1) * sizeof *known,
@@ -186,11 +186,11 @@ lb_status lb_content_set(lb_infer *c, int o, const lb_dim *v, int n) {
 
 lb_status lb_content_copy(lb_infer *c, int o, int i) {
   lb_dim v[LB_MAX_KNOWN];
-  if (room_of(c, o) < 0) return LB_OK;
+  if (module_of(c, o) < 0) return LB_OK;
   int n = lb_infer_ints(c, i, v, LB_MAX_KNOWN);
   if (c->out[o].dtype == LB_BOOL && c->in[i].dtype != LB_BOOL) {
     for (int k = 0; k < n; k++) {
-      lb_dim_facts f = lb_dim_known(v[k]);
+      lb_dim_range f = lb_dim_known(v[k]);
       bool zero = lb_dim_is(v[k], 0);
       if (!zero && f.at_least <= 0 && f.at_most >= 0) return LB_OK;
       v[k] = lb_dim_const(!zero);
@@ -214,7 +214,7 @@ static bool went_well(lb_status r, lb_status *st) {
 
 // 1 true, 0 false, -1 it depends.
 static int is_less(lb_dim a, lb_dim b) {
-  lb_dim_facts fa = lb_dim_known(a), fb = lb_dim_known(b);
+  lb_dim_range fa = lb_dim_known(a), fb = lb_dim_known(b);
   if (fa.at_most < fb.at_least) return 1;
   if (lb_dim_equal(a, b) || fa.at_least >= fb.at_most) return 0;
   return -1;
@@ -291,7 +291,7 @@ static bool unknown_element(const lb_infer *c, lb_dim *out, lb_status *st) {
 }
 
 lb_status lb_content_nary(lb_infer *c) {
-  int n = room_of(c, 0);
+  int n = module_of(c, 0);
   if (n < 0) return LB_OK;
   lb_dim sum[LB_MAX_KNOWN], next[LB_MAX_KNOWN];
   int n_sum = lb_infer_ints(c, 0, sum, n);
@@ -329,7 +329,7 @@ static bool apply(const lb_infer *c, lb_dim a, lb_dim *out, lb_status *st) {
 
 lb_status lb_content_unary(lb_infer *c) {
   lb_dim v[LB_MAX_KNOWN];
-  if (room_of(c, 0) < 0) return LB_OK;
+  if (module_of(c, 0) < 0) return LB_OK;
   int n = lb_infer_ints(c, 0, v, LB_MAX_KNOWN);
   lb_status st = LB_OK;
   for (int i = 0; i < n; i++)
@@ -348,7 +348,7 @@ static bool choose(const lb_infer *c, const lb_dim *cond, lb_dim a, lb_dim b,
 }
 
 lb_status lb_content_where(lb_infer *c) {
-  int n = room_of(c, 0);
+  int n = module_of(c, 0);
   if (n < 0) return LB_OK;
   lb_dim cond[LB_MAX_KNOWN], a[LB_MAX_KNOWN], b[LB_MAX_KNOWN];
   int nc = lb_infer_ints(c, 0, cond, n);
@@ -366,7 +366,7 @@ lb_status lb_content_where(lb_infer *c) {
 
 lb_status lb_content_reduce(lb_infer *c) {
   lb_dim v[LB_MAX_KNOWN], sum;
-  if (room_of(c, 0) != 1) return LB_OK;
+  if (module_of(c, 0) != 1) return LB_OK;
   int n = lb_infer_ints(c, 0, v, LB_MAX_KNOWN);
   if (n < 0) return LB_OK;
   lb_symtab *t = c->syms;
@@ -391,7 +391,7 @@ lb_status lb_content_reduce(lb_infer *c) {
 }
 
 lb_status lb_content_concat(lb_infer *c) {
-  int room = room_of(c, 0), at = 0;
+  int room = module_of(c, 0), at = 0;
   if (room < 0) return LB_OK;
   lb_dim v[LB_MAX_KNOWN];
   lb_status st = LB_OK;

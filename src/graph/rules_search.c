@@ -20,7 +20,7 @@ lb_status lb_shape_top_k(lb_infer *c) {
   if (!known && !c->syms) return LB_OK;
   if (!known || lb_dim_known(k).at_least == INT64_MIN)
     LB_TRY(lb_rule_fresh(c, &k));
-  lb_dim_facts want = lb_dim_known(k), have = lb_dim_known(x->dims[axis]);
+  lb_dim_range want = lb_dim_known(k), have = lb_dim_known(x->dims[axis]);
   if (want.at_most < 0 || want.at_least > have.at_most)
     return lb_infer_error(c, "K is %s, but dim %d of %s has %s",
                           lb_rule_dim(c, k), axis, lb_rule_text(c, 0),

@@ -267,7 +267,7 @@ static int64_t slice_count(int64_t start, int64_t end, int64_t step,
 
 // Sign of an end: 1 if >= 0, -1 if < 0, 0 if it depends.
 static int sign_of(lb_dim d) {
-  lb_dim_facts f = lb_dim_known(d);
+  lb_dim_range f = lb_dim_known(d);
   return f.at_least >= 0 ? 1 : f.at_most < 0 ? -1 : 0;
 }
 

@@ -42,8 +42,9 @@ static float as_float(uint64_t bits) {
   return f;
 }
 
-static lb_status keep_string(lb_reader *r, const lb_wire *w, const lb_field *f,
-                             const char **out, uint32_t *size) {
+static lb_status keep_string(lb_reader *r, const lb_wire *w,
+                             const lb_wire_field *f, const char **out,
+                             uint32_t *size) {
   LB_TRY(lb_wire_expect(w, f, LB_WIRE_BYTES));
   size_t n = lb_wire_size(f->bytes);
   if (n > UINT32_MAX)
@@ -58,7 +59,7 @@ static lb_status list_size(lb_wire w, uint32_t number, lb_wire_type type,
                            uint32_t *out) {
   size_t total = 0, n;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number != number) continue;
     n = 1;
@@ -79,7 +80,7 @@ static lb_status read_ints(lb_reader *r, lb_wire w, lb_attr *a) {
   if (!to) return lb_oom();
   a->ints = to;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     size_t n = 0;
     if (f.number == F_INTS) st = lb_wire_elems(&w, &f, LB_WIRE_VARINT, &n);
@@ -97,7 +98,7 @@ static lb_status read_floats(lb_reader *r, lb_wire w, lb_attr *a) {
   if (!to) return lb_oom();
   a->floats = to;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     size_t n = 0;
     if (f.number == F_FLOATS) st = lb_wire_elems(&w, &f, LB_WIRE_FIXED32, &n);
@@ -115,7 +116,7 @@ static lb_status read_strings(lb_reader *r, lb_wire w, lb_attr *a) {
   if (!to) return lb_oom();
   a->strings = to;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   uint32_t size;
   while (lb_wire_next(&w, &f, &st))
     if (f.number == F_STRINGS) st = keep_string(r, &w, &f, to++, &size);
@@ -137,16 +138,16 @@ static lb_status read_subgraph(lb_reader *r, lb_wire body, lb_pb_attr *out) {
 
 // The last field of that number; its number is 0 if there is none, as writers
 // leave out zeros and empty strings.
-static lb_status last_field(lb_wire w, uint32_t number, lb_field *out) {
-  *out = (lb_field){.bytes = {w.start, w.p, w.p}};
+static lb_status last_field(lb_wire w, uint32_t number, lb_wire_field *out) {
+  *out = (lb_wire_field){.bytes = {w.start, w.p, w.p}};
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st))
     if (f.number == number) *out = f;
   return st;
 }
 
-static lb_status read_scalar(lb_reader *r, const lb_wire *w, lb_field f,
+static lb_status read_scalar(lb_reader *r, const lb_wire *w, lb_wire_field f,
                              int64_t type, lb_attr *out) {
   if (!f.number)
     f.type = type == T_FLOAT ? LB_WIRE_FIXED32
@@ -158,8 +159,9 @@ static lb_status read_scalar(lb_reader *r, const lb_wire *w, lb_field f,
   return lb_wire_expect(w, &f, LB_WIRE_FIXED32);
 }
 
-static lb_status read_message(lb_reader *r, const lb_wire *w, const lb_field *f,
-                              int64_t type, lb_pb_attr *out) {
+static lb_status read_message(lb_reader *r, const lb_wire *w,
+                              const lb_wire_field *f, int64_t type,
+                              lb_pb_attr *out) {
   if (!f->number)
     return lb_error(LB_INVALID, "attribute '%.*s' has a type but no value",
                     LB_STR(out->name));
@@ -173,7 +175,7 @@ static lb_status read_single(lb_reader *r, lb_wire w, int64_t type,
   static const uint32_t field_of[] = {
       [T_FLOAT] = F_F,  [T_INT] = F_I,   [T_STRING] = F_S,
       [T_TENSOR] = F_T, [T_GRAPH] = F_G, [T_SPARSE] = F_SPARSE};
-  lb_field f;
+  lb_wire_field f;
   LB_TRY(last_field(w, field_of[type], &f));
   if (type == T_FLOAT || type == T_INT || type == T_STRING)
     return read_scalar(r, &w, f, type, &out->attr);
@@ -221,7 +223,7 @@ lb_status lb_read_attr(lb_reader *r, lb_wire w, lb_pb_attr *out) {
   LB_TRY(lb_wire_count(w, counts, F_COUNT));
   int64_t type = T_NONE;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   for (lb_wire at = w; lb_wire_next(&at, &f, &st);) {
     if (f.number == F_NAME) st = lb_read_str(&at, &f, &out->name);
     if (f.number == F_REF) st = lb_read_str(&at, &f, &out->ref);

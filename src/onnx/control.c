@@ -14,7 +14,7 @@ typedef struct control {
   lb_draft *draft;
   const lb_pb_attr *attrs;  // of the node, graphs among them
   uint32_t n_attrs;
-  lb_scope scopes[MAX_BODIES];
+  lb_name_scope scopes[MAX_BODIES];
   uint32_t n_bodies;
 } control;
 
@@ -31,13 +31,13 @@ static lb_status import_body(control *c, const char *name) {
   if (!g)
     return lb_error(LB_INVALID, LB_NODE_FMT " has no %s", LB_NODE_ARGS(d->src),
                     name);
-  lb_scope *s = &c->scopes[c->n_bodies++];
-  *s = (lb_scope){.im = d->scope->im,
-                  .parent = d->scope,
-                  .depth = d->scope->depth + 1,
-                  .call = d->scope->call,
-                  .prefix = d->scope->prefix,
-                  .within = d->scope->within};
+  lb_name_scope *s = &c->scopes[c->n_bodies++];
+  *s = (lb_name_scope){.im = d->scope->im,
+                       .parent = d->scope,
+                       .depth = d->scope->depth + 1,
+                       .call = d->scope->call,
+                       .prefix = d->scope->prefix,
+                       .within = d->scope->within};
   if (s->depth > LB_MAX_NESTING) {
     s->im->whole = true;
     return lb_error(LB_UNSUPPORTED, "subgraphs are nested deeper than %d",
@@ -131,7 +131,7 @@ static lb_status collect(const control *c, lb_map *all) {
   return LB_OK;
 }
 
-static lb_status hand_in(lb_scope *s, const lb_map *all) {
+static lb_status hand_in(lb_name_scope *s, const lb_map *all) {
   for (size_t i = 0; i < all->count; i++) {
     const lb_value *outer = all->entries[i].value;
     lb_capture *cap = lb_map_get(&s->captured, &outer->id, sizeof outer->id);
@@ -172,6 +172,6 @@ lb_status lb_import_control(lb_draft *d) {
   if (!lb_failed(st)) st = collect(&c, &all);
   if (!lb_failed(st)) st = make_node(&c, &all);
   lb_map_fini(&all);
-  for (uint32_t i = 0; i < c.n_bodies; i++) lb_scope_fini(&c.scopes[i]);
+  for (uint32_t i = 0; i < c.n_bodies; i++) lb_name_scope_fini(&c.scopes[i]);
   return st;
 }

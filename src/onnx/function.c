@@ -15,7 +15,7 @@
 
 #define MAX_EXPANSION (1u << 20)  // nodes, their inputs, outputs, attributes
 
-lb_status lb_call_charge(const lb_scope *s, uint64_t size) {
+lb_status lb_call_charge(const lb_name_scope *s, uint64_t size) {
   if (!s->call) return LB_OK;
   s->im->inlined += size;
   if (s->im->inlined <= MAX_EXPANSION) return LB_OK;
@@ -42,7 +42,7 @@ static const lb_pb_attr *referred(const lb_call *call, lb_pb_str name) {
 }
 
 // A graph's names belong to where it was written, not to where it would go.
-static lb_status replace(const lb_scope *s, const lb_pb_node *n,
+static lb_status replace(const lb_name_scope *s, const lb_pb_node *n,
                          const lb_pb_attr *a, lb_pb_attr *out, bool *keep) {
   const lb_pb_attr *from = referred(s->call, a->ref);
   *keep = from != NULL;
@@ -59,7 +59,7 @@ static lb_status replace(const lb_scope *s, const lb_pb_node *n,
   return LB_OK;
 }
 
-lb_status lb_call_attrs(const lb_scope *s, const lb_pb_node *n,
+lb_status lb_call_attrs(const lb_name_scope *s, const lb_pb_node *n,
                         const lb_pb_attr **out, uint32_t *count) {
   *out = n->attrs;
   *count = n->n_attrs;
@@ -104,7 +104,7 @@ static void print_calls(const lb_call *c, const lb_pb_function *end,
                    end->domain.n ? "." : "", LB_STR(end->name));
 }
 
-static lb_status check_recursion(const lb_scope *s, const lb_pb_node *n) {
+static lb_status check_recursion(const lb_name_scope *s, const lb_pb_node *n) {
   const lb_call *c = s->call;
   bool deep = c && c->depth >= LB_MAX_CALLS;
   while (c && c->fn != n->fn) c = c->caller;
@@ -122,7 +122,7 @@ static lb_status check_recursion(const lb_scope *s, const lb_pb_node *n) {
   return st;
 }
 
-static lb_status check_call(const lb_scope *s, const lb_pb_node *n) {
+static lb_status check_call(const lb_name_scope *s, const lb_pb_node *n) {
   LB_TRY(check_recursion(s, n));
   if (n->n_in > n->fn->n_in)
     return lb_error(LB_INVALID,
@@ -136,35 +136,35 @@ static lb_status check_call(const lb_scope *s, const lb_pb_node *n) {
 }
 
 // Inputs under the function's names, absent ones as well.
-static lb_status bind_inputs(lb_scope *caller, const lb_pb_node *n,
-                             lb_scope *body) {
+static lb_status bind_inputs(lb_name_scope *caller, const lb_pb_node *n,
+                             lb_name_scope *body) {
   lb_value **in;
-  LB_TRY(lb_scope_inputs(caller, n, 0, &in));
+  LB_TRY(lb_name_scope_inputs(caller, n, 0, &in));
   for (uint32_t i = 0; i < n->fn->n_in; i++) {
     lb_pb_str name = n->fn->in[i];
     if (lb_map_has(&body->names, name.p, name.n))
       return lb_error(LB_INVALID, "function '%.*s' has two inputs '%.*s'",
                       LB_STR(n->fn->name), LB_STR(name));
-    LB_TRY(lb_scope_define(body, name, i < n->n_in ? in[i] : NULL));
+    LB_TRY(lb_name_scope_define(body, name, i < n->n_in ? in[i] : NULL));
   }
   return LB_OK;
 }
 
 // Results are called what the caller calls them.
-static lb_status name_results(const lb_scope *caller, const lb_pb_node *n,
+static lb_status name_results(const lb_name_scope *caller, const lb_pb_node *n,
                               lb_call *call) {
   for (uint32_t i = 0; i < n->n_out; i++) {
     const char *label;
     if (!n->out[i].n) continue;
-    LB_TRY(lb_scope_label(caller, n->out[i], &label));
+    LB_TRY(lb_name_scope_label(caller, n->out[i], &label));
     LB_TRY(lb_map_put(&call->results, n->fn->out[i].p, n->fn->out[i].n,
                       (void *)label, NULL));
   }
   return LB_OK;
 }
 
-static lb_status bind_outputs(lb_scope *caller, const lb_pb_node *n,
-                              lb_scope *body) {
+static lb_status bind_outputs(lb_name_scope *caller, const lb_pb_node *n,
+                              lb_name_scope *body) {
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!n->out[i].n) continue;
     lb_pb_str name = n->fn->out[i];
@@ -178,7 +178,7 @@ static lb_status bind_outputs(lb_scope *caller, const lb_pb_node *n,
                       " defines '%.*s', which is also an input or "
                       "initializer",
                       LB_NODE_ARGS(n), LB_STR(n->out[i]));
-    LB_TRY(lb_scope_define(caller, n->out[i], v));
+    LB_TRY(lb_name_scope_define(caller, n->out[i], v));
   }
   return LB_OK;
 }
@@ -194,7 +194,7 @@ static lb_status new_prefix(lb_import *im, const lb_pb_function *fn,
 }
 
 // A name that inner nodes repeat is cut.
-static lb_status name_call(const lb_scope *s, const lb_pb_node *n,
+static lb_status name_call(const lb_name_scope *s, const lb_pb_node *n,
                            const char **out) {
   *out = s->within;
   if (*out) return LB_OK;
@@ -203,7 +203,7 @@ static lb_status name_call(const lb_scope *s, const lb_pb_node *n,
   return *out ? LB_OK : lb_oom();
 }
 
-static lb_status put_body(lb_scope *s, lb_pb_node *n, lb_scope *body,
+static lb_status put_body(lb_name_scope *s, lb_pb_node *n, lb_name_scope *body,
                           lb_call *call) {
   LB_TRY(new_prefix(s->im, n->fn, &body->prefix));
   LB_TRY(name_call(s, n, &body->within));
@@ -216,15 +216,15 @@ static lb_status put_body(lb_scope *s, lb_pb_node *n, lb_scope *body,
   return lb_status_note(st, "in function '%.*s'", LB_STR(n->fn->name));
 }
 
-lb_status lb_import_call(lb_scope *s, lb_pb_node *n) {
+lb_status lb_import_call(lb_name_scope *s, lb_pb_node *n) {
   LB_TRY(check_call(s, n));
   lb_call call = {.fn = n->fn,
                   .depth = s->call ? s->call->depth + 1 : 1,
                   .caller = s->call};
-  lb_scope body = {
+  lb_name_scope body = {
       .im = s->im, .region = s->region, .depth = s->depth, .call = &call};
   lb_status st = put_body(s, n, &body, &call);
   lb_map_fini(&call.results);
-  lb_scope_fini(&body);
+  lb_name_scope_fini(&body);
   return st;
 }

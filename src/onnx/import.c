@@ -7,7 +7,7 @@
 
 // -- constants and parameters ------------------------------------------------
 
-static lb_status add_constant(lb_scope *s, lb_pb_tensor *t) {
+static lb_status add_constant(lb_name_scope *s, lb_pb_tensor *t) {
   if (!t->name.n) return lb_error(LB_INVALID, "an initializer has no name");
   if (lb_map_has(&s->names, t->name.p, t->name.n))
     return lb_error(LB_INVALID, "initializer '%.*s' is defined twice",
@@ -16,10 +16,10 @@ static lb_status add_constant(lb_scope *s, lb_pb_tensor *t) {
     const lb_tensor *data;
     const char *label;
     LB_TRY(lb_import_tensor(s->im, t, &data));
-    LB_TRY(lb_scope_label(s, t->name, &label));
+    LB_TRY(lb_name_scope_label(s, t->name, &label));
     LB_TRY(lb_const_new(s->im->graph, label, data, &t->value));
   }
-  return lb_scope_define(s, t->name, t->value);
+  return lb_name_scope_define(s, t->name, t->value);
 }
 
 static bool is_anonymous(lb_pb_str name) {
@@ -67,7 +67,7 @@ static lb_status declare_input(lb_import *im, const lb_pb_value *from,
 
 // What a body's parameter is follows from what it receives, so only the
 // model's inputs keep their declaration.
-static lb_status add_param(lb_scope *s, const lb_pb_value *from) {
+static lb_status add_param(lb_name_scope *s, const lb_pb_value *from) {
   if (!from->name.n) return lb_error(LB_INVALID, "an input has no name");
   lb_value *v = lb_map_get(&s->names, from->name.p, from->name.n);
   if (lb_value_const(v)) return LB_OK;  // an initializer's declaration
@@ -75,17 +75,17 @@ static lb_status add_param(lb_scope *s, const lb_pb_value *from) {
     return lb_error(LB_INVALID, "input '%.*s' is declared twice",
                     LB_STR(from->name));
   const char *label;
-  LB_TRY(lb_scope_label(s, from->name, &label));
+  LB_TRY(lb_name_scope_label(s, from->name, &label));
   LB_TRY(lb_value_new(s->im->graph, label, &v));
   if (s->depth == 0) LB_TRY(declare_input(s->im, from, v));
   LB_TRY(lb_region_add_param(s->region, v));
-  return lb_scope_define(s, from->name, v);
+  return lb_name_scope_define(s, from->name, v);
 }
 
 // -- nodes -------------------------------------------------------------------
 
 static lb_status define_output(lb_draft *d, lb_node *node, uint32_t i) {
-  lb_scope *s = d->scope;
+  lb_name_scope *s = d->scope;
   lb_pb_str name = d->out[i];
   if (!name.n) return LB_OK;
   const lb_value *old = lb_map_get(&s->names, name.p, name.n);
@@ -96,10 +96,10 @@ static lb_status define_output(lb_draft *d, lb_node *node, uint32_t i) {
                     lb_value_const(old) ? "initializer" : "input");
   const char *label;
   lb_value *v;
-  LB_TRY(lb_scope_label(s, name, &label));
+  LB_TRY(lb_name_scope_label(s, name, &label));
   LB_TRY(lb_value_new(s->im->graph, label, &v));
   lb_node_set_out(node, i, v);
-  return lb_scope_define(s, name, v);
+  return lb_name_scope_define(s, name, v);
 }
 
 lb_status lb_draft_make(lb_draft *d, uint32_t n_captures, lb_node **out) {
@@ -149,19 +149,19 @@ static bool has_outputs(const lb_draft *d) {
   return false;
 }
 
-static lb_status draft(lb_scope *s, const lb_pb_node *n, lb_draft *d) {
+static lb_status draft(lb_name_scope *s, const lb_pb_node *n, lb_draft *d) {
   *d = (lb_draft){.scope = s,
                   .src = n,
                   .op = (lb_op)n->op,
                   .version = n->version,
                   .n_in = n->n_in,
                   .n_out = n->n_out};
-  LB_TRY(lb_scope_inputs(s, n, LB_DRAFT_SPARE, &d->in));
+  LB_TRY(lb_name_scope_inputs(s, n, LB_DRAFT_SPARE, &d->in));
   d->out = lb_arena_memdup(&s->im->scratch, n->out,
                            lb_mul_sat(n->n_out, sizeof *n->out),
                            _Alignof(lb_pb_str));
   if (!d->out) return lb_oom();
-  LB_TRY(lb_scope_node(s, n->name, &d->name));
+  LB_TRY(lb_name_scope_node(s, n->name, &d->name));
   trim(d);
   return draft_attrs(d);
 }
@@ -225,7 +225,7 @@ static lb_status constant_value(lb_import *im, const lb_pb_node *n,
 
 // The same value for every copy of a function's body, unless it depends on an
 // attribute of the call.
-static lb_status import_constant(lb_scope *s, lb_pb_node *n) {
+static lb_status import_constant(lb_name_scope *s, lb_pb_node *n) {
   if (n->n_out != 1 || !n->out[0].n) return LB_OK;  // nobody can read it
   bool fixed = true;
   for (uint32_t i = 0; i < n->n_attrs; i++) fixed &= n->attrs[i].ref.n == 0;
@@ -238,7 +238,7 @@ static lb_status import_constant(lb_scope *s, lb_pb_node *n) {
     if (count != 1)
       return lb_error(LB_INVALID, LB_NODE_FMT " has %u attributes, not 1",
                       LB_NODE_ARGS(n), count);
-    LB_TRY(lb_scope_label(s, n->out[0], &label));
+    LB_TRY(lb_name_scope_label(s, n->out[0], &label));
     LB_TRY(constant_value(s->im, n, attrs, label, &v));
   }
   if (fixed) n->value = v;
@@ -248,10 +248,10 @@ static lb_status import_constant(lb_scope *s, lb_pb_node *n) {
                     " defines '%.*s', which is also an input or "
                     "initializer",
                     LB_NODE_ARGS(n), LB_STR(n->out[0]));
-  return lb_scope_define(s, n->out[0], v);
+  return lb_name_scope_define(s, n->out[0], v);
 }
 
-static lb_status import_node(lb_scope *s, lb_pb_node *n) {
+static lb_status import_node(lb_name_scope *s, lb_pb_node *n) {
   LB_TRY(lb_call_charge(
       s, (uint64_t)1 + n->n_refs + n->n_out + (uint64_t)n->n_attrs));
   if (n->fn) return lb_import_call(s, n);
@@ -268,23 +268,23 @@ static lb_status import_node(lb_scope *s, lb_pb_node *n) {
   return lb_draft_make(&d, 0, &node);
 }
 
-lb_status lb_import_nodes(lb_scope *s, lb_pb_nodes *nodes) {
+lb_status lb_import_nodes(lb_name_scope *s, lb_pb_nodes *nodes) {
   LB_TRY(lb_pb_sort(nodes, &s->im->scratch));
   for (uint32_t i = 0; i < nodes->n; i++) LB_TRY(import_node(s, &nodes->at[i]));
   return LB_OK;
 }
 
-static lb_status add_result(lb_scope *s, lb_pb_str name) {
+static lb_status add_result(lb_name_scope *s, lb_pb_str name) {
   lb_value *v = NULL;
   bool found = false;
-  if (name.n) LB_TRY(lb_scope_find(s, name, &v, &found));
+  if (name.n) LB_TRY(lb_name_scope_find(s, name, &v, &found));
   if (!found || !v)
     return lb_error(LB_INVALID, "output '%.*s' is defined by nothing",
                     LB_STR(name));
   return lb_region_add_result(s->region, v);
 }
 
-lb_status lb_import_graph(lb_scope *s, lb_pb_graph *g) {
+lb_status lb_import_graph(lb_name_scope *s, lb_pb_graph *g) {
   LB_TRY(lb_call_charge(
       s, (uint64_t)1 + g->n_inits + g->n_in + (uint64_t)g->n_out));
   for (uint32_t i = 0; i < g->n_inits; i++)

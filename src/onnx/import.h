@@ -35,9 +35,9 @@ typedef struct lb_call {
 
 // Where names mean something. A subgraph sees its parent's names; a function's
 // body sees only its own, though its nodes go to the caller's region.
-typedef struct lb_scope {
+typedef struct lb_name_scope {
   lb_import *im;
-  struct lb_scope *parent;
+  struct lb_name_scope *parent;
   lb_region *region;
   int depth;            // of regions
   const lb_call *call;  // NULL: outside every function
@@ -45,7 +45,7 @@ typedef struct lb_scope {
   const char *within;   // the model's node that calls; NULL outside functions
   lb_map names;         // name -> lb_value; NULL: an absent function input
   lb_map captured;      // outer value's id -> capture
-} lb_scope;
+} lb_name_scope;
 
 typedef struct lb_capture {
   lb_value *outer, *param;
@@ -53,7 +53,7 @@ typedef struct lb_capture {
 
 // A node before it is made; everything in scratch.
 typedef struct lb_draft {
-  lb_scope *scope;
+  lb_name_scope *scope;
   const lb_pb_node *src;
   const char *name;
   lb_op op;
@@ -90,30 +90,32 @@ lb_status lb_import_external(lb_import *im, const lb_external *e,
 
 // -- import.c ----------------------------------------------------------------
 
-lb_status lb_import_nodes(lb_scope *s, lb_pb_nodes *nodes);
-lb_status lb_import_graph(lb_scope *s, lb_pb_graph *g);
+lb_status lb_import_nodes(lb_name_scope *s, lb_pb_nodes *nodes);
+lb_status lb_import_graph(lb_name_scope *s, lb_pb_graph *g);
 // Makes the drafted node, its last n_captures inputs empty, and defines its
 // outputs in the draft's scope.
 lb_status lb_draft_make(lb_draft *d, uint32_t n_captures, lb_node **out);
 
 // -- scope.c -----------------------------------------------------------------
 
-void lb_scope_fini(lb_scope *s);
+void lb_name_scope_fini(lb_name_scope *s);
 // The value of that name in this scope, captured from outside if need be.
 // *found is false if nothing defines it; NULL is an absent function input.
-lb_status lb_scope_find(lb_scope *s, lb_pb_str name, lb_value **out,
-                        bool *found);
+lb_status lb_name_scope_find(lb_name_scope *s, lb_pb_str name, lb_value **out,
+                             bool *found);
 // Nothing else may have that name in the scope: the caller has looked.
-lb_status lb_scope_define(lb_scope *s, lb_pb_str name, lb_value *v);
+lb_status lb_name_scope_define(lb_name_scope *s, lb_pb_str name, lb_value *v);
 // A node's inputs as values, in scratch, with room for `spare` more.
-lb_status lb_scope_inputs(lb_scope *s, const lb_pb_node *n, uint32_t spare,
-                          lb_value ***out);
+lb_status lb_name_scope_inputs(lb_name_scope *s, const lb_pb_node *n,
+                               uint32_t spare, lb_value ***out);
 // prefix + name, in scratch.
-lb_status lb_scope_label(const lb_scope *s, lb_pb_str name, const char **out);
+lb_status lb_name_scope_label(const lb_name_scope *s, lb_pb_str name,
+                              const char **out);
 // A node's name, in scratch. In functions it begins with that of the model's
 // node, which whoever reads it knows; a node that makes a result of the call is
 // called just that.
-lb_status lb_scope_node(const lb_scope *s, lb_pb_str name, const char **out);
+lb_status lb_name_scope_node(const lb_name_scope *s, lb_pb_str name,
+                             const char **out);
 
 // -- control.c ---------------------------------------------------------------
 
@@ -124,12 +126,12 @@ lb_status lb_import_control(lb_draft *d);
 
 // Adds to the size of what functions expand to, which has a limit. Nothing to
 // do outside functions.
-lb_status lb_call_charge(const lb_scope *s, uint64_t size);
+lb_status lb_call_charge(const lb_name_scope *s, uint64_t size);
 // Puts the body of node->fn in place of the node.
-lb_status lb_import_call(lb_scope *s, lb_pb_node *n);
+lb_status lb_import_call(lb_name_scope *s, lb_pb_node *n);
 // The node's attributes, with references to attributes of the function that is
 // being put in place replaced; those that refer to nothing are left out.
-lb_status lb_call_attrs(const lb_scope *s, const lb_pb_node *n,
+lb_status lb_call_attrs(const lb_name_scope *s, const lb_pb_node *n,
                         const lb_pb_attr **out, uint32_t *count);
 
 // -- upgrade.c ---------------------------------------------------------------

@@ -133,9 +133,9 @@ static lb_status describe(lb_import *im) {
 static lb_status import_main(lb_import *im) {
   if (im->pb.graph->n_out == 0)
     return lb_error(LB_INVALID, "the graph has no outputs");
-  lb_scope s = {.im = im, .region = im->graph->main, .prefix = ""};
+  lb_name_scope s = {.im = im, .region = im->graph->main, .prefix = ""};
   lb_status st = lb_import_graph(&s, im->pb.graph);
-  lb_scope_fini(&s);
+  lb_name_scope_fini(&s);
   return st;
 }
 

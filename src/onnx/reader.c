@@ -26,7 +26,8 @@ int64_t lb_pb_version(const lb_pb_opset *sets, uint32_t n, lb_pb_str domain) {
   return 0;
 }
 
-lb_status lb_read_str(const lb_wire *w, const lb_field *f, lb_pb_str *out) {
+lb_status lb_read_str(const lb_wire *w, const lb_wire_field *f,
+                      lb_pb_str *out) {
   LB_TRY(lb_wire_expect(w, f, LB_WIRE_BYTES));
   *out = (lb_pb_str){(const char *)f->bytes.p, lb_wire_size(f->bytes)};
   if (out->n && memchr(out->p, 0, out->n))
@@ -37,13 +38,13 @@ lb_status lb_read_str(const lb_wire *w, const lb_field *f, lb_pb_str *out) {
   return LB_OK;
 }
 
-lb_status lb_read_int(const lb_wire *w, const lb_field *f, int64_t *out) {
+lb_status lb_read_int(const lb_wire *w, const lb_wire_field *f, int64_t *out) {
   LB_TRY(lb_wire_expect(w, f, LB_WIRE_VARINT));
   *out = (int64_t)f->n;
   return LB_OK;
 }
 
-static lb_status read_domain(const lb_wire *w, const lb_field *f,
+static lb_status read_domain(const lb_wire *w, const lb_wire_field *f,
                              lb_pb_str *out) {
   LB_TRY(lb_read_str(w, f, out));
   if (lb_pb_is(*out, "ai.onnx")) out->n = 0;
@@ -52,7 +53,7 @@ static lb_status read_domain(const lb_wire *w, const lb_field *f,
 
 static lb_status read_opset(lb_wire w, lb_pb_opset *out) {
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number == 1) st = read_domain(&w, &f, &out->domain);
     if (f.number == 2) st = lb_read_int(&w, &f, &out->version);
@@ -79,7 +80,7 @@ static lb_status check_attrs(uint32_t n) {
 static lb_status read_dim(lb_wire w, lb_pb_dim *out) {
   out->size = -1;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number == 1) {
       st = lb_read_int(&w, &f, &out->size);
@@ -98,7 +99,7 @@ static lb_status read_shape(lb_reader *r, lb_wire w, lb_pb_value *out) {
   out->dims = lb_arena_new(r->scratch, lb_pb_dim, counts[1]);
   if (!out->dims) return lb_oom();
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number != 1) continue;
     st = lb_wire_expect(&w, &f, LB_WIRE_BYTES);
@@ -109,7 +110,7 @@ static lb_status read_shape(lb_reader *r, lb_wire w, lb_pb_value *out) {
 
 static lb_status read_tensor_type(lb_reader *r, lb_wire w, lb_pb_value *out) {
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number == 1) {
       st = lb_read_int(&w, &f, &out->elem);
@@ -123,7 +124,7 @@ static lb_status read_tensor_type(lb_reader *r, lb_wire w, lb_pb_value *out) {
 
 static lb_status read_type(lb_reader *r, lb_wire w, lb_pb_value *out) {
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     bool tensor = f.number == 1;
     if (!tensor && f.number != 4 && f.number != 5 && f.number != 7 &&
@@ -139,7 +140,7 @@ static lb_status read_type(lb_reader *r, lb_wire w, lb_pb_value *out) {
 static lb_status read_value(lb_reader *r, lb_wire w, lb_pb_value *out) {
   out->rank = -1;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number == 1) {
       st = lb_read_str(&w, &f, &out->name);
@@ -153,7 +154,7 @@ static lb_status read_value(lb_reader *r, lb_wire w, lb_pb_value *out) {
 
 static lb_status tensor_name(lb_wire w, lb_pb_str *out) {
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st))
     if (f.number == 8) st = lb_read_str(&w, &f, out);
   return st;
@@ -164,7 +165,7 @@ lb_status lb_read_tensor(lb_wire w, bool sparse, lb_pb_tensor *out) {
   *out = (lb_pb_tensor){.body = w, .sparse = sparse};
   if (!sparse) return tensor_name(w, &out->name);
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number != 1) continue;
     st = lb_wire_expect(&w, &f, LB_WIRE_BYTES);
@@ -221,7 +222,7 @@ static lb_status read_node(lb_reader *r, lb_wire w, uint32_t place,
   out->n_out = counts[2];
   out->n_attrs = counts[5];
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) switch (f.number) {
       case 1: st = lb_read_str(&w, &f, &out->refs[in++]); break;
       case 2: st = lb_read_str(&w, &f, &out->out[res++]); break;
@@ -244,8 +245,8 @@ static lb_status new_nodes(lb_reader *r, uint32_t n, lb_pb_nodes *out) {
   return out->at ? LB_OK : lb_oom();
 }
 
-static lb_status add_node(lb_reader *r, const lb_wire *w, const lb_field *f,
-                          lb_pb_nodes *nodes) {
+static lb_status add_node(lb_reader *r, const lb_wire *w,
+                          const lb_wire_field *f, lb_pb_nodes *nodes) {
   LB_TRY(lb_wire_expect(w, f, LB_WIRE_BYTES));
   uint32_t place = nodes->n++;
   return read_node(r, f->bytes, place, &nodes->at[place]);
@@ -313,8 +314,8 @@ static lb_status alloc_graph(lb_reader *r, lb_wire w, lb_pb_graph *out) {
   return new_nodes(r, counts[1], &out->nodes);
 }
 
-static lb_status graph_field(lb_reader *r, const lb_wire *w, const lb_field *f,
-                             lb_pb_graph *g) {
+static lb_status graph_field(lb_reader *r, const lb_wire *w,
+                             const lb_wire_field *f, lb_pb_graph *g) {
   if (f->number == 2) return lb_read_str(w, f, &g->name);
   if (f->number == 1) return add_node(r, w, f, &g->nodes);
   bool sparse = f->number == 15;
@@ -334,7 +335,7 @@ lb_status lb_read_graph(lb_reader *r, lb_wire w, lb_pb_graph *out) {
   LB_TRY(alloc_graph(r, w, out));
   r->depth++;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) st = graph_field(r, &w, &f, out);
   r->depth--;
   LB_TRY(st);
@@ -357,7 +358,7 @@ static lb_status alloc_function(lb_reader *r, lb_wire w, lb_pb_function *out) {
 }
 
 static lb_status function_field(lb_reader *r, const lb_wire *w,
-                                const lb_field *f, lb_pb_function *fn) {
+                                const lb_wire_field *f, lb_pb_function *fn) {
   switch (f->number) {
     case 1: return lb_read_str(w, f, &fn->name);
     case 4: return lb_read_str(w, f, &fn->in[fn->n_in++]);
@@ -378,7 +379,7 @@ static lb_status function_field(lb_reader *r, const lb_wire *w,
 static lb_status read_function(lb_reader *r, lb_wire w, lb_pb_function *out) {
   LB_TRY(alloc_function(r, w, out));
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   r->depth = 1;  // what its subgraphs read from it counts as outer
   while (lb_wire_next(&w, &f, &st)) st = function_field(r, &w, &f, out);
   r->depth = 0;
@@ -389,7 +390,7 @@ static lb_status read_function(lb_reader *r, lb_wire w, lb_pb_function *out) {
 
 static lb_status read_prop(lb_wire w, lb_pb_prop *out) {
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number == 1) st = lb_read_str(&w, &f, &out->key);
     if (f.number == 2) st = lb_read_str(&w, &f, &out->value);
@@ -397,7 +398,7 @@ static lb_status read_prop(lb_wire w, lb_pb_prop *out) {
   return st;
 }
 
-static lb_status model_message(lb_reader *r, const lb_field *f,
+static lb_status model_message(lb_reader *r, const lb_wire_field *f,
                                lb_pb_model *m) {
   switch (f->number) {
     case 7:
@@ -410,8 +411,8 @@ static lb_status model_message(lb_reader *r, const lb_field *f,
   }
 }
 
-static lb_status model_field(lb_reader *r, const lb_wire *w, const lb_field *f,
-                             lb_pb_model *m) {
+static lb_status model_field(lb_reader *r, const lb_wire *w,
+                             const lb_wire_field *f, lb_pb_model *m) {
   switch (f->number) {
     case 1: return lb_read_int(w, f, &m->ir_version);
     case 2: return lb_read_str(w, f, &m->producer_name);
@@ -444,7 +445,7 @@ lb_status lb_pb_read(lb_span file, lb_arena *scratch, lb_arena *keep,
   out->functions = lb_arena_new(scratch, lb_pb_function, counts[25]);
   if (!out->opsets || !out->props || !out->functions) return lb_oom();
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) st = model_field(&r, &w, &f, out);
   LB_TRY(st);
   if (out->graph) return LB_OK;

@@ -62,7 +62,7 @@ static void set_label(proto *p, lb_pb_str name) {
 // -- the message -------------------------------------------------------------
 
 static lb_status read_dims(lb_tensor *t, const char *label, const lb_wire *w,
-                           lb_field f) {
+                           lb_wire_field f) {
   size_t n;
   LB_TRY(lb_wire_elems(w, &f, LB_WIRE_VARINT, &n));
   if (n > (size_t)(LB_MAX_RANK - t->rank))
@@ -95,7 +95,7 @@ static lb_status parse_int(const proto *p, lb_pb_str s, int64_t *out) {
 static lb_status read_entry(proto *p, lb_wire w) {
   lb_pb_str key = {0}, value = {0};
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number == 1) st = lb_read_str(&w, &f, &key);
     if (f.number == 2) st = lb_read_str(&w, &f, &value);
@@ -107,7 +107,8 @@ static lb_status read_entry(proto *p, lb_wire w) {
   return LB_OK;
 }
 
-static lb_status read_field(proto *p, const lb_wire *w, const lb_field *f) {
+static lb_status read_field(proto *p, const lb_wire *w,
+                            const lb_wire_field *f) {
   int64_t place;
   switch (f->number) {
     case F_DIMS: return read_dims(&p->t, p->label, w, *f);
@@ -163,7 +164,7 @@ static lb_status read_proto(lb_wire w, lb_pb_str name, proto *p) {
   *p = (proto){.body = w, .ext = {.length = -1}};
   set_label(p, name);
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) st = read_field(p, &w, &f);
   LB_TRY(st);
   return check_size(p);
@@ -213,10 +214,10 @@ static uint32_t typed_field(lb_dtype t, lb_wire_type *how) {
 }
 
 static lb_status count_typed(const proto *p, uint32_t number, lb_wire_type how,
-                             size_t *total, lb_field *last) {
+                             size_t *total, lb_wire_field *last) {
   lb_wire w = p->body;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   size_t n = 0, fields = 0;
   *total = 0;
   while (lb_wire_next(&w, &f, &st)) {
@@ -239,7 +240,7 @@ static lb_status decode(lb_import *im, proto *p, uint32_t number,
   p->t.data = to;
   lb_wire w = p->body;
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     size_t n = 0;
     if (f.number == number) st = lb_wire_elems(&w, &f, how, &n);
@@ -257,7 +258,7 @@ static lb_status read_typed(lb_import *im, proto *p) {
   lb_wire_type how;
   uint32_t number = typed_field(p->t.dtype, &how);
   size_t total;
-  lb_field last = {0};
+  lb_wire_field last = {0};
   LB_TRY(count_typed(p, number, how, &total, &last));
   if (total != p->count) return wrong_size(p, total, "elements");
   bool packed = last.number && last.type == LB_WIRE_BYTES;
@@ -372,7 +373,7 @@ static lb_status read_sparse(lb_import *im, lb_wire w, lb_pb_str name,
   set_label(&p, name);
   lb_tensor values = {0}, indices = {0};
   lb_status st = LB_OK;
-  lb_field f;
+  lb_wire_field f;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number == 1 || f.number == 2) {
       st = lb_wire_expect(&w, &f, LB_WIRE_BYTES);

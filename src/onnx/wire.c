@@ -49,11 +49,11 @@ static lb_status take_bytes(lb_wire *w, lb_wire *out) {
   return LB_OK;
 }
 
-static lb_status next_field(lb_wire *w, lb_field *out) {
+static lb_status next_field(lb_wire *w, lb_wire_field *out) {
   uint64_t tag;
   const uint8_t *at = w->p;
   LB_TRY(read_varint(w, &tag));
-  *out = (lb_field){.number = (uint32_t)(tag >> 3)};
+  *out = (lb_wire_field){.number = (uint32_t)(tag >> 3)};
   if (tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1) {
     w->p = at;
     return damaged(w, "no field has this number");
@@ -77,13 +77,13 @@ static lb_status next_field(lb_wire *w, lb_field *out) {
   }
 }
 
-bool lb_wire_next(lb_wire *w, lb_field *out, lb_status *st) {
+bool lb_wire_next(lb_wire *w, lb_wire_field *out, lb_status *st) {
   if (lb_failed(*st) || w->p == w->end) return false;
   *st = next_field(w, out);
   return !lb_failed(*st);
 }
 
-lb_status lb_wire_expect(const lb_wire *w, const lb_field *f,
+lb_status lb_wire_expect(const lb_wire *w, const lb_wire_field *f,
                          lb_wire_type type) {
   if (f->type == type) return LB_OK;
   return lb_error(LB_INVALID,
@@ -95,7 +95,7 @@ lb_status lb_wire_expect(const lb_wire *w, const lb_field *f,
 
 lb_status lb_wire_count(lb_wire w, uint32_t *counts, uint32_t n) {
   memset(counts, 0, n * sizeof *counts);
-  lb_field f;
+  lb_wire_field f;
   lb_status st = LB_OK;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number >= n) continue;
@@ -105,8 +105,8 @@ lb_status lb_wire_count(lb_wire w, uint32_t *counts, uint32_t n) {
   return st;
 }
 
-lb_status lb_wire_elems(const lb_wire *w, const lb_field *f, lb_wire_type type,
-                        size_t *out) {
+lb_status lb_wire_elems(const lb_wire *w, const lb_wire_field *f,
+                        lb_wire_type type, size_t *out) {
   *out = 1;
   if (f->type == type) return LB_OK;
   LB_TRY(lb_wire_expect(w, f, LB_WIRE_BYTES));
@@ -122,7 +122,7 @@ lb_status lb_wire_elems(const lb_wire *w, const lb_field *f, lb_wire_type type,
   return LB_OK;
 }
 
-lb_status lb_wire_take(lb_field *f, lb_wire_type type, uint64_t *out) {
+lb_status lb_wire_take(lb_wire_field *f, lb_wire_type type, uint64_t *out) {
   if (f->type != LB_WIRE_BYTES) {
     *out = f->n;
     return LB_OK;

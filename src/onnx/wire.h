@@ -21,12 +21,12 @@ typedef struct lb_wire {
   const uint8_t *p, *end;
 } lb_wire;
 
-typedef struct lb_field {
+typedef struct lb_wire_field {
   uint32_t number;
   lb_wire_type type;
   uint64_t n;     // VARINT, FIXED64, FIXED32: the value
   lb_wire bytes;  // BYTES: what it holds
-} lb_field;
+} lb_wire_field;
 
 static inline lb_wire lb_wire_open(lb_span s) {
   return (lb_wire){s.data, s.data, s.data + s.size};
@@ -38,10 +38,10 @@ static inline size_t lb_wire_size(lb_wire w) { return (size_t)(w.end - w.p); }
 // before the call or in it:
 //   while (lb_wire_next(&w, &f, &st)) st = ...;
 // Groups, which ONNX never uses, are refused like any other damage.
-bool lb_wire_next(lb_wire *w, lb_field *out, lb_status *st);
+bool lb_wire_next(lb_wire *w, lb_wire_field *out, lb_status *st);
 
 // LB_INVALID unless the field is of that type.
-lb_status lb_wire_expect(const lb_wire *w, const lb_field *f,
+lb_status lb_wire_expect(const lb_wire *w, const lb_wire_field *f,
                          lb_wire_type type);
 
 // How often each field number below n occurs; counts is cleared first.
@@ -51,10 +51,10 @@ lb_status lb_wire_count(lb_wire w, uint32_t *counts, uint32_t n);
 // --------------------------------
 
 // How many elements of `type` (VARINT, FIXED32 or FIXED64) the field holds.
-lb_status lb_wire_elems(const lb_wire *w, const lb_field *f, lb_wire_type type,
-                        size_t *out);
+lb_status lb_wire_elems(const lb_wire *w, const lb_wire_field *f,
+                        lb_wire_type type, size_t *out);
 // Takes the next element of a field whose elements were counted; `f` is moved
 // on.
-lb_status lb_wire_take(lb_field *f, lb_wire_type type, uint64_t *out);
+lb_status lb_wire_take(lb_wire_field *f, lb_wire_type type, uint64_t *out);
 
 #endif

@@ -4,7 +4,7 @@
 
 static void expect_damage(const char *bytes, size_t n, const char *text) {
   lb_wire w = lb_wire_open((lb_span){(const uint8_t *)bytes, n});
-  lb_field f;
+  lb_wire_field f;
   lb_status st = LB_OK;
   while (lb_wire_next(&w, &f, &st)) continue;
   expect_message(st, LB_INVALID, text);
@@ -18,7 +18,7 @@ static void fields_of_every_type_are_read(void **state) {
       "\x08\xac\x02\x12\x02hi\x1d\1\0\0\0\x21\2\0"
       "\0\0\0\0\0\0";
   lb_wire w = lb_wire_open((lb_span){bytes, sizeof bytes - 1});
-  lb_field f[4];
+  lb_wire_field f[4];
   lb_status st = LB_OK;
   for (int i = 0; i < 4; i++) assert_true(lb_wire_next(&w, &f[i], &st));
   assert_int_equal(f[0].n, 300);
@@ -61,7 +61,7 @@ static void packed_and_single_numbers_read_alike(void **state) {
   lb_wire w = lb_wire_open((lb_span){bytes, sizeof bytes - 1});
   uint64_t got[3], want[3] = {1, 150, 7};
   size_t n, at = 0;
-  lb_field f;
+  lb_wire_field f;
   lb_status st = LB_OK;
   while (lb_wire_next(&w, &f, &st)) {
     expect_success(lb_wire_elems(&w, &f, LB_WIRE_VARINT, &n));
@@ -77,7 +77,7 @@ static void a_list_of_floats_that_is_cut_is_damage(void **state) {
   (void)state;
   static const uint8_t bytes[] = "\x0a\3\1\1\1";
   lb_wire w = lb_wire_open((lb_span){bytes, sizeof bytes - 1});
-  lb_field f;
+  lb_wire_field f;
   lb_status st = LB_OK;
   size_t n;
   assert_true(lb_wire_next(&w, &f, &st));

@@ -118,9 +118,9 @@ static void add_heads(binder *b, const lb_value *v, const heads *h) {
 }
 
 static lb_layout layout_of(const lb_bind_operand *o) {
-  if (o->col == 1) return o->row ? LB_LAYOUT_FULL : LB_LAYOUT_COLS;
+  if (o->col == 1) return o->row ? LB_LAYOUT_FULL : LB_LAYOUT_PER_COL;
   if (o->col != 0) return LB_LAYOUT_STRIDED;
-  return o->row ? LB_LAYOUT_ROWS : LB_LAYOUT_ONE;
+  return o->row ? LB_LAYOUT_PER_ROW : LB_LAYOUT_BROADCAST;
 }
 
 // Steps along [batch, heads, rows, keys]. A mask that ends before the keys do
@@ -155,7 +155,7 @@ static uint8_t capped(lb_spec_builder *s, uint8_t score, uint8_t cap) {
   return op(s, LB_S_MUL, score, cap);
 }
 
-static uint8_t emit_score(lb_emitter *e, const binder *b, double scale,
+static uint8_t emit_score(lb_specgen *e, const binder *b, double scale,
                           const lb_memo_key *key) {
   lb_spec_builder *s = &e->b;
   const lb_value *mask = input(b->node, MASK);
@@ -164,10 +164,10 @@ static uint8_t emit_score(lb_emitter *e, const binder *b, double scale,
   for (int i = 0; i < 3; i++) lb_spec_input(s, LB_F32, LB_LAYOUT_FULL);
   if (mask) m = lb_spec_input(s, mask->info.dtype, key->layouts[1 + MASK]);
   double softcap = (double)lb_attr_float(b->node, "softcap", 0);
-  uint8_t by = lb_emit_own(e, LB_F32, scale);
-  if (softcap > 0) cap = lb_emit_own(e, LB_F32, softcap);
+  uint8_t by = lb_specgen_own(e, LB_F32, scale);
+  if (softcap > 0) cap = lb_specgen_own(e, LB_F32, softcap);
   double hidden = (double)lb_attr_float(b->node, "masked", -INFINITY);
-  if (flags) low = lb_emit_own(e, LB_F32, hidden);
+  if (flags) low = lb_specgen_own(e, LB_F32, hidden);
   e->own = 1;
   uint8_t acc = lb_spec_node(s, LB_S_ACC, LB_F32, NULL, 0);
   uint8_t score = op(s, LB_S_MUL, acc, by);
@@ -190,7 +190,7 @@ static lb_status build_spec(binder *b, bool *ok) {
   if (lb_attr_has(n, "scale")) scale = (double)lb_attr_float(n, "scale", 1);
   *ok = lb_bind_known(b->part, &key, scale, b->out);
   if (*ok) return LB_OK;
-  lb_emitter e = {0};
+  lb_specgen e = {0};
   lb_spec_begin(&e.b, LB_FORM_ATTENTION);
   lb_spec_output(&e.b, emit_score(&e, b, scale, &key), LB_LAYOUT_FULL);
   return lb_bind_new(b->part, &key, &e, b->out, ok);

@@ -105,7 +105,7 @@ static void heads_of_k_and_v_are_shared(void **state) {
   assert_memory_equal(b.operands[4].outer, mask, sizeof mask);
   assert_int_equal(b.operands[4].row, 0);
   assert_spec(&b, FACTORS
-              "%3=input.float32.cols %4=scalar.float32 "
+              "%3=input.float32.per_col %4=scalar.float32 "
               "%5=acc.float32 %6=mul.float32(%4,%5) "
               "%7=add.float32(%3,%6) -> %7.full");
   lb_graph_free(f.g);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "partition/attention.h"
-#include "partition/blend.h"
+#include "partition/interpolate.h"
 #include "partition/known.h"
 #include "partition/window.h"
 
@@ -96,7 +96,7 @@ static bool add_strides(walker *w, const lb_value *v, const lb_tensor *t,
 // How node `reader` reads: late what lies over the result of a reduction.
 static lb_manner manner_of(const walker *w, uint32_t reader) {
   if (w->part->nodes[reader]->op == LB_OP_Resize) return LB_MANNER_SMALL;
-  bool late = w->form == LB_FORM_ROWS && reader > w->part->anchor;
+  bool late = w->form == LB_FORM_ROW_REDUCE && reader > w->part->anchor;
   return late ? LB_MANNER_LATE : LB_MANNER_PLAIN;
 }
 
@@ -114,8 +114,8 @@ static int find(const walker *w, const lb_value *v, lb_manner how) {
 // What is blended is not walked along the axes that change: kernels pick its
 // rows by tables, which lie along them.
 static bool add_blended(walker *w, const lb_value *v, const lb_tensor *t) {
-  const lb_blend *b = &w->out->blend;
-  int n = lb_blend_tables(b);
+  const lb_interp *b = &w->out->blend;
+  int n = lb_interp_tables(b);
   if (w->n != X || t->rank != w->rank || X + 1 + n > MAX_OPERANDS) return false;
   for (int i = 0; i < t->rank; i++) w->strides[X][i] = t->strides[i];
   for (int i = 0; i < b->n; i++) w->strides[X][b->axes[i].d] = 0;
@@ -125,7 +125,7 @@ static bool add_blended(walker *w, const lb_value *v, const lb_tensor *t) {
   w->out->operands[w->n++].value = v;
   for (int i = 0; i < n; i++) {
     memset(w->strides[w->n], 0, sizeof w->strides[w->n]);
-    w->strides[w->n][lb_blend_axis(b, i)] = 1;
+    w->strides[w->n][lb_interp_axis(b, i)] = 1;
     w->out->operands[w->n++].value = NULL;
   }
   int last = t->rank - 1;
@@ -187,7 +187,7 @@ static void set_row_space(walker *w, const lb_tensor *x, uint32_t along) {
 static void set_result_axes(walker *w, const lb_tensor *y, uint32_t along) {
   const lb_node *n = anchor_of(w);
   w->after = w->before;
-  if (!lb_emit_reduces(n)) return;
+  if (!lb_specgen_reduces(n)) return;
   bool keep = y->rank == w->before.n;
   w->after.n = 0;
   for (int i = 0; i < w->before.n; i++) {
@@ -215,7 +215,7 @@ static lb_status walk_rows(walker *w, bool *ok) {
   uint32_t along;
   LB_TRY(tensor_of(w, anchor_of(w)->in[0], &x));
   LB_TRY(tensor_of(w, result_of(w), &y));
-  *ok = lb_emit_is_rows(anchor_of(w), &along);
+  *ok = lb_specgen_is_rows(anchor_of(w), &along);
   if (!*ok) return LB_OK;
   set_row_space(w, &x, along);
   set_result_axes(w, &y, along);
@@ -233,10 +233,10 @@ static const lb_node *resize_of(const walker *w) {
 // How the Resize makes y of x: by repeating elements, or by blending them.
 static bool find_resize(walker *w, const lb_node *n, const lb_tensor *x,
                         const lb_tensor *y) {
-  if (!lb_blend_is(n)) return lb_emit_repeats(n, x, y, w->repeats);
-  if (!lb_blend_find(n, x, y, &w->out->blend)) return false;
+  if (!lb_interp_is(n)) return lb_specgen_repeats(n, x, y, w->repeats);
+  if (!lb_interp_find(n, x, y, &w->out->blend)) return false;
   w->blended = w->out->blend.n;
-  w->out->table_bytes = lb_blend_bytes(&w->out->blend);
+  w->out->table_bytes = lb_interp_bytes(&w->out->blend);
   for (int i = 0; i < y->rank; i++) w->repeats[i] = 1;
   return true;
 }
@@ -316,7 +316,7 @@ static lb_status walk_product(walker *w, bool *ok) {
     add_packed(w, ok);
   else if (*ok)
     LB_TRY(add_factor(w, B, ok));
-  bool quads = w->part->panels == LB_LAYOUT_QUADS;
+  bool quads = w->part->panels == LB_LAYOUT_PANEL_K4;
   *ok = *ok && w->out->dims[LB_DIM_K] > 0 &&
         (!quads || w->out->operands[A].col == 1);
   return LB_OK;
@@ -441,13 +441,13 @@ static void choose_rows(walker *w) {
 
 // False if a row is no single loop.
 static bool order_dims(walker *w) {
-  int n_row = w->form == LB_FORM_MAP    ? 0
-              : w->form == LB_FORM_ROWS ? w->n_row
-                                        : 1;
+  int n_row = w->form == LB_FORM_ELTWISE      ? 0
+              : w->form == LB_FORM_ROW_REDUCE ? w->n_row
+                                              : 1;
   int kept = join_dims(w, 0, w->rank - n_row);
-  if (w->form == LB_FORM_ROWS) n_row = join_dims(w, kept, n_row);
+  if (w->form == LB_FORM_ROW_REDUCE) n_row = join_dims(w, kept, n_row);
   if (n_row > 1) return false;
-  if (w->rank == 0 || (n_row == 0 && w->form == LB_FORM_ROWS))
+  if (w->rank == 0 || (n_row == 0 && w->form == LB_FORM_ROW_REDUCE))
     insert_one(w, w->rank);
   choose_rows(w);
   return w->rank - 2 <= LB_BIND_LOOPS;
@@ -474,11 +474,11 @@ static void set_loops(const walker *w) {
 // Places are counted in elements. False if they change from column to column.
 static bool set_tables(const walker *w) {
   lb_binding *b = w->out;
-  int n = w->blended ? lb_blend_tables(&b->blend) : 0;
+  int n = w->blended ? lb_interp_tables(&b->blend) : 0;
   for (int i = 0; i < n; i++) {
     lb_bind_operand *o = &b->operands[TABLES + i];
     if (o->col != 0) return false;
-    o->offset = lb_blend_offset(&b->blend, i);
+    o->offset = lb_interp_offset(&b->blend, i);
   }
   if (w->blended) b->operands[X].row = 1;
   return !w->blended || b->operands[X].col == 1;
@@ -491,9 +491,9 @@ static bool is_down(const walker *w) {
   int kept = w->rank - w->n_row - 1;
   lb_acc kind;
   while (kept >= 0 && is_idle(w, kept)) kept--;
-  return w->form == LB_FORM_ROWS && w->part->anchor == 0 && w->n_row > 0 &&
-         kept >= 0 && x[kept] == 1 && x[w->rank - 1] != 1 &&
-         lb_emit_is_window(anchor_of(w), &kind);
+  return w->form == LB_FORM_ROW_REDUCE && w->part->anchor == 0 &&
+         w->n_row > 0 && kept >= 0 && x[kept] == 1 && x[w->rank - 1] != 1 &&
+         lb_specgen_is_window(anchor_of(w), &kind);
 }
 
 // Takes the axes along a row out of the space: they are runs and steps. What is
@@ -516,9 +516,9 @@ static bool turn_into_window(walker *w) {
 // -- the spec ----------------------------------------------------------------
 
 static lb_layout layout_of(const lb_bind_operand *o) {
-  if (o->col == 1) return o->row == 0 ? LB_LAYOUT_COLS : LB_LAYOUT_FULL;
+  if (o->col == 1) return o->row == 0 ? LB_LAYOUT_PER_COL : LB_LAYOUT_FULL;
   if (o->col != 0) return LB_LAYOUT_STRIDED;
-  return o->row == 0 ? LB_LAYOUT_ONE : LB_LAYOUT_ROWS;
+  return o->row == 0 ? LB_LAYOUT_BROADCAST : LB_LAYOUT_PER_ROW;
 }
 
 // Where there is one loop alone nothing repeats over rows.
@@ -527,7 +527,7 @@ static lb_layout input_layout(const walker *w, uint32_t i) {
   if (w->blended && i == X) return LB_LAYOUT_FULL;
   lb_layout layout = layout_of(&o[i]);
   bool flat = o[RESULT].row == 0 && count_factors(w) == 0;
-  return flat && layout == LB_LAYOUT_COLS ? LB_LAYOUT_FULL : layout;
+  return flat && layout == LB_LAYOUT_PER_COL ? LB_LAYOUT_FULL : layout;
 }
 
 static lb_layout factor_layout(const walker *w, uint32_t i) {
@@ -542,11 +542,11 @@ static lb_dtype operand_dtype(const walker *w, uint32_t i) {
   const lb_value *v = w->out->operands[i].value;
   if (v) return v->info.dtype;
   if (!w->blended) return anchor_of(w)->in[1]->info.dtype;
-  return lb_blend_is_place(&w->out->blend, (int)i - TABLES) ? LB_I64 : LB_F32;
+  return lb_interp_is_place(&w->out->blend, (int)i - TABLES) ? LB_I64 : LB_F32;
 }
 
 // Inputs are the first nodes of the spec: operand i is node i - 1.
-static uint8_t source_of(void *user, lb_emitter *e, uint32_t reader,
+static uint8_t source_of(void *user, lb_specgen *e, uint32_t reader,
                          const lb_value *v) {
   const walker *w = user;
   (void)e;
@@ -555,8 +555,8 @@ static uint8_t source_of(void *user, lb_emitter *e, uint32_t reader,
 
 static lb_layout result_layout(const walker *w) {
   const lb_binding *b = w->out;
-  if (w->form == LB_FORM_ROWS && lb_emit_reduces(anchor_of(w)))
-    return LB_LAYOUT_ROWS;
+  if (w->form == LB_FORM_ROW_REDUCE && lb_specgen_reduces(anchor_of(w)))
+    return LB_LAYOUT_PER_ROW;
   bool adjacent = b->operands[RESULT].col == 1 || b->dims[LB_DIM_COLS] == 1;
   return adjacent ? LB_LAYOUT_FULL : LB_LAYOUT_STRIDED;
 }
@@ -573,16 +573,16 @@ static lb_memo_key key_of(const walker *w) {
   return key;
 }
 
-static uint8_t emit_all(lb_emitter *e, walker *w, int64_t count) {
+static uint8_t emit_all(lb_specgen *e, walker *w, int64_t count) {
   const lb_partition *p = w->part;
-  lb_emission m = {.nodes = p->nodes,
-                   .n_nodes = p->n_nodes,
-                   .anchor = p->anchor,
-                   .product = count_factors(w) > 0,
-                   .count = count,
-                   .source = source_of,
-                   .user = w};
-  return lb_emit_nodes(e, &m);
+  lb_specgen_output m = {.nodes = p->nodes,
+                         .n_nodes = p->n_nodes,
+                         .anchor = p->anchor,
+                         .product = count_factors(w) > 0,
+                         .count = count,
+                         .source = source_of,
+                         .user = w};
+  return lb_specgen_nodes(e, &m);
 }
 
 static lb_status build_spec(walker *w, bool *ok) {
@@ -592,7 +592,7 @@ static lb_status build_spec(walker *w, bool *ok) {
   int64_t count = window ? b->dims[LB_DIM_LEN] * b->dims[LB_DIM_STEPS] : 0;
   *ok = lb_bind_known(w->part, &key, (double)count, b);
   if (*ok) return LB_OK;
-  lb_emitter e;
+  lb_specgen e;
   e.own = 0;
   e.blended = w->blended;
   lb_spec_begin(&e.b, w->form);
@@ -605,13 +605,13 @@ static lb_status build_spec(walker *w, bool *ok) {
 static lb_status walk(walker *w, bool *ok) {
   switch (w->form) {
     case LB_FORM_MATMUL: return walk_product(w, ok);
-    case LB_FORM_ROWS: return walk_rows(w, ok);
+    case LB_FORM_ROW_REDUCE: return walk_rows(w, ok);
     default: return walk_map(w, ok);
   }
 }
 
 void lb_partition_fill_tables(const lb_binding *b, void *to) {
-  lb_blend_fill(&b->blend, to);
+  lb_interp_fill(&b->blend, to);
 }
 
 lb_status lb_partition_bind_zones(const lb_partition *p, lb_binding *b,

@@ -1,5 +1,5 @@
 // partition/inputs.c -- what the nodes of a partition read of others.
-#include "partition/emit.h"
+#include "partition/specgen.h"
 #include "partition/partition.h"
 
 static bool is_inner(const lb_partition *p, uint32_t reader,
@@ -12,7 +12,7 @@ static bool is_inner(const lb_partition *p, uint32_t reader,
 // How node `reader` reads: late what lies over the result of a reduction.
 static lb_manner manner_of(const lb_partition *p, uint32_t reader) {
   if (p->nodes[reader]->op == LB_OP_Resize) return LB_MANNER_SMALL;
-  bool late = p->form == LB_FORM_ROWS && reader > p->anchor;
+  bool late = p->form == LB_FORM_ROW_REDUCE && reader > p->anchor;
   return late ? LB_MANNER_LATE : LB_MANNER_PLAIN;
 }
 
@@ -38,12 +38,13 @@ uint32_t lb_partition_inputs(const lb_partition *p,
     lb_manner how = manner_of(p, i);
     for (uint32_t k = first_input(p, i); k < x->n_in; k++) {
       const lb_value *v = x->in[k];
-      if (!lb_emit_reads(x, k) || lb_emit_is_scalar(v) || is_inner(p, i, v))
+      if (!lb_specgen_reads(x, k) || lb_specgen_is_scalar(v) ||
+          is_inner(p, i, v))
         continue;
       if (n == LB_PART_INPUTS || has(out, n, v, how)) continue;
       out[n++] = (lb_part_input){.value = v,
                                  .manner = how,
-                                 .channel = lb_emit_is_channel(x, k),
+                                 .channel = lb_specgen_is_channel(x, k),
                                  .single = x->op == LB_OP_Clip && k > 0};
     }
   }

@@ -18,13 +18,13 @@ bool lb_bind_known(const lb_partition *p, const lb_memo_key *key, double number,
   memcpy(b->scalars, made->scalars, sizeof b->scalars);
   for (uint32_t i = 0; made->own >> i; i++)
     if (made->own >> i & 1)
-      b->scalars[i] = lb_emit_number(
+      b->scalars[i] = lb_specgen_number(
           (lb_dtype)b->spec.nodes[b->spec.n_in + i].dtype, number);
   return true;
 }
 
 lb_status lb_bind_new(const lb_partition *p, const lb_memo_key *key,
-                      lb_emitter *e, lb_binding *b, bool *ok) {
+                      lb_specgen *e, lb_binding *b, bool *ok) {
   lb_memo_spec made = {.own = e->own};
   lb_status st = lb_spec_finish(&e->b, &made.spec);
   *ok = !lb_failed(st);

@@ -3,7 +3,7 @@
 #ifndef LB_PARTITION_KNOWN_H
 #define LB_PARTITION_KNOWN_H
 
-#include "partition/emit.h"
+#include "partition/specgen.h"
 #include "partition/partition.h"
 
 // Clears all of it but its operands, of which there are none, and its spec.
@@ -16,6 +16,6 @@ bool lb_bind_known(const lb_partition *p, const lb_memo_key *key, double number,
 // Finishes and remembers what was emitted. A spec past a limit is no error: *ok
 // is false, and the nodes run one by one.
 lb_status lb_bind_new(const lb_partition *p, const lb_memo_key *key,
-                      lb_emitter *e, lb_binding *b, bool *ok);
+                      lb_specgen *e, lb_binding *b, bool *ok);
 
 #endif

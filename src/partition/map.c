@@ -1,41 +1,41 @@
 // partition/map.c -- elementwise operators: one small function each, found by a
-// table. They mean what device/host has them mean, NaN and -0.0 included; a
-// line a * x + b is rounded once.
+// table. They mean what device/reference has them mean, NaN and -0.0 included;
+// a line a * x + b is rounded once.
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "partition/blend.h"
+#include "partition/interpolate.h"
 
-#define op1 lb_emit_op1
-#define op2 lb_emit_op2
-#define test lb_emit_test
-#define choose lb_emit_choose
+#define op1 lb_specgen_op1
+#define op2 lb_specgen_op2
+#define test lb_specgen_test
+#define choose lb_specgen_choose
 
 // In the dtype of x.
-static uint8_t num(lb_emitter *e, uint8_t x, double v) {
-  return lb_emit_num(e, lb_emit_dtype(e, x), v);
+static uint8_t num(lb_specgen *e, uint8_t x, double v) {
+  return lb_specgen_num(e, lb_specgen_dtype(e, x), v);
 }
 
-static uint8_t times(lb_emitter *e, uint8_t x, double c) {
+static uint8_t times(lb_specgen *e, uint8_t x, double c) {
   return op2(e, LB_S_MUL, x, num(e, x, c));
 }
 
-static uint8_t plus(lb_emitter *e, uint8_t x, double c) {
+static uint8_t plus(lb_specgen *e, uint8_t x, double c) {
   return op2(e, LB_S_ADD, x, num(e, x, c));
 }
 
 // x * y + z, rounded once.
-static uint8_t fma3(lb_emitter *e, uint8_t x, uint8_t y, uint8_t z) {
-  return lb_spec_node(&e->b, LB_S_FMA, lb_emit_dtype(e, x),
+static uint8_t fma3(lb_specgen *e, uint8_t x, uint8_t y, uint8_t z) {
+  return lb_spec_node(&e->b, LB_S_FMA, lb_specgen_dtype(e, x),
                       (uint8_t[]){x, y, z}, 3);
 }
 
-static uint8_t less(lb_emitter *e, uint8_t x, double c) {
+static uint8_t less(lb_specgen *e, uint8_t x, double c) {
   return test(e, LB_S_LT, x, num(e, x, c));
 }
 
-static uint8_t more(lb_emitter *e, uint8_t x, double c) {
+static uint8_t more(lb_specgen *e, uint8_t x, double c) {
   return test(e, LB_S_LT, num(e, x, c), x);
 }
 
@@ -44,7 +44,7 @@ static double attr(const lb_node *n, const char *name, float dflt) {
 }
 
 #define FN(Op) \
-  static uint8_t emit_##Op(lb_emitter *e, const lb_node *n, const uint8_t *src)
+  static uint8_t emit_##Op(lb_specgen *e, const lb_node *n, const uint8_t *src)
 #define X src[0]
 #define Y src[1]
 
@@ -65,7 +65,7 @@ FN(SwiGLU) { return op2(e, LB_S_MUL, emit_Swish(e, n, src), Y); }
 
 // 0 below 0, 1 above 1; each is a choice of the greater or less, which is one
 // instruction.
-static uint8_t unit(lb_emitter *e, uint8_t x) {
+static uint8_t unit(lb_specgen *e, uint8_t x) {
   x = choose(e, less(e, x, 0), num(e, x, 0), x);
   return choose(e, more(e, x, 1), num(e, x, 1), x);
 }
@@ -114,7 +114,7 @@ FN(Celu) {
              choose(e, more(e, y, 0), zero, y));
 }
 
-static uint8_t softplus(lb_emitter *e, uint8_t x) {
+static uint8_t softplus(lb_specgen *e, uint8_t x) {
   uint8_t small = op1(e, LB_S_EXP, op1(e, LB_S_NEG, op1(e, LB_S_ABS, x)));
   return op2(e, LB_S_ADD, choose(e, more(e, x, 0), x, num(e, x, 0)),
              op1(e, LB_S_LOG1P, small));
@@ -142,7 +142,7 @@ FN(Shrink) {
   return choose(e, less(e, X, -lambd), low, top);
 }
 
-static uint8_t gelu_inner(lb_emitter *e, const lb_node *n, uint8_t x) {
+static uint8_t gelu_inner(lb_specgen *e, const lb_node *n, uint8_t x) {
   if (lb_attr_str(n, "approximate", "none")[0] != 't')
     return op1(e, LB_S_ERF, times(e, x, M_SQRT1_2));
   uint8_t cube =
@@ -160,7 +160,7 @@ FN(Gelu) {
 
 // -- arithmetic --------------------------------------------------------------
 
-static bool is_a(const lb_emitter *e, uint8_t x, lb_sop op) {
+static bool is_a(const lb_specgen *e, uint8_t x, lb_sop op) {
   return x < e->b.spec.n_nodes && e->b.spec.nodes[x].op == op;
 }
 
@@ -170,7 +170,7 @@ FN(Add) {
   for (int i = 0; i < 2; i++) {
     uint8_t x = src[i], y = src[1 - i];
     if (!is_a(e, x, LB_S_MUL) || !is_a(e, y, LB_S_SCALAR) ||
-        lb_emit_kind(lb_emit_dtype(e, x)) != LB_KIND_F)
+        lb_specgen_kind(lb_specgen_dtype(e, x)) != LB_KIND_F)
       continue;
     const uint8_t *of = e->b.spec.nodes[x].src;
     return fma3(e, of[0], of[1], y);
@@ -187,19 +187,19 @@ FN(Sign) {
   (void)n;
   uint8_t zero = num(e, X, 0);
   uint8_t rest = choose(e, test(e, LB_S_EQ, X, zero), zero, X);
-  if (lb_emit_kind(lb_emit_dtype(e, X)) != LB_KIND_U)
+  if (lb_specgen_kind(lb_specgen_dtype(e, X)) != LB_KIND_U)
     rest = choose(e, less(e, X, 0), num(e, X, -1), rest);
   return choose(e, more(e, X, 0), num(e, X, 1), rest);
 }
 
 // The remainder r has the sign of x; without fmod that of y is wanted.
-static uint8_t floor_mod(lb_emitter *e, uint8_t r, uint8_t y) {
+static uint8_t floor_mod(lb_specgen *e, uint8_t r, uint8_t y) {
   uint8_t zero = num(e, r, 0);
   uint8_t differ = op2(e, LB_S_XOR, less(e, r, 0), less(e, y, 0));
   uint8_t rest = test(e, LB_S_NE, r, zero);
   uint8_t wrong = op2(e, LB_S_AND, rest, differ);
   uint8_t z = choose(e, wrong, op2(e, LB_S_ADD, r, y), r);
-  if (lb_emit_kind(lb_emit_dtype(e, r)) != LB_KIND_F) return z;
+  if (lb_specgen_kind(lb_specgen_dtype(e, r)) != LB_KIND_F) return z;
   uint8_t signed_zero = choose(e, less(e, y, 0), num(e, r, -0.0), zero);
   return choose(e, test(e, LB_S_EQ, r, zero), signed_zero, z);
 }
@@ -207,8 +207,9 @@ static uint8_t floor_mod(lb_emitter *e, uint8_t r, uint8_t y) {
 FN(Mod) {
   uint8_t r = op2(e, LB_S_REM, X, Y);
   if (lb_attr_int(n, "fmod", 0) != 0) return r;
-  return lb_emit_kind(lb_emit_dtype(e, X)) == LB_KIND_U ? r
-                                                        : floor_mod(e, r, Y);
+  return lb_specgen_kind(lb_specgen_dtype(e, X)) == LB_KIND_U
+             ? r
+             : floor_mod(e, r, Y);
 }
 
 #define AS(T)                      \
@@ -243,7 +244,7 @@ static bool is_number(double x, double y) { return fabs(x - y) < DBL_MIN; }
 // A constant exponent may have any dtype, if the base's can hold it.
 static bool is_exponent(const lb_node *n) {
   const lb_value *y = n->in[1];
-  if (!lb_emit_is_scalar(y)) return y->info.dtype == n->in[0]->info.dtype;
+  if (!lb_specgen_is_scalar(y)) return y->info.dtype == n->in[0]->info.dtype;
   if (y->info.dtype == LB_BOOL) return false;
   double v = number_of(lb_value_const(y));
   return n->in[0]->info.dtype == LB_F64 || is_number((double)(float)v, v);
@@ -260,7 +261,7 @@ FN(Pow) {
 }
 
 // Any number of inputs, combined one after the other.
-static uint8_t fold(lb_emitter *e, const lb_node *n, const uint8_t *src,
+static uint8_t fold(lb_specgen *e, const lb_node *n, const uint8_t *src,
                     lb_sop op) {
   uint8_t y = src[0];
   for (uint32_t i = 1; i < n->n_in; i++) y = op2(e, op, y, src[i]);
@@ -308,8 +309,8 @@ FN(Where) {
   return choose(e, X, Y, src[2]);
 }
 
-FN(Cast) { return lb_emit_cast(e, X, n->out[0]->info.dtype); }
-FN(Resize) { return lb_blend_emit(e, n, X); }
+FN(Cast) { return lb_specgen_cast(e, X, n->out[0]->info.dtype); }
+FN(Resize) { return lb_interp_emit(e, n, X); }
 FN(CastLike) { return emit_Cast(e, n, src); }
 
 FN(IsNaN) {
@@ -325,7 +326,7 @@ FN(IsInf) {
 }
 
 // A bound that is left out is the last finite number of the dtype.
-static uint8_t bound(lb_emitter *e, const lb_node *n, uint8_t given, uint8_t x,
+static uint8_t bound(lb_specgen *e, const lb_node *n, uint8_t given, uint8_t x,
                      double sign) {
   if (given != LB_SPEC_NO_NODE) return given;
   switch (n->in[0]->info.dtype) {
@@ -349,7 +350,7 @@ FN(Clip) {
 // -- the table ---------------------------------------------------------------
 
 typedef struct map_op {
-  lb_emit_fn *fn;  // NULL: the operation of all inputs
+  lb_specgen_fn *fn;  // NULL: the operation of all inputs
   uint8_t sop;
   uint8_t kinds;  // of inputs: LB_KIND_...
   bool costly;    // several operations, a power or a logarithm among them
@@ -397,37 +398,38 @@ static bool finds_infinity(const lb_node *n) {
          lb_attr_int(n, "detect_negative", 1) != 0;
 }
 
-unsigned lb_emit_kinds(lb_op op) {
-  return ops[op].kinds | lb_emit_row_kinds(op);
+unsigned lb_specgen_kinds(lb_op op) {
+  return ops[op].kinds | lb_specgen_row_kinds(op);
 }
 
-bool lb_emit_is_map(const lb_node *n) {
+bool lb_specgen_is_map(const lb_node *n) {
   const map_op *op = &ops[n->op];
-  if (!op->kinds || n->n_in > LB_EMIT_MAX_IN || n->n_out != 1 || !n->out[0] ||
-      !lb_emit_kind(n->out[0]->info.dtype))
+  if (!op->kinds || n->n_in > LB_SPECGEN_MAX_IN || n->n_out != 1 ||
+      !n->out[0] || !lb_specgen_kind(n->out[0]->info.dtype))
     return false;
   uint32_t first = n->op == LB_OP_Where ? 1 : 0;
   lb_dtype t = n->in[first]->info.dtype;
-  if (!(lb_emit_kind(t) & op->kinds)) return false;
+  if (!(lb_specgen_kind(t) & op->kinds)) return false;
   if (n->op == LB_OP_IsInf && !finds_infinity(n)) return false;
   if (n->op == LB_OP_Pow && !is_exponent(n)) return false;
-  if (n->op == LB_OP_Resize && !lb_emit_is_repeat(n) && !lb_blend_is(n))
+  if (n->op == LB_OP_Resize && !lb_specgen_is_repeat(n) && !lb_interp_is(n))
     return false;
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (lb_emit_reads(n, i) &&
+    if (lb_specgen_reads(n, i) &&
         n->in[i]->info.dtype != (i < first ? LB_BOOL : t))
       return false;
   return true;
 }
 
-uint8_t lb_emit_map_node(lb_emitter *e, const lb_node *n, const uint8_t *src) {
+uint8_t lb_specgen_map_node(lb_specgen *e, const lb_node *n,
+                            const uint8_t *src) {
   const map_op *op = &ops[n->op];
   if (op->fn) return op->fn(e, n, src);
   return n->n_in == 1 ? op1(e, (lb_sop)op->sop, src[0])
                       : op2(e, (lb_sop)op->sop, src[0], src[1]);
 }
 
-bool lb_emit_is_cheap(const lb_node *n) {
+bool lb_specgen_is_cheap(const lb_node *n) {
   const map_op *op = &ops[n->op];
   return !op->costly && (op->sop < LB_S_EXP || op->sop > LB_S_POW);
 }

@@ -52,10 +52,10 @@ typedef struct lb_partition {
                        // CONV in panels; NULL: it has none. Borrowed from
                        // partition/weights.h
   lb_layout panels;    // how those lie
-  const struct lb_window *window;  // CONV, WINDOW: see partition/window.h
-  lb_memo *memo;                   // of its specs
-  const lb_part_input *inputs;     // each value once for a manner; NULL: see
-                                   // lb_partition_inputs
+  const struct lb_window_desc *window;  // CONV, WINDOW: see partition/window.h
+  lb_memo *memo;                        // of its specs
+  const lb_part_input *inputs;  // each value once for a manner; NULL: see
+                                // lb_partition_inputs
   uint32_t n_inputs;
   const lb_part_read *reads;  // each value once
   uint32_t n_reads;
@@ -117,31 +117,31 @@ typedef struct lb_bind_operand {
   int64_t outer[LB_BIND_LOOPS];  // of the loops that there are
 } lb_bind_operand;
 
-#define LB_MAX_SPACE 3  // axes of an image
+#define LB_MAX_SPATIAL 3  // axes of an image
 
 // What the zones of an image are made of. Internal to the room.
-typedef struct lb_walk {
+typedef struct lb_conv_loops {
   lb_tensor x, y;
   int64_t group_in, group_out;  // channels of one group
-  lb_axis axes[LB_MAX_SPACE];
-  const lb_zone *zones[LB_MAX_SPACE];  // the present one
-  int64_t weight_steps[LB_MAX_SPACE];  // of a tap, in elements of the weights
-  bool images;                         // rows may be images
-  int rows;                            // the axis of the kernel's rows, or -1
-  int run, step;                       // the axes of taps, -1: none
-  bool adjacent;                       // steps are one piece
+  lb_axis axes[LB_MAX_SPATIAL];
+  const lb_zone *zones[LB_MAX_SPATIAL];  // the present one
+  int64_t weight_steps[LB_MAX_SPATIAL];  // of a tap, in elements of the weights
+  bool images;                           // rows may be images
+  int rows;                              // the axis of the kernel's rows, or -1
+  int run, step;                         // the axes of taps, -1: none
+  bool adjacent;                         // steps are one piece
   // Of operands that lie like the result: along batch, space and channels.
-  int64_t strides[LB_SPEC_MAX_IN + 1][LB_MAX_SPACE + 2];
-} lb_walk;
+  int64_t strides[LB_SPEC_MAX_IN + 1][LB_MAX_SPATIAL + 2];
+} lb_conv_loops;
 
 // A Resize that makes elements of their neighbours, at concrete sizes. Internal
 // to the room.
-typedef struct lb_blend {
+typedef struct lb_interp {
   lb_resize resize;
   int taps, n;  // axes that change, at most two
   lb_resize_axis axes[2];
   int64_t strides[2];  // of the input
-} lb_blend;
+} lb_interp;
 
 // How a partition is computed at these shapes: loops around a kernel's
 // rows x cols. Operands: outputs, then inputs, in the spec's order.
@@ -162,8 +162,8 @@ typedef struct lb_binding {
   lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   lb_spec spec;
   union {
-    lb_walk walk;    // CONV, WINDOW
-    lb_blend blend;  // with tables
+    lb_conv_loops walk;  // CONV, WINDOW
+    lb_interp blend;     // with tables
   };
 } lb_binding;
 

@@ -87,7 +87,7 @@ static void a_product_takes_its_epilogue(void **state) {
   assert_int_equal(b.dims[LB_DIM_ROWS], 5);
   assert_int_equal(b.dims[LB_DIM_K], 4);
   assert_int_equal(b.spec.n_in, 4);  // x as a, w, bias, x again
-  assert_int_equal(b.spec.in[2].layout, LB_LAYOUT_COLS);
+  assert_int_equal(b.spec.in[2].layout, LB_LAYOUT_PER_COL);
   assert_int_equal(b.spec.in[3].layout, LB_LAYOUT_FULL);
   end(&f);
 }
@@ -190,7 +190,7 @@ static void loops_are_joined_where_all_operands_allow(void **state) {
   assert_int_equal(b.dims[LB_DIM_ROWS], 3);
   assert_int_equal(b.n_outer, 1);
   assert_int_equal(b.outer[0], 2);
-  assert_int_equal(b.spec.in[1].layout, LB_LAYOUT_ROWS);
+  assert_int_equal(b.spec.in[1].layout, LB_LAYOUT_PER_ROW);
   assert_int_equal(b.operands[2].outer[0], 0);
   end(&f);
 }
@@ -209,7 +209,7 @@ static void a_row_operation_keeps_its_last_dim(void **state) {
   lb_binding b;
   char text[512];
   bind_text(&f, 0, &b, text, sizeof text);
-  assert_int_equal(b.spec.form, LB_FORM_ROWS);
+  assert_int_equal(b.spec.form, LB_FORM_ROW_REDUCE);
   assert_int_equal(b.dims[LB_DIM_ROWS], 6);
   assert_int_equal(b.dims[LB_DIM_COLS], 7);
   set(&f, x, DIMS(2, 0, 7));
@@ -251,9 +251,9 @@ static void a_row_operation_takes_in_what_feeds_it(void **state) {
   lb_binding b;
   char text[1024];
   bind_text(&f, 0, &b, text, sizeof text);
-  assert_int_equal(b.spec.form, LB_FORM_ROWS);
+  assert_int_equal(b.spec.form, LB_FORM_ROW_REDUCE);
   assert_int_equal(b.spec.n_in, 3);
-  assert_int_equal(b.spec.in[1].layout, LB_LAYOUT_COLS);
+  assert_int_equal(b.spec.in[1].layout, LB_LAYOUT_PER_COL);
   end(&f);
 }
 
@@ -347,7 +347,7 @@ static void branches_of_a_chain_are_taken_in(void **state) {
   lb_binding b;
   char text[512];
   assert_string_equal(bind_text(&f, 0, &b, text, sizeof text),
-                      "map %0=input.float32.full %1=exp.float32(%0) "
+                      "eltwise %0=input.float32.full %1=exp.float32(%0) "
                       "%2=sin.float32(%0) %3=mul.float32(%1,%2) -> %3.full");
   end(&f);
 }
@@ -428,8 +428,8 @@ static void reductions_leave_an_element_of_each_row(void **state) {
   lb_binding b;
   char text[512];
   assert_string_equal(bind_text(&t.f, 0, &b, text, sizeof text),
-                      "rows %0=input.float32.full %1=rmax.float32(%0) "
-                      "%2=exp.float32(%1) -> %2.rows");
+                      "row_reduce %0=input.float32.full %1=rmax.float32(%0) "
+                      "%2=exp.float32(%1) -> %2.per_row");
   assert_int_equal(b.dims[LB_DIM_ROWS], 60);
   assert_int_equal(b.dims[LB_DIM_COLS], 16);
   assert_int_equal(b.operands[0].row, 1);
@@ -566,7 +566,7 @@ static void a_gemm_packs_what_is_constant(void **state) {
   char text[512];
   assert_string_equal(bind_text(&f, 0, &b, text, sizeof text),
                       "matmul %0=input.float32.strided "
-                      "%1=input.float32.packed %2=input.float32.cols "
+                      "%1=input.float32.panel %2=input.float32.per_col "
                       "%3=scalar.float32 %4=acc.float32 "
                       "%5=mul.float32(%3,%4) %6=add.float32(%2,%5) -> %6.full");
   assert_int_equal(b.operands[1].col, 5);
@@ -614,7 +614,7 @@ static void bytes_are_packed_in_fours(void **state) {
   set(&f, y, DIMS(5, 2));
   lb_binding b;
   assert_string_equal(bind_text(&f, 0, &b, text, sizeof text),
-                      "matmul %0=input.uint8.full %1=input.int8.quads "
+                      "matmul %0=input.uint8.full %1=input.int8.panel_k4 "
                       "%2=acc.int32 -> %2.full");
   const int8_t *packed = f.p.parts[0]->packed;
   assert_int_equal(packed[1], 3);       // the next k
@@ -631,7 +631,7 @@ static void few_columns_are_packed_in_pairs(void **state) {
   fixture f;
   char text[512];
   const float *packed = pack_product(&f, LB_F32, 16, 18, text, sizeof text);
-  assert_non_null(strstr(text, "%1=input.float32.paired"));
+  assert_non_null(strstr(text, "%1=input.float32.panel_k2"));
   assert_int_equal((int)packed[1], 1 + 18);                 // the next k
   assert_int_equal((int)packed[2], 2);                      // the next column
   assert_int_equal((int)packed[16], 1 + 2 * 18);            // the next two k
@@ -639,13 +639,13 @@ static void few_columns_are_packed_in_pairs(void **state) {
   assert_int_equal((int)packed[2 * 128 + 4], 0);            // past the last
   end(&f);
   pack_product(&f, LB_F32, 16, 9, text, sizeof text);
-  assert_non_null(strstr(text, "%1=input.float32.packed"));
+  assert_non_null(strstr(text, "%1=input.float32.panel"));
   end(&f);
   pack_product(&f, LB_F32, 17, 18, text, sizeof text);
-  assert_non_null(strstr(text, "%1=input.float32.packed"));
+  assert_non_null(strstr(text, "%1=input.float32.panel"));
   end(&f);
   pack_product(&f, LB_F64, 16, 18, text, sizeof text);
-  assert_non_null(strstr(text, "%1=input.float64.packed"));
+  assert_non_null(strstr(text, "%1=input.float64.panel"));
   end(&f);
 }
 
@@ -667,7 +667,7 @@ static void halves_are_computed_in_float32(void **state) {
   char text[512];
   assert_string_equal(
       bind_text(&f, 0, &b, text, sizeof text),
-      "map %0=input.float16.full %1=cast.float32(%0) %2=exp.float32(%1) "
+      "eltwise %0=input.float16.full %1=cast.float32(%0) %2=exp.float32(%1) "
       "%3=cast.float16(%2) %4=cast.float32(%3) %5=neg.float32(%4) "
       "%6=cast.float16(%5) -> %6.full");
   end(&f);

@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "partition/known.h"
-#include "spec/pack.h"
+#include "spec/panel.h"
 
 enum { X, W, R, B, LENGTHS, H0, C0, P };  // inputs
 
@@ -111,7 +111,7 @@ static lb_matrix weights_of(const lb_node *n, int direction, int i) {
                      .col_stride = h,
                      .elem = size,
                      .flush = r->dtype == LB_F32,
-                     .layout = LB_LAYOUT_PACKED};
+                     .layout = LB_LAYOUT_PANEL};
 }
 
 static int products_of(const lb_node *n) {
@@ -124,7 +124,7 @@ static bool size_of_first(const lb_node *n, int count, size_t *bytes) {
   *bytes = 0;
   for (int i = 0; i < count; i++) {
     lb_matrix m = weights_of(n, i / products_of(n), i % products_of(n));
-    if (!lb_pack_size(&m, &size) || size > SIZE_MAX - *bytes) return false;
+    if (!lb_panel_size(&m, &size) || size > SIZE_MAX - *bytes) return false;
     *bytes += size;
   }
   return true;
@@ -138,7 +138,7 @@ void lb_recurrent_pack(const lb_node *n, void *to) {
   size_t at;
   for (int i = 0; i < directions_of(n) * products_of(n); i++) {
     lb_matrix m = weights_of(n, i / products_of(n), i % products_of(n));
-    if (size_of_first(n, i, &at)) lb_pack_b(&m, (char *)to + at);
+    if (size_of_first(n, i, &at)) lb_panel_pack(&m, (char *)to + at);
   }
 }
 
@@ -154,10 +154,10 @@ static int64_t packed_before(const lb_node *n, int direction, int product) {
 typedef struct maker {  // of one kernel
   const lb_node *node;
   const lb_rshape *shape;
-  lb_turn *out;
+  lb_rnn_kernel *out;
   bool known;      // what it computes: nothing is emitted
   uint8_t within;  // its sequence; if there are lengths
-  lb_emitter e;
+  lb_specgen e;
   lb_dtype dtype;
   int direction;
   int64_t steps, batch, hidden;
@@ -246,7 +246,7 @@ static void write(maker *m, uint8_t node) {
 // -- kernels -----------------------------------------------------------------
 
 static uint8_t number(maker *m, double x) {
-  return m->known ? 0 : lb_emit_num(&m->e, m->dtype, x);
+  return m->known ? 0 : lb_specgen_num(&m->e, m->dtype, x);
 }
 
 // Is this step one of the row's? Read after all other inputs.
@@ -255,14 +255,14 @@ static void read_mask(maker *m) {
   const int64_t *s = tensor_of(m, LB_RMEM_MASK)->strides;
   add_operand(m, LB_RMEM_MASK, 0, s[1], s[0]);
   m->out->b.operands[m->out->b.n_operands - 1].col = 0;
-  uint8_t mask = input(m, LB_LAYOUT_ROWS), zero = number(m, 0);
-  if (!m->known) m->within = lb_emit_test(&m->e, LB_S_LT, zero, mask);
+  uint8_t mask = input(m, LB_LAYOUT_PER_ROW), zero = number(m, 0);
+  if (!m->known) m->within = lb_specgen_test(&m->e, LB_S_LT, zero, mask);
 }
 
 // Behind the end of a sequence its state stays as it was, and its output is 0.
 static void write_state(maker *m, uint8_t fresh, uint8_t before) {
   bool masked = is_given(m->node, LENGTHS) && !m->known;
-  write(m, masked ? lb_emit_choose(&m->e, m->within, fresh, before) : fresh);
+  write(m, masked ? lb_specgen_choose(&m->e, m->within, fresh, before) : fresh);
 }
 
 static void write_y(maker *m, uint8_t fresh) {
@@ -270,18 +270,19 @@ static void write_y(maker *m, uint8_t fresh) {
 }
 
 static uint8_t op2(maker *m, lb_sop op, uint8_t x, uint8_t y) {
-  return m->known ? 0 : lb_emit_op2(&m->e, op, x, y);
+  return m->known ? 0 : lb_specgen_op2(&m->e, op, x, y);
 }
 
 static uint8_t activate(maker *m, int i, uint8_t x) {
-  lb_emitter *e = &m->e;
+  lb_specgen *e = &m->e;
   if (m->known) return 0;
   switch (activation_of(m->node, m->direction, i)) {
-    case SIGMOID: return lb_emit_op1(e, LB_S_SIGMOID, x);
-    case TANH: return lb_emit_op1(e, LB_S_TANH, x);
+    case SIGMOID: return lb_specgen_op1(e, LB_S_SIGMOID, x);
+    case TANH: return lb_specgen_op1(e, LB_S_TANH, x);
     default: {
-      uint8_t zero = lb_emit_num(e, m->dtype, 0);
-      return lb_emit_choose(e, lb_emit_test(e, LB_S_LT, x, zero), zero, x);
+      uint8_t zero = lb_specgen_num(e, m->dtype, 0);
+      return lb_specgen_choose(e, lb_specgen_test(e, LB_S_LT, x, zero), zero,
+                               x);
     }
   }
 }
@@ -304,11 +305,11 @@ static void make_product(maker *m, int number) {
     add_reset(m);
   input(m, LB_LAYOUT_FULL);
   add_operand(m, LB_RMEM_PACKED, packed_before(n, m->direction, number), 0, 0);
-  input(m, LB_LAYOUT_PACKED);
+  input(m, LB_LAYOUT_PANEL);
   bool biased = is_given(n, B);
   int64_t bias = ((2 * m->direction + 1) * gates + first) * m->hidden;
   if (biased) add_operand(m, LB_RMEM_BIAS, bias, 0, 0);
-  uint8_t added = biased ? input(m, LB_LAYOUT_COLS) : 0;
+  uint8_t added = biased ? input(m, LB_LAYOUT_PER_COL) : 0;
   uint8_t sum = m->known ? 0 : lb_spec_acc(&m->e.b, LB_ACC_DOT, m->dtype);
   write(m, biased ? op2(m, LB_S_ADD, sum, added) : sum);
 }
@@ -384,7 +385,7 @@ static void make_gru(maker *m) {
 
 // Kernels of a direction: product, gates; or product, reset, product, gates.
 static lb_form form_of(int kernel) {
-  return kernel % 2 == 0 ? LB_FORM_MATMUL : LB_FORM_MAP;
+  return kernel % 2 == 0 ? LB_FORM_MATMUL : LB_FORM_ELTWISE;
 }
 
 static void make_kernel(maker *m, int kernel) {
@@ -423,7 +424,7 @@ static lb_memo_key key_of(const lb_partition *p, int direction, int kernel) {
 }
 
 lb_status lb_recurrent_bind(const lb_partition *p, const lb_rshape *s,
-                            int direction, int kernel, lb_turn *out) {
+                            int direction, int kernel, lb_rnn_kernel *out) {
   const lb_node *n = p->nodes[0];
   const lb_tensor *x = &s->tensor[LB_RMEM_X];
   maker m = {.node = n, .shape = s, .out = out, .direction = direction};

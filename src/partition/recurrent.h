@@ -46,16 +46,16 @@ typedef struct lb_rshape {
 // False if kernels cannot do it at these shapes.
 bool lb_recurrent_fits(const lb_partition *p, const lb_rshape *s);
 
-#define LB_TURN_KERNELS 8  // of all directions, at most
+#define LB_RNN_KERNELS 8  // of all directions, at most
 int lb_recurrent_directions(const lb_partition *p);
 int lb_recurrent_kernels(const lb_partition *p);  // of one direction
 
-typedef struct lb_turn {  // one kernel of a turn, no loops around it
+typedef struct lb_rnn_kernel {  // one kernel of a turn, no loops around it
   lb_binding b;  // values are NULL; offsets are those of the first turn
   uint8_t mem[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];   // by operand: lb_rmem
   int64_t step[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];  // elements on to the next
-} lb_turn;
+} lb_rnn_kernel;
 lb_status lb_recurrent_bind(const lb_partition *p, const lb_rshape *s,
-                            int direction, int kernel, lb_turn *out);
+                            int direction, int kernel, lb_rnn_kernel *out);
 
 #endif

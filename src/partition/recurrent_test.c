@@ -256,7 +256,7 @@ static void check_sequence(const sample *s, int d, int64_t n) {
 // -- bindings, walked --------------------------------------------------------
 
 typedef struct place {
-  const lb_turn *turn;
+  const lb_rnn_kernel *turn;
   float *at[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];  // by operand
   int64_t row, col;
 } place;
@@ -309,7 +309,7 @@ static void walk_element(const place *p) {
     *element(p, i) = (float)v[s->out[i].node];
 }
 
-static void walk(sample *s, const lb_partition *part, const lb_turn *t,
+static void walk(sample *s, const lb_partition *part, const lb_rnn_kernel *t,
                  int64_t number) {
   float *mem[LB_RMEMS] = {s->x,    s->b,     s->y,
                           s->h,    s->c,     s->mask,
@@ -323,8 +323,8 @@ static void walk(sample *s, const lb_partition *part, const lb_turn *t,
 
 // What is emitted once is the same when it is found in the memo.
 static void bind(const sample *s, const lb_partition *part, int i,
-                 lb_turn *out) {
-  static lb_turn emitted;
+                 lb_rnn_kernel *out) {
+  static lb_rnn_kernel emitted;
   int each = lb_recurrent_kernels(part);
   must(lb_recurrent_bind(part, &s->shape, i / each, i % each, &emitted));
   must(lb_recurrent_bind(part, &s->shape, i / each, i % each, out));
@@ -341,7 +341,7 @@ static void bind(const sample *s, const lb_partition *part, int i,
 
 static void run_sample(lb_op op, uint32_t number) {
   static sample s;
-  static lb_turn turns[LB_TURN_KERNELS];
+  static lb_rnn_kernel turns[LB_RNN_KERNELS];
   lb_partitioning parts;
   lb_weights weights;
   sample_make(&s, op, number);

@@ -1,9 +1,9 @@
 // partition/refusal.c -- the condition that keeps a node out of partitions.
 //
 // Asked at load of nodes that are in none: what the partitioner's predicates
-// (lb_emit_is_map and its like) found missing, the most telling first.
+// (lb_specgen_is_map and its like) found missing, the most telling first.
 #include "graph/op.h"
-#include "partition/emit.h"
+#include "partition/specgen.h"
 #include "partition/partition.h"
 
 typedef struct anchor {
@@ -29,12 +29,13 @@ static const anchor anchors[LB_OP_COUNT] = {
 
 lb_reason lb_partition_refusal(const lb_node *n) {
   const anchor *a = &anchors[n->op];
-  unsigned kinds = a->kinds ? a->kinds : lb_emit_kinds(n->op);
+  unsigned kinds = a->kinds ? a->kinds : lb_specgen_kinds(n->op);
   uint32_t first = n->op == LB_OP_Where ? 1 : 0;
   if (lb_op_has(n->op, LB_TRAIT_DYNAMIC)) return LB_REASON_DYNAMIC;
-  if (!kinds || n->n_in <= first || !n->in[first]) return LB_REASON_HOST_ONLY;
+  if (!kinds || n->n_in <= first || !n->in[first])
+    return LB_REASON_REFERENCE_ONLY;
   const lb_vinfo *x = &n->in[first]->info;
-  if (!(lb_emit_kind(x->dtype) & kinds)) return LB_REASON_DTYPE;
+  if (!(lb_specgen_kind(x->dtype) & kinds)) return LB_REASON_DTYPE;
   if (x->rank < (int)a->rank) return LB_REASON_RANK;
   if (a->input && n->n_in > a->input && n->in[a->input] &&
       !lb_value_const(n->in[a->input]))

@@ -5,31 +5,31 @@
 #include <math.h>
 #include <string.h>
 
-#include "partition/emit.h"
+#include "partition/specgen.h"
 
-#define op1 lb_emit_op1
-#define op2 lb_emit_op2
+#define op1 lb_specgen_op1
+#define op2 lb_specgen_op2
 
-static uint8_t cols(lb_emitter *e, lb_dtype t) {
+static uint8_t cols(lb_specgen *e, lb_dtype t) {
   return lb_spec_node(&e->b, LB_S_COLS, t, NULL, 0);
 }
 
-static uint8_t inverse(lb_emitter *e, uint8_t x) {
-  return op2(e, LB_S_DIV, lb_emit_num(e, lb_emit_dtype(e, x), 1), x);
+static uint8_t inverse(lb_specgen *e, uint8_t x) {
+  return op2(e, LB_S_DIV, lb_specgen_num(e, lb_specgen_dtype(e, x), 1), x);
 }
 
-static uint8_t square(lb_emitter *e, uint8_t x) {
+static uint8_t square(lb_specgen *e, uint8_t x) {
   return op2(e, LB_S_MUL, x, x);
 }
 
-static uint8_t mean_of(lb_emitter *e, uint8_t x) {
+static uint8_t mean_of(lb_specgen *e, uint8_t x) {
   uint8_t sum = op1(e, LB_S_RSUM, x);
-  return op2(e, LB_S_DIV, sum, cols(e, lb_emit_dtype(e, x)));
+  return op2(e, LB_S_DIV, sum, cols(e, lb_specgen_dtype(e, x)));
 }
 
 // -- softmax -----------------------------------------------------------------
 
-static uint8_t emit_softmax(lb_emitter *e, const lb_node *n,
+static uint8_t emit_softmax(lb_specgen *e, const lb_node *n,
                             const uint8_t *src) {
   uint8_t x = op2(e, LB_S_SUB, src[0], op1(e, LB_S_RMAX, src[0]));
   uint8_t powers = op1(e, LB_S_EXP, x);
@@ -40,14 +40,14 @@ static uint8_t emit_softmax(lb_emitter *e, const lb_node *n,
 
 // -- normalisation -----------------------------------------------------------
 
-static uint8_t emit_norm(lb_emitter *e, const lb_node *n, const uint8_t *src) {
+static uint8_t emit_norm(lb_specgen *e, const lb_node *n, const uint8_t *src) {
   bool centred = n->op != LB_OP_RMSNormalization;
   uint8_t d = src[0];
   if (centred) d = op2(e, LB_S_SUB, d, mean_of(e, d));
-  lb_dtype t = lb_emit_dtype(e, d);
+  lb_dtype t = lb_specgen_dtype(e, d);
   double epsilon = (double)lb_attr_float(n, "epsilon", 1e-5f);
   uint8_t variance = mean_of(e, square(e, d));
-  uint8_t sum = op2(e, LB_S_ADD, variance, lb_emit_num(e, t, epsilon));
+  uint8_t sum = op2(e, LB_S_ADD, variance, lb_specgen_num(e, t, epsilon));
   uint8_t y = op2(e, LB_S_MUL, d, inverse(e, op1(e, LB_S_SQRT, sum)));
   y = op2(e, LB_S_MUL, y, src[1]);
   return src[2] == LB_SPEC_NO_NODE ? y : op2(e, LB_S_ADD, y, src[2]);
@@ -56,18 +56,18 @@ static uint8_t emit_norm(lb_emitter *e, const lb_node *n, const uint8_t *src) {
 // -- reductions --------------------------------------------------------------
 
 // An infinite top cannot be subtracted, and need not be.
-static uint8_t log_sum_exp(lb_emitter *e, uint8_t x) {
-  lb_dtype t = lb_emit_dtype(e, x);
+static uint8_t log_sum_exp(lb_specgen *e, uint8_t x) {
+  lb_dtype t = lb_specgen_dtype(e, x);
   uint8_t top = op1(e, LB_S_RMAX, x);
-  uint8_t infinite = lb_emit_test(e, LB_S_EQ, op1(e, LB_S_ABS, top),
-                                  lb_emit_num(e, t, INFINITY));
-  top = lb_emit_choose(e, infinite, lb_emit_num(e, t, 0), top);
+  uint8_t infinite = lb_specgen_test(e, LB_S_EQ, op1(e, LB_S_ABS, top),
+                                     lb_specgen_num(e, t, INFINITY));
+  top = lb_specgen_choose(e, infinite, lb_specgen_num(e, t, 0), top);
   uint8_t powers = op1(e, LB_S_EXP, op2(e, LB_S_SUB, x, top));
   return op2(e, LB_S_ADD, top, op1(e, LB_S_LOG, op1(e, LB_S_RSUM, powers)));
 }
 
 #define FN(Op) \
-  static uint8_t emit_##Op(lb_emitter *e, const lb_node *n, const uint8_t *src)
+  static uint8_t emit_##Op(lb_specgen *e, const lb_node *n, const uint8_t *src)
 
 FN(ReduceL1) {
   (void)n;
@@ -152,7 +152,7 @@ static bool spatial_axes(const lb_node *n, int rank, uint32_t *out) {
 typedef enum axes_kind { AXIS, TRAILING, LISTED, SPATIAL } axes_kind;
 
 typedef struct rows_op {
-  lb_emit_fn *fn;
+  lb_specgen_fn *fn;
   uint8_t kinds;  // of dtypes
   uint8_t axes;   // axes_kind
   bool reduces;
@@ -179,7 +179,7 @@ static const rows_op ops[LB_OP_COUNT] = {
     REDUCE(ReduceSumSquare, LB_KIND_N),
 };
 
-unsigned lb_emit_row_kinds(lb_op op) { return ops[op].kinds; }
+unsigned lb_specgen_row_kinds(lb_op op) { return ops[op].kinds; }
 
 // Reductions that may be a window over positions, and what that adds up.
 static const struct {
@@ -196,29 +196,29 @@ static const struct {
     [LB_OP_ReduceSumSquare] = {true, LB_ACC_SQUARES},
 };
 
-bool lb_emit_is_window(const lb_node *n, lb_acc *out) {
+bool lb_specgen_is_window(const lb_node *n, lb_acc *out) {
   if (!windows[n->op].is) return false;
   *out = windows[n->op].acc;
   return lb_dtype_is_float(n->out[0]->info.dtype);
 }
 
-uint8_t lb_emit_window_node(lb_emitter *e, const lb_node *n, int64_t count) {
+uint8_t lb_specgen_window_node(lb_specgen *e, const lb_node *n, int64_t count) {
   lb_acc kind = LB_ACC_SUM;
-  lb_emit_is_window(n, &kind);
-  lb_dtype t = lb_emit_work(n->out[0]->info.dtype);
+  lb_specgen_is_window(n, &kind);
+  lb_dtype t = lb_specgen_work(n->out[0]->info.dtype);
   uint8_t acc = lb_spec_acc(&e->b, kind, t);
   if (n->op == LB_OP_ReduceL2) return op1(e, LB_S_SQRT, acc);
   if (n->op != LB_OP_ReduceMean && n->op != LB_OP_GlobalAveragePool) return acc;
-  return op2(e, LB_S_DIV, acc, lb_emit_own(e, t, (double)count));
+  return op2(e, LB_S_DIV, acc, lb_specgen_own(e, t, (double)count));
 }
 
-bool lb_emit_reduces(const lb_node *n) { return ops[n->op].reduces; }
+bool lb_specgen_reduces(const lb_node *n) { return ops[n->op].reduces; }
 
-bool lb_emit_reads_once(const lb_node *n) {
-  return lb_emit_reduces(n) && n->op != LB_OP_ReduceLogSumExp;
+bool lb_specgen_reads_once(const lb_node *n) {
+  return lb_specgen_reduces(n) && n->op != LB_OP_ReduceLogSumExp;
 }
 
-bool lb_emit_is_channel(const lb_node *n, uint32_t i) {
+bool lb_specgen_is_channel(const lb_node *n, uint32_t i) {
   return n->op == LB_OP_InstanceNormalization && i > 0;
 }
 
@@ -232,19 +232,20 @@ static bool has_axes(const lb_node *n, axes_kind kind, int rank,
   }
 }
 
-bool lb_emit_is_rows(const lb_node *n, uint32_t *axes) {
+bool lb_specgen_is_rows(const lb_node *n, uint32_t *axes) {
   const rows_op *op = &ops[n->op];
   if (!op->fn || n->in[0]->info.rank < 1) return false;
   lb_dtype t = n->in[0]->info.dtype;
-  if (!(lb_emit_kind(t) & op->kinds) || n->out[0]->info.dtype != t)
+  if (!(lb_specgen_kind(t) & op->kinds) || n->out[0]->info.dtype != t)
     return false;
   for (uint32_t i = 1; i < n->n_out; i++)
     if (n->out[i]) return false;
   for (uint32_t i = 1; i < n->n_in; i++)
-    if (lb_emit_reads(n, i) && n->in[i]->info.dtype != t) return false;
+    if (lb_specgen_reads(n, i) && n->in[i]->info.dtype != t) return false;
   return has_axes(n, op->axes, n->in[0]->info.rank, axes);
 }
 
-uint8_t lb_emit_rows_node(lb_emitter *e, const lb_node *n, const uint8_t *src) {
+uint8_t lb_specgen_rows_node(lb_specgen *e, const lb_node *n,
+                             const uint8_t *src) {
   return ops[n->op].fn(e, n, src);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "partition/attention.h"
-#include "partition/blend.h"
+#include "partition/interpolate.h"
 #include "partition/recurrent.h"
 #include "partition/weights.h"
 #include "partition/window.h"
@@ -53,15 +53,15 @@ static turn turn_of(const lb_node *n, lb_form *form) {
   *form = LB_FORM_MATMUL;
   if (lb_recurrent_is(n)) return PRODUCTS;
   if (n->n_out == 0 || !n->out[0]) return TURNS;
-  if (lb_emit_is_product(n)) return PRODUCTS;
+  if (lb_specgen_is_product(n)) return PRODUCTS;
   if (lb_window_is(n, form)) return PRODUCTS;
   *form = LB_FORM_ATTENTION;
   if (lb_attention_is(n)) return PRODUCTS;
-  *form = LB_FORM_ROWS;
-  if (lb_emit_is_rows(n, &axes)) return ROWS;
-  *form = LB_FORM_MAP;
-  if (n->op == LB_OP_Resize && lb_emit_is_map(n)) return REPEATS;
-  return lb_emit_is_map(n) ? MAPS : TURNS;
+  *form = LB_FORM_ROW_REDUCE;
+  if (lb_specgen_is_rows(n, &axes)) return ROWS;
+  *form = LB_FORM_ELTWISE;
+  if (n->op == LB_OP_Resize && lb_specgen_is_map(n)) return REPEATS;
+  return lb_specgen_is_map(n) ? MAPS : TURNS;
 }
 
 // -- growing -----------------------------------------------------------------
@@ -69,7 +69,7 @@ static turn turn_of(const lb_node *n, lb_form *form) {
 typedef struct growth {
   const lb_partitioning *p;
   const counter *c;
-  const lb_node *nodes[LB_EMIT_MAX_NODES];
+  const lb_node *nodes[LB_SPECGEN_MAX_NODES];
   uint32_t n, anchor;
   lb_form form;
 } growth;
@@ -80,7 +80,7 @@ typedef struct outside {  // values that a spec being tried reads
   uint32_t n;
 } outside;
 
-static uint8_t try_source(void *user, lb_emitter *e, uint32_t reader,
+static uint8_t try_source(void *user, lb_specgen *e, uint32_t reader,
                           const lb_value *v) {
   outside *o = user;
   (void)reader;
@@ -95,19 +95,19 @@ static uint8_t try_source(void *user, lb_emitter *e, uint32_t reader,
 }
 
 // What a Resize that blends reads, the most there may be: it is the first node.
-static void try_blend(lb_emitter *e, outside *o, const lb_node *n) {
-  if (!lb_blend_is(n)) return;
-  e->blended = lb_blend_most_axes(n);
+static void try_blend(lb_specgen *e, outside *o, const lb_node *n) {
+  if (!lb_interp_is(n)) return;
+  e->blended = lb_interp_most_axes(n);
   try_source(o, e, 0, n->in[0]);
   for (int axis = 0; axis < e->blended; axis++)
-    for (int k = 0; k < 2 * lb_blend_taps(n); k++)
-      lb_spec_input(&e->b, k < lb_blend_taps(n) ? LB_I64 : LB_F32,
-                    LB_LAYOUT_ROWS);
+    for (int k = 0; k < 2 * lb_interp_taps(n); k++)
+      lb_spec_input(&e->b, k < lb_interp_taps(n) ? LB_I64 : LB_F32,
+                    LB_LAYOUT_PER_ROW);
 }
 
 // Whether one spec has room for all of it.
 static bool fits(const growth *g) {
-  lb_emitter e = {0};
+  lb_specgen e = {0};
   outside o = {.n = 0};
   lb_spec spec;
   const lb_node *anchor = g->nodes[g->anchor];
@@ -120,15 +120,15 @@ static bool fits(const growth *g) {
                   i && g->form == LB_FORM_CONV ? lb_window_panels(anchor)
                                                : LB_LAYOUT_FULL);
   try_blend(&e, &o, g->nodes[0]);
-  lb_emission m = {.nodes = g->nodes,
-                   .n_nodes = g->n,
-                   .anchor = g->anchor,
-                   .product = product,
-                   .acc = acc,
-                   .average = 1,
-                   .source = try_source,
-                   .user = &o};
-  lb_spec_output(&e.b, lb_emit_nodes(&e, &m), LB_LAYOUT_FULL);
+  lb_specgen_output m = {.nodes = g->nodes,
+                         .n_nodes = g->n,
+                         .anchor = g->anchor,
+                         .product = product,
+                         .acc = acc,
+                         .average = 1,
+                         .source = try_source,
+                         .user = &o};
+  lb_spec_output(&e.b, lb_specgen_nodes(&e, &m), LB_LAYOUT_FULL);
   lb_status st = lb_spec_finish(&e.b, &spec);
   bool ok = !lb_failed(st);
   lb_status_drop(st);
@@ -174,9 +174,9 @@ static bool is_free(const growth *g, const lb_node *n, const lb_value *like) {
   for (uint32_t i = 0; i < g->n; i++)
     if (g->nodes[i] == n) return false;
   if (n->op == LB_OP_Resize &&
-      (g->form != LB_FORM_MAP || has_op(g, LB_OP_Resize)))
+      (g->form != LB_FORM_ELTWISE || has_op(g, LB_OP_Resize)))
     return false;
-  return lb_emit_is_map(n) && is_alike(g, n->out[0], like);
+  return lb_specgen_is_map(n) && is_alike(g, n->out[0], like);
 }
 
 static bool reads_product(const lb_node *n) {
@@ -191,8 +191,9 @@ static bool reads_product(const lb_node *n) {
 // What stands right behind a product is made where the product is, while its
 // sums are in registers; and a row is read more than once.
 static bool may_feed(const growth *g, const lb_node *n) {
-  if (g->form != LB_FORM_ROWS) return true;
-  bool cheap = lb_emit_reads_once(g->nodes[g->anchor]) || lb_emit_is_cheap(n);
+  if (g->form != LB_FORM_ROW_REDUCE) return true;
+  bool cheap =
+      lb_specgen_reads_once(g->nodes[g->anchor]) || lb_specgen_is_cheap(n);
   return cheap && !reads_product(n);
 }
 
@@ -201,10 +202,10 @@ static bool may_feed(const growth *g, const lb_node *n) {
 static uint32_t add_feeders(growth *g, uint32_t at, const lb_value *like) {
   const lb_node *n = g->nodes[at];
   uint32_t before = g->n;
-  for (uint32_t k = 0; k < n->n_in && g->n < LB_EMIT_MAX_NODES; k++) {
+  for (uint32_t k = 0; k < n->n_in && g->n < LB_SPECGEN_MAX_NODES; k++) {
     const lb_value *v = n->in[k];
     lb_node *from = v ? v->producer : NULL;
-    if (!from || !lb_emit_reads(n, k) || g->c->uses[v->id] != 1 ||
+    if (!from || !lb_specgen_reads(n, k) || g->c->uses[v->id] != 1 ||
         !is_free(g, from, like) || !may_feed(g, from))
       continue;
     uint32_t here = at + (g->n - before);
@@ -230,18 +231,18 @@ static bool takes_feeders(const lb_node *n, uint32_t axes) {
   int rank = n->in[0]->info.rank;
   bool trailing = axes + (axes & -axes) == 1u << rank;
   lb_acc kind;
-  return trailing || !lb_emit_is_window(n, &kind);
+  return trailing || !lb_specgen_is_window(n, &kind);
 }
 
 static void grow(growth *g, const lb_node *first) {
   uint32_t axes;
   put(g, 0, first);
   if (g->form == LB_FORM_ATTENTION || lb_recurrent_is(first)) return;
-  if (g->form == LB_FORM_ROWS && lb_emit_is_rows(first, &axes) &&
+  if (g->form == LB_FORM_ROW_REDUCE && lb_specgen_is_rows(first, &axes) &&
       takes_feeders(first, axes))
     add_feeders(g, 0, first->in[0]);
   lb_node *next;
-  while (g->n < LB_EMIT_MAX_NODES && (next = next_of(g))) {
+  while (g->n < LB_SPECGEN_MAX_NODES && (next = next_of(g))) {
     uint32_t at = g->n;
     put(g, at, next);
     if (!fits(g)) {
@@ -301,7 +302,7 @@ static bool is_plain(const lb_partition *part) {
   const lb_value *result = lb_partition_result(part);
   if (part->recurrent) return false;
   for (uint32_t i = 0; i < part->n_nodes; i++) {
-    bool before = part->form == LB_FORM_ROWS && i < part->anchor;
+    bool before = part->form == LB_FORM_ROW_REDUCE && i < part->anchor;
     const lb_value *like = before ? part->nodes[part->anchor]->in[0] : result;
     if (!is_plain_node(part->nodes[i]) ||
         !lb_value_same_dims(part->nodes[i]->out[0], like))
@@ -323,7 +324,7 @@ static lb_status describe(lb_partitioning *p, lb_partition *part) {
   part->plain = is_plain(part);
   part->panels = lb_weights_layout(part);
   if (is_window(part)) {
-    lb_window *w = lb_arena_new(&p->arena, lb_window, 1);
+    lb_window_desc *w = lb_arena_new(&p->arena, lb_window_desc, 1);
     if (!w) return lb_oom();
     lb_window_describe(part->nodes[part->anchor], w);
     part->window = w;

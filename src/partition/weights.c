@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "partition/recurrent.h"
 #include "partition/window.h"
-#include "spec/pack.h"
+#include "spec/panel.h"
 
 typedef struct lb_weights_block {
   struct lb_weights_block *next;  // in the arena of keys
@@ -52,7 +52,7 @@ static bool constant_b(const lb_node *n, lb_matrix *out) {
     if (b->dims[i] != 1) return false;
   if (lb_attr_int(n, "transB", 0) != 0) row = col, col = b->rank - 2;
   bool f32 = b->dtype == LB_F32;
-  bool pairs = f32 && lb_pack_pays_in_pairs(b->dims[row], b->dims[col]);
+  bool pairs = f32 && lb_panel_prefers_k2(b->dims[row], b->dims[col]);
   *out = (lb_matrix){.data = b->data,
                      .rows = b->dims[row],
                      .cols = b->dims[col],
@@ -60,9 +60,9 @@ static bool constant_b(const lb_node *n, lb_matrix *out) {
                      .col_stride = b->strides[col],
                      .elem = lb_dtype_size(b->dtype),
                      .flush = f32,
-                     .layout = n->op == LB_OP_MatMulInteger ? LB_LAYOUT_QUADS
-                               : pairs                      ? LB_LAYOUT_PAIRED
-                                                            : LB_LAYOUT_PACKED};
+                     .layout = n->op == LB_OP_MatMulInteger ? LB_LAYOUT_PANEL_K4
+                               : pairs                      ? LB_LAYOUT_PANEL_K2
+                                                            : LB_LAYOUT_PANEL};
   return true;
 }
 
@@ -75,7 +75,7 @@ lb_layout lb_weights_layout(const lb_partition *part) {
   lb_matrix m;
   if (part->form == LB_FORM_CONV) return lb_window_panels(n);
   bool product = part->form == LB_FORM_MATMUL && !part->recurrent;
-  return product && constant_b(n, &m) ? m.layout : LB_LAYOUT_PACKED;
+  return product && constant_b(n, &m) ? m.layout : LB_LAYOUT_PANEL;
 }
 
 // Bytes of weights as its kernels read them; 0: it has none.
@@ -86,7 +86,7 @@ static bool packed_size(const lb_partition *part, size_t *bytes) {
   if (part->recurrent) return lb_recurrent_pack_size(n, bytes);
   if (is_window(part)) return lb_window_pack_size(n, part->form, bytes);
   if (part->form != LB_FORM_MATMUL || !constant_b(n, &m)) return true;
-  return lb_pack_size(&m, bytes);
+  return lb_panel_size(&m, bytes);
 }
 
 static lb_status pack(const lb_partition *part, void *to) {
@@ -96,7 +96,7 @@ static lb_status pack(const lb_partition *part, void *to) {
   if (part->recurrent)
     lb_recurrent_pack(n, to);
   else if (constant_b(n, &m))
-    lb_pack_b(&m, to);
+    lb_panel_pack(&m, to);
   return LB_OK;
 }
 

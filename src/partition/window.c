@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "partition/known.h"
-#include "spec/pack.h"
+#include "spec/panel.h"
 
 enum {
   MIN_ROWS = 8,           // that make a good tile
@@ -85,7 +85,7 @@ static int64_t terms_of(const lb_node *n) {
 
 static bool pays_in_pairs(const lb_node *n) {
   channels c = channels_of(n);
-  return c.in % 2 == 0 && lb_pack_pays_in_pairs(terms_of(n), c.out);
+  return c.in % 2 == 0 && lb_panel_prefers_k2(terms_of(n), c.out);
 }
 
 // Is it read as it lies, with channels first, as far as the graph says? Its
@@ -110,8 +110,8 @@ bool lb_window_is(const lb_node *n, lb_form *form) {
   int space = x->rank - 2;
   for (uint32_t i = 1; i < n->n_out; i++)
     if (n->out[i]) return false;
-  bool bytes = n->op == LB_OP_ConvInteger && lb_op_multiplies_bytes(n);
-  if ((x->dtype != LB_F32 && !bytes) || x->rank < 3 || space > LB_MAX_SPACE)
+  bool bytes = n->op == LB_OP_ConvInteger && lb_op_is_int8_gemm(n);
+  if ((x->dtype != LB_F32 && !bytes) || x->rank < 3 || space > LB_MAX_SPATIAL)
     return false;
   const lb_tensor *w = weights_of(n);
   if (!is_pool(n) && (!w || w->rank != x->rank || lb_tensor_count(w) == 0 ||
@@ -160,9 +160,9 @@ static lb_matrix group_matrix(const lb_node *n) {
                      .col_stride = 1,
                      .elem = lb_dtype_size(t),
                      .flush = t == LB_F32,
-                     .layout = t == LB_I8         ? LB_LAYOUT_QUADS
-                               : pays_in_pairs(n) ? LB_LAYOUT_PAIRED
-                                                  : LB_LAYOUT_PACKED};
+                     .layout = t == LB_I8         ? LB_LAYOUT_PANEL_K4
+                               : pays_in_pairs(n) ? LB_LAYOUT_PANEL_K2
+                                                  : LB_LAYOUT_PANEL};
 }
 
 lb_layout lb_window_panels(const lb_node *n) { return group_matrix(n).layout; }
@@ -176,7 +176,7 @@ bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes) {
     *bytes = lb_tensor_bytes(weights_of(n));
     return true;
   }
-  return lb_pack_size(&m, &each) &&
+  return lb_panel_size(&m, &each) &&
          !__builtin_mul_overflow(each, (size_t)groups_of(n), bytes);
 }
 
@@ -189,7 +189,7 @@ static lb_status pack_groups(const lb_node *n, char *to) {
   lb_matrix m = group_matrix(n);
   size_t each;
   void *dense = malloc((size_t)(m.rows * m.cols) * m.elem);
-  if (!dense || !lb_pack_size(&m, &each)) {
+  if (!dense || !lb_panel_size(&m, &each)) {
     free(dense);
     return lb_oom();
   }
@@ -199,7 +199,7 @@ static lb_status pack_groups(const lb_node *n, char *to) {
     lb_tensor_dense(&lined);
     lined.data = dense;
     lb_tensor_copy(&from, &lined);
-    lb_pack_b(&m, to + (size_t)g * each);
+    lb_panel_pack(&m, to + (size_t)g * each);
   }
   free(dense);
   return LB_OK;
@@ -214,7 +214,7 @@ lb_status lb_window_pack(const lb_node *n, lb_form form, void *to) {
   lb_tensor_dense(&lined);
   lined.data = to;
   lb_tensor_copy(&from, &lined);
-  lb_pack_flush(to, lb_tensor_count(&lined));
+  lb_panel_flush(to, lb_tensor_count(&lined));
   return LB_OK;
 }
 
@@ -234,14 +234,14 @@ static int64_t image_channels(const lb_node *n) {
   return groups_of(n) * channels_of(n).in;
 }
 
-void lb_window_describe(const lb_node *n, lb_window *out) {
-  *out = (lb_window){.space = n->in[0]->info.rank - 2,
-                     .pads = pads_of(n),
-                     .turned = is_transposed(n),
-                     .planar = is_planar(n),
-                     .weighted = lb_window_acc(n) == LB_ACC_DOT,
-                     .groups = is_depthwise(n) ? 1 : groups_of(n),
-                     .channels = image_channels(n)};
+void lb_window_describe(const lb_node *n, lb_window_desc *out) {
+  *out = (lb_window_desc){.space = n->in[0]->info.rank - 2,
+                          .pads = pads_of(n),
+                          .turned = is_transposed(n),
+                          .planar = is_planar(n),
+                          .weighted = lb_window_acc(n) == LB_ACC_DOT,
+                          .groups = is_depthwise(n) ? 1 : groups_of(n),
+                          .channels = image_channels(n)};
   out->with_pads = lb_attr_int(n, "count_include_pad", 0) != 0;
   for (int i = 0; i < out->space; i++) {
     out->axes[i].kernel = kernel_of(n, i);
@@ -255,7 +255,7 @@ void lb_window_describe(const lb_node *n, lb_window *out) {
 
 const lb_value *lb_partition_dense(const lb_partition *p) {
   bool image = p->window && !p->window->planar;
-  bool bytes = p->packed && p->panels == LB_LAYOUT_QUADS;
+  bool bytes = p->packed && p->panels == LB_LAYOUT_PANEL_K4;
   return image || bytes ? p->nodes[p->anchor]->in[0] : NULL;
 }
 
@@ -263,14 +263,14 @@ const lb_value *lb_partition_dense(const lb_partition *p) {
 
 typedef struct binder {
   const lb_partition *part;
-  const lb_window *window;
+  const lb_window_desc *window;
   lb_tensor_fn *tensor;
   void *user;
   lb_binding *out;
-  lb_walk *walk;
+  lb_conv_loops *walk;
 } binder;
 
-static void set_pads(const lb_window *w, lb_axis *a) {
+static void set_pads(const lb_window_desc *w, lb_axis *a) {
   int64_t extent = (a->kernel - 1) * a->dilation + 1;
   int64_t all = w->turned ? (a->in - 1) * a->stride + extent - a->out
                           : (a->out - 1) * a->stride + extent - a->in;
@@ -281,7 +281,7 @@ static void set_pads(const lb_window *w, lb_axis *a) {
     a->before = all - all / 2, a->after = all / 2;
 }
 
-static bool read_axes(lb_walk *b, const lb_window *w) {
+static bool read_axes(lb_conv_loops *b, const lb_window_desc *w) {
   for (int i = 0; i < w->space; i++) {
     lb_axis *a = &b->axes[i];
     a->in = b->x.dims[1 + i];
@@ -300,15 +300,15 @@ static bool read_axes(lb_walk *b, const lb_window *w) {
 }
 
 // Has the image the channels that weights and result are made for?
-static bool channels_fit(const lb_walk *b, const lb_window *w) {
+static bool channels_fit(const lb_conv_loops *b, const lb_window_desc *w) {
   int c = b->x.rank - 1;
   return b->x.dims[c] == (w->channels ? w->channels : b->y.dims[c]);
 }
 
 static lb_status read(binder *r, bool *ok) {
   const lb_partition *p = r->part;
-  const lb_window *w = r->window;
-  lb_walk *b = r->walk;
+  const lb_window_desc *w = r->window;
+  lb_conv_loops *b = r->walk;
   LB_TRY(r->tensor(r->user, p->nodes[p->anchor]->in[0], &b->x));
   LB_TRY(r->tensor(r->user, lb_partition_result(p), &b->y));
   int c = b->x.rank - 1, piece = w->planar ? c - 1 : c;
@@ -337,7 +337,7 @@ static bool may_take_images(const binder *r) {
 // Which positions zone number `number` has; false if there is no such zone.
 // Rows run along the last axis, where they lie side by side, unless it is short
 // and there is a longer one; or along images.
-static bool choose_zone(lb_walk *b, int space, int number) {
+static bool choose_zone(lb_conv_loops *b, int space, int number) {
   for (int i = space - 1; i >= 0; i--) {
     const lb_axis *a = &b->axes[i];
     b->zones[i] = &a->zones[number % a->n_zones];
@@ -351,20 +351,20 @@ static bool choose_zone(lb_walk *b, int space, int number) {
   return number == 0;
 }
 
-static int count_zones(const lb_walk *b, int space) {
+static int count_zones(const lb_conv_loops *b, int space) {
   int n = 1;
   for (int i = 0; i < space; i++) n *= b->axes[i].n_zones;
   return n;
 }
 
-static int64_t taps_of(const lb_walk *b, int i) {
+static int64_t taps_of(const lb_conv_loops *b, int i) {
   return i < 0 ? 1 : b->zones[i]->taps;
 }
 
 // Elements of a column of the weights from one tap to the next along axis i:
 // channels lie innermost, but before the last axis where it is planar.
 static int64_t weight_stride(const binder *r, int i) {
-  const lb_window *w = r->window;
+  const lb_window_desc *w = r->window;
   int last = w->space - 1;
   int64_t stride = w->planar && i == last ? 1 : r->walk->group_in;
   if (r->part->form == LB_FORM_WINDOW) stride = 1;
@@ -383,8 +383,8 @@ static int64_t panel_cols(const binder *r) {
 // Taps along the last two axes that have some. Steps of a tap, and whether they
 // are one piece, are the same in all zones.
 static void choose_axes(binder *r) {
-  const lb_window *w = r->window;
-  lb_walk *b = r->walk;
+  const lb_window_desc *w = r->window;
+  lb_conv_loops *b = r->walk;
   bool conv = r->part->form == LB_FORM_CONV;
   b->run = b->step = -1;
   for (int i = 0; i < w->space; i++) {
@@ -403,7 +403,8 @@ static void choose_axes(binder *r) {
 
 // Strides of t, whose dims line up with the last ones of the result, along
 // batch, space and channels; false if it does not fit.
-static bool strides_of(const lb_walk *b, const lb_tensor *t, int64_t *out) {
+static bool strides_of(const lb_conv_loops *b, const lb_tensor *t,
+                       int64_t *out) {
   int shift = b->y.rank - t->rank;
   if (shift < 0) return false;
   for (int i = 0; i < b->y.rank; i++) {
@@ -418,7 +419,7 @@ static bool strides_of(const lb_walk *b, const lb_tensor *t, int64_t *out) {
 // come last where all their weights stay near: then they see a row of the image
 // while it is near, too.
 static int group_loop(const binder *r) {
-  const lb_window *w = r->window;
+  const lb_window_desc *w = r->window;
   int outer = r->walk->rows == BATCH ? 0 : 1;
   if (w->groups == 1) return outer;
   int64_t weights = r->walk->group_in * r->walk->group_out * w->groups;
@@ -433,7 +434,7 @@ static int loop_behind(const binder *r, int at) {
 
 static void set_loops(const binder *r, lb_bind_operand *o,
                       const int64_t *strides, int64_t group, bool image) {
-  const lb_walk *b = r->walk;
+  const lb_conv_loops *b = r->walk;
   int at = loop_behind(r, -1);
   o->outer[group_loop(r)] = group;
   if (b->rows == BATCH) {
@@ -461,12 +462,12 @@ static void put_result_like(binder *r, uint32_t i) {
   set_loops(r, o, strides, r->walk->group_out * strides[c], false);
 }
 
-static int64_t tap_stride(const lb_walk *b, int i) {
+static int64_t tap_stride(const lb_conv_loops *b, int i) {
   return i < 0 ? 0 : b->zones[i]->tap_step * b->x.strides[1 + i];
 }
 
 static void put_image(binder *r) {
-  const lb_walk *b = r->walk;
+  const lb_conv_loops *b = r->walk;
   lb_bind_operand *o = &r->out->operands[X];
   o->col = 1;
   set_loops(r, o, b->x.strides, b->group_in, true);
@@ -477,8 +478,8 @@ static void put_image(binder *r) {
 
 // Weights of CONV: panels of all taps; of WINDOW: a row of channels each tap.
 static void put_weights(binder *r) {
-  const lb_window *w = r->window;
-  const lb_walk *b = r->walk;
+  const lb_window_desc *w = r->window;
+  const lb_conv_loops *b = r->walk;
   lb_bind_operand *o = &r->out->operands[W];
   bool conv = r->part->form == LB_FORM_CONV;
   int64_t unit = conv ? panel_cols(r) : b->group_out, all = b->group_in;
@@ -497,8 +498,8 @@ static void put_weights(binder *r) {
 }
 
 static void set_dims(binder *r) {
-  const lb_walk *b = r->walk;
-  const lb_window *w = r->window;
+  const lb_conv_loops *b = r->walk;
+  const lb_window_desc *w = r->window;
   lb_binding *o = r->out;
   int64_t steps = taps_of(b, b->step), runs = taps_of(b, b->run);
   o->dims[LB_DIM_ROWS] = b->rows == BATCH ? b->y.dims[0] : b->zones[b->rows]->n;
@@ -532,7 +533,7 @@ static void set_dims(binder *r) {
 
 // Where operands begin in the present zone.
 static void set_offsets(binder *r) {
-  const lb_walk *b = r->walk;
+  const lb_conv_loops *b = r->walk;
   const lb_zone *const *z = b->zones;
   lb_bind_operand *o = r->out->operands;
   bool weighted = r->window->weighted;
@@ -593,7 +594,7 @@ static lb_status add_values(binder *r, bool *ok) {
 static lb_status add_operands(binder *r, bool *ok) {
   const lb_partition *p = r->part;
   lb_bind_operand *o = r->out->operands;
-  lb_walk *b = r->walk;
+  lb_conv_loops *b = r->walk;
   o[0].value = lb_partition_result(p);
   memcpy(b->strides[0], b->y.strides, (size_t)b->y.rank * sizeof(int64_t));
   o[X].value = p->nodes[p->anchor]->in[0];
@@ -611,9 +612,9 @@ static lb_layout layout_of(const binder *r, const int64_t *strides) {
   int c = r->walk->y.rank - 1;
   for (int i = 0; i < r->window->space; i++)
     varies = varies || strides[1 + i] != 0;
-  if (strides[c] == 1) return varies ? LB_LAYOUT_FULL : LB_LAYOUT_COLS;
+  if (strides[c] == 1) return varies ? LB_LAYOUT_FULL : LB_LAYOUT_PER_COL;
   if (strides[c] != 0) return LB_LAYOUT_STRIDED;
-  return varies ? LB_LAYOUT_ROWS : LB_LAYOUT_ONE;
+  return varies ? LB_LAYOUT_PER_ROW : LB_LAYOUT_BROADCAST;
 }
 
 static lb_memo_key key_of(const binder *r) {
@@ -630,7 +631,7 @@ static lb_memo_key key_of(const binder *r) {
   return key;
 }
 
-static uint8_t source_of(void *user, lb_emitter *e, uint32_t reader,
+static uint8_t source_of(void *user, lb_specgen *e, uint32_t reader,
                          const lb_value *v) {
   (void)e, (void)reader;
   return (uint8_t)(find(user, v) - 1);
@@ -646,22 +647,22 @@ static double averaged(const binder *r) {
 static lb_status make_spec(binder *r, const lb_memo_key *key, double average,
                            bool *ok) {
   const lb_partition *p = r->part;
-  lb_emission m = {.nodes = p->nodes,
-                   .n_nodes = p->n_nodes,
-                   .anchor = p->anchor,
-                   .product = true,
-                   .acc = lb_window_acc(p->nodes[p->anchor]),
-                   .average = average,
-                   .source = source_of,
-                   .user = r};
-  lb_emitter e = {0};
+  lb_specgen_output m = {.nodes = p->nodes,
+                         .n_nodes = p->n_nodes,
+                         .anchor = p->anchor,
+                         .product = true,
+                         .acc = lb_window_acc(p->nodes[p->anchor]),
+                         .average = average,
+                         .source = source_of,
+                         .user = r};
+  lb_specgen e = {0};
   lb_spec_begin(&e.b, p->form);
   for (uint32_t i = 1; i < key->n_operands; i++) {
     const lb_value *v = r->out->operands[i].value;
     lb_dtype t = (v ? v : p->nodes[p->anchor]->in[1])->info.dtype;
     lb_spec_input(&e.b, t, key->layouts[i]);
   }
-  lb_spec_output(&e.b, lb_emit_nodes(&e, &m), key->layouts[0]);
+  lb_spec_output(&e.b, lb_specgen_nodes(&e, &m), key->layouts[0]);
   return lb_bind_new(p, key, &e, r->out, ok);
 }
 
@@ -704,7 +705,7 @@ lb_status lb_window_bind_zones(const lb_partition *p, lb_binding *b,
     if (1 + b->walk.rows != b->axis) put_operands(&r);
     b->axis = 1 + b->walk.rows;
     set_offsets(&r);
-    if (average) b->scalars[0] = lb_emit_number(LB_F32, averaged(&r));
+    if (average) b->scalars[0] = lb_specgen_number(LB_F32, averaged(&r));
     LB_TRY(each(user, b));
   }
   return LB_OK;

@@ -22,11 +22,11 @@ typedef enum lb_pads {
 } lb_pads;
 
 // What attributes and constants say of such a node.
-typedef struct lb_window {
+typedef struct lb_window_desc {
   int space;  // axes
   struct {
     int64_t kernel, stride, dilation, before, after;
-  } axes[LB_MAX_SPACE];
+  } axes[LB_MAX_SPATIAL];
   lb_pads pads;
   bool with_pads;    // an average counts them
   bool turned;       // a transposed convolution
@@ -34,8 +34,8 @@ typedef struct lb_window {
   bool weighted;     // it multiplies
   int64_t groups;    // that are loops; of one output a channel: 1
   int64_t channels;  // of the image; 0: as many as the result has
-} lb_window;
-void lb_window_describe(const lb_node *n, lb_window *out);
+} lb_window_desc;
+void lb_window_describe(const lb_node *n, lb_window_desc *out);
 
 // The weights as kernels read them: of CONV a matrix [taps * in][out] in panels
 // for each group, of WINDOW [taps][channels]. Bytes of it, 0 if it has none;

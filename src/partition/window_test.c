@@ -237,7 +237,7 @@ typedef struct place {
 // The weight of column p->col at k of a piece.
 static double weight_at(const place *p, int64_t piece, int64_t k) {
   const lb_bind_operand *w = &p->b->operands[2];
-  if (p->b->spec.in[1].layout == LB_LAYOUT_PAIRED)
+  if (p->b->spec.in[1].layout == LB_LAYOUT_PANEL_K2)
     return (double)
         p->w[piece + p->col / 8 * w->row + k / 2 * 16 + p->col % 8 * 2 + k % 2];
   return (double)p->w[piece + p->col / 16 * w->row + k * 16 + p->col % 16];
@@ -359,7 +359,7 @@ static bool is_planar(int64_t channels, int64_t dilation) {
   s.planar = true;
   make_tensors(&s);
   make_node(&s);
-  lb_window w;
+  lb_window_desc w;
   lb_window_describe(s.node, &w);
   sample_free(&s);
   return w.planar;

@@ -42,7 +42,7 @@ static void set_homes(lb_planner *p, const lb_node *join) {
   for (uint32_t i = 0; i < join->n_in; i++)
     if (length_of(join, i, axis) < 0) return;
   for (uint32_t i = join->n_in; i-- > 0;) {
-    lb_home *h = &p->tally.homes[join->in[i]->id];
+    lb_concat_dest *h = &p->tally.homes[join->in[i]->id];
     h->join = join;
     h->at = i;
   }
@@ -51,7 +51,7 @@ static void set_homes(lb_planner *p, const lb_node *join) {
 // A value goes where its parts go, if they stay side by side.
 static void inherit_home(lb_planner *p, const lb_node *split) {
   const lb_value *x = split->in[0], *first = split->out[0];
-  const lb_home *h = first ? &p->tally.homes[first->id] : NULL;
+  const lb_concat_dest *h = first ? &p->tally.homes[first->id] : NULL;
   if (!h || !h->join || x->info.rank < 0 ||
       axis_of(split, x->info.rank) != axis_of(h->join, x->info.rank))
     return;
@@ -62,7 +62,7 @@ static void inherit_home(lb_planner *p, const lb_node *split) {
   p->tally.homes[x->id].at = h->at;
 }
 
-void lb_planner_note_homes(lb_planner *p, const lb_node *n) {
+void lb_planner_find_concat_dests(lb_planner *p, const lb_node *n) {
   if (!p->prog->parts) return;
   if (n->op == LB_OP_Concat) set_homes(p, n);
   if (n->op == LB_OP_Split) inherit_home(p, n);
@@ -82,8 +82,8 @@ static bool same_dims(const lb_tensor *a, const lb_tensor *b) {
 
 // The dims of the Concat's result around a value like t, and where along the
 // axis the value begins.
-static bool surround(const lb_planner *p, const lb_home *h, const lb_tensor *t,
-                     lb_tensor *out, int64_t *start) {
+static bool surround(const lb_planner *p, const lb_concat_dest *h,
+                     const lb_tensor *t, lb_tensor *out, int64_t *start) {
   int axis = axis_of(h->join, t->rank);
   int64_t count;
   if (axis < 0) return false;
@@ -104,75 +104,75 @@ static bool surround(const lb_planner *p, const lb_home *h, const lb_tensor *t,
 }
 
 // The home of v, if something may still be written there.
-static const lb_home *home_of(const lb_planner *p, const lb_value *v) {
-  const lb_home *h = &p->tally.homes[v->id];
+static const lb_concat_dest *home_of(const lb_planner *p, const lb_value *v) {
+  const lb_concat_dest *h = &p->tally.homes[v->id];
   bool good = h->join && !h->barred && p->tally.needed[h->join->id] &&
               !p->values.states[h->join->out[0]->id];
   return good ? h : NULL;
 }
 
 // The room of a Concat, or NULL. Memory that was given back is none.
-static const lb_pvalue *room_of(const lb_planner *p, const lb_value *joined) {
-  const lb_pvalue *room = p->concat.rooms[joined->id];
-  return room && p->values.bufs[room->buffer].place != LB_PLACE_NONE ? room
-                                                                     : NULL;
+static const lb_pvalue *module_of(const lb_planner *p, const lb_value *joined) {
+  const lb_pvalue *room = p->concat.modules[joined->id];
+  return room && p->values.bufs[room->buffer].place != LB_STORAGE_NONE ? room
+                                                                       : NULL;
 }
 
-typedef struct spot {  // of a value in a room
+typedef struct address {  // of a value in a room
   lb_tensor tensor;
   uint32_t buffer;  // LB_NO_BUFFER: the room is not there yet
   int64_t offset;
-} spot;
+} address;
 
 static lb_status find_spot(lb_planner *p, const lb_value *v, const lb_tensor *t,
-                           bool make, spot *out, bool *found);
+                           bool make, address *out, bool *found);
 
-static lb_status make_room(lb_planner *p, const lb_value *joined, spot *s) {
+static lb_status make_room(lb_planner *p, const lb_value *joined, address *s) {
   lb_tensor *jotted;
   lb_pvalue *room = lb_arena_new(p->state, lb_pvalue, 1);
   if (!room) return lb_oom();
   if (s->buffer == LB_NO_BUFFER)
     LB_TRY(lb_planner_buffer(p, joined, &s->tensor, &s->buffer));
-  LB_TRY(lb_planner_jot(p, &s->tensor, &jotted));
+  LB_TRY(lb_planner_copy_meta(p, &s->tensor, &jotted));
   *room = (lb_pvalue){jotted, s->buffer, joined->id, s->offset};
-  p->concat.rooms[joined->id] = room;
+  p->concat.modules[joined->id] = room;
   return LB_OK;
 }
 
 // The room for a result like t; made if it is to be.
 static lb_status find_room(lb_planner *p, const lb_value *joined,
-                           const lb_tensor *t, bool make, spot *out,
+                           const lb_tensor *t, bool make, address *out,
                            bool *found) {
-  const lb_pvalue *room = room_of(p, joined);
+  const lb_pvalue *room = module_of(p, joined);
   *found = true;
   if (room) {
-    *out = (spot){*room->tensor, room->buffer, room->offset};
+    *out = (address){*room->tensor, room->buffer, room->offset};
     *found = same_dims(room->tensor, t);
     return LB_OK;
   }
   LB_TRY(find_spot(p, joined, t, make, out, found));
-  if (!*found) *out = (spot){*t, LB_NO_BUFFER, 0};
+  if (!*found) *out = (address){*t, LB_NO_BUFFER, 0};
   *found = true;
   return make ? make_room(p, joined, out) : LB_OK;
 }
 
 // Where v lies in a window of the caller's.
 static lb_status find_window(lb_planner *p, const lb_value *v,
-                             const lb_tensor *t, bool make, spot *out,
+                             const lb_tensor *t, bool make, address *out,
                              bool *found) {
   uint32_t result;
-  *out = (spot){.buffer = LB_NO_BUFFER};
+  *out = (address){.buffer = LB_NO_BUFFER};
   LB_TRY(lb_planner_find_window(p, v, t, &out->tensor, found));
   if (!*found || !make) return LB_OK;
   LB_TRY(lb_planner_take_window(p, v, t, &result));
-  return lb_planner_add_buffer(p, t, LB_PLACE_OUTPUT, result, &out->buffer);
+  return lb_planner_add_buffer(p, t, LB_STORAGE_OUTPUT, result, &out->buffer);
 }
 
 // Where v lies in the room of its home, or in a window; it is like t when it is
 // dense.
 static lb_status find_spot(lb_planner *p, const lb_value *v, const lb_tensor *t,
-                           bool make, spot *out, bool *found) {
-  const lb_home *h = home_of(p, v);
+                           bool make, address *out, bool *found) {
+  const lb_concat_dest *h = home_of(p, v);
   lb_tensor around;
   int64_t start;
   LB_TRY(find_window(p, v, t, make, out, found));
@@ -185,10 +185,10 @@ static lb_status find_spot(lb_planner *p, const lb_value *v, const lb_tensor *t,
   return LB_OK;
 }
 
-lb_status lb_planner_find_room(lb_planner *p, const lb_value *v,
-                               const lb_tensor *t, lb_tensor *out,
-                               bool *found) {
-  spot s;
+lb_status lb_planner_find_concat_slice(lb_planner *p, const lb_value *v,
+                                       const lb_tensor *t, lb_tensor *out,
+                                       bool *found) {
+  address s;
   int last = t->rank - 1;
   LB_TRY(find_spot(p, v, t, false, &s, found));
   if (!*found) return LB_OK;
@@ -198,20 +198,20 @@ lb_status lb_planner_find_room(lb_planner *p, const lb_value *v,
   return LB_OK;
 }
 
-lb_status lb_planner_enter_room(lb_planner *p, const lb_value *v,
-                                const lb_tensor *t) {
-  spot s;
+lb_status lb_planner_bind_concat_slice(lb_planner *p, const lb_value *v,
+                                       const lb_tensor *t) {
+  address s;
   bool found;
   lb_tensor *jotted;
   LB_TRY(find_spot(p, v, t, true, &s, &found));
   assert(found);
-  LB_TRY(lb_planner_jot(p, &s.tensor, &jotted));
+  LB_TRY(lb_planner_copy_meta(p, &s.tensor, &jotted));
   return lb_planner_set(p, v, (lb_pvalue){jotted, s.buffer, v->id, s.offset});
 }
 
 // -- the Concat --------------------------------------------------------------
 
-static bool lies_at(const lb_pvalue *s, const spot *at) {
+static bool lies_at(const lb_pvalue *s, const address *at) {
   if (s->buffer != at->buffer || s->offset != at->offset) return false;
   for (int i = 0; i < s->tensor->rank; i++)
     if (s->tensor->dims[i] != 1 &&
@@ -220,29 +220,29 @@ static bool lies_at(const lb_pvalue *s, const spot *at) {
   return true;
 }
 
-static lb_status put_at(lb_planner *p, const lb_pvalue *from, const spot *at,
+static lb_status put_at(lb_planner *p, const lb_pvalue *from, const address *at,
                         uint32_t value) {
   lb_pvalue place = {&at->tensor, at->buffer, value, at->offset};
-  lb_operand in, out;
+  lb_step_operand in, out;
   if (lb_tensor_count(from->tensor) == 0 || lies_at(from, at)) return LB_OK;
   LB_TRY(lb_planner_operand(p, from, &in));
   LB_TRY(lb_planner_operand(p, &place, &out));
   return lb_planner_copy(p, in, out);
 }
 
-lb_status lb_planner_join(lb_planner *p, const lb_node *n,
-                          const lb_pvalue *const *in, const lb_tensor *out,
-                          bool *done) {
+lb_status lb_planner_concat(lb_planner *p, const lb_node *n,
+                            const lb_pvalue *const *in, const lb_tensor *out,
+                            bool *done) {
   const lb_value *joined = n->out[0];
-  spot at;
+  address at;
   LB_TRY(lb_planner_find_window(p, joined, out, &at.tensor, done));
-  *done = *done || room_of(p, joined) || home_of(p, joined);
+  *done = *done || module_of(p, joined) || home_of(p, joined);
   if (*done) LB_TRY(find_room(p, joined, out, true, &at, done));
   if (!*done) return LB_OK;
   int axis = axis_of(n, out->rank);
-  const lb_pvalue *room = room_of(p, joined);
+  const lb_pvalue *room = module_of(p, joined);
   uint32_t first = p->plan->n_steps;
-  lb_planner_note(p, n, LB_NODE_COPIED, LB_REASON_PLACE, joined->id);
+  lb_planner_note(p, n, LB_NODE_COPIED, LB_REASON_COPIED, joined->id);
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!in[i]) continue;
     at.tensor.dims[axis] = in[i]->tensor->dims[axis];

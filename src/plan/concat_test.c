@@ -2,7 +2,7 @@
 #include "plan/load_test.h"
 #include "plan/pack_test.h"
 
-static lb_desk desk;  // of all plans here
+static lb_plan_workspace workspace;  // of all plans here
 
 typedef struct fixture {
   lb_graph *g;
@@ -26,7 +26,7 @@ static lb_value *join2(fixture *f, const char *name, int axis, lb_value *a,
 static void build_with(fixture *f, const lb_tensor *in, small_pack *pack) {
   lb_want wanted[] = {{.wanted = true}, {.wanted = true}};
   load(&f->l, f->g, pack ? &pack->head : NULL, false);
-  ok(lb_plan_first(f->l.prog, f->g->main, in, wanted, &desk, &f->plan));
+  ok(lb_plan_first(f->l.prog, f->g->main, in, wanted, &workspace, &f->plan));
 }
 
 static void build(fixture *f, const lb_tensor *in) { build_with(f, in, NULL); }
@@ -44,7 +44,7 @@ static void writes(const fixture *f, uint32_t i, int64_t offset, int64_t row) {
   for (uint32_t k = 0; k < f->plan->n_steps; k++) {
     const lb_launch *l = f->plan->steps[k].launch;
     if (!l || i-- > 0) continue;
-    assert_int_equal(l->spots[0].offset, offset);
+    assert_int_equal(l->addresses[0].offset, offset);
     assert_int_equal(l->strides[0], row);
     return;
   }
@@ -52,13 +52,13 @@ static void writes(const fixture *f, uint32_t i, int64_t offset, int64_t row) {
 }
 
 // The first and last byte of an operand in the arena; false if it is elsewhere.
-static bool range_of(const lb_operand *o, int64_t *from, int64_t *to) {
+static bool range_of(const lb_step_operand *o, int64_t *from, int64_t *to) {
   int64_t size = (int64_t)lb_dtype_size(o->tensor->dtype);
   *from = *to = o->offset;
   for (int i = 0; i < o->tensor->rank; i++)
     *to += (o->tensor->dims[i] - 1) * o->tensor->strides[i] * size;
   *to += size - 1;
-  return o->place == LB_PLACE_ARENA;
+  return o->place == LB_STORAGE_ARENA;
 }
 
 // Reference kernels read inputs while they write outputs.
@@ -93,7 +93,7 @@ static void launches_write_into_the_result(void **state) {
   has_steps(&f, "LCcLCc");  // the host's results are copied
   writes(&f, 0, 0, 28);
   writes(&f, 1, 16, 28);
-  assert_int_equal(f.plan->steps[0].launch->spots[0].base,
+  assert_int_equal(f.plan->steps[0].launch->addresses[0].base,
                    LB_BASE_FIRST + r->n_params);
   assert_int_equal(f.plan->steps[0].skip, 2);
   end(&f);

@@ -21,9 +21,9 @@ static bool piece_of(const lb_partition *part, uint32_t from, uint32_t to,
   for (uint32_t i = from; i + 1 < to; i++)
     for (uint32_t k = to; k < part->n_nodes; k++)
       if (reads(part->nodes[k], part->nodes[i]->out[0])) return false;
-  bool anchored =
-      part->form != LB_FORM_MAP && part->anchor >= from && part->anchor < to;
-  *out = (lb_partition){.form = anchored ? part->form : LB_FORM_MAP,
+  bool anchored = part->form != LB_FORM_ELTWISE && part->anchor >= from &&
+                  part->anchor < to;
+  *out = (lb_partition){.form = anchored ? part->form : LB_FORM_ELTWISE,
                         .nodes = part->nodes + from,
                         .n_nodes = to - from,
                         .anchor = anchored ? part->anchor - from : 0,
@@ -102,7 +102,7 @@ static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i,
                           lb_reason why) {
   const lb_node *n = part->nodes[i];
   const lb_pvalue **in = LB_SCRATCH(p, const lb_pvalue *, n->n_in);
-  lb_operand temp;
+  lb_step_operand temp;
   lb_step call;
   if (!in) return lb_oom();
   for (uint32_t k = 0; k < n->n_in; k++) {
@@ -113,7 +113,7 @@ static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i,
   LB_TRY(lb_planner_new_call(p, n, in, why, &call));
   const lb_pvalue *result = p->values.states[n->out[0]->id];
   LB_TRY(lb_planner_operand(p, result, &call.out[0]));
-  lb_operand to = call.out[0];
+  lb_step_operand to = call.out[0];
   bool dense = lb_tensor_is_dense(result->tensor);
   if (!dense) {
     LB_TRY(lb_planner_temp(p, result->tensor, &temp));
@@ -135,9 +135,9 @@ static lb_status put_piece(lb_planner *p, const lb_partition *part,
   lb_slot *slot = NULL;
   if (piece_of(part, from, to, &piece)) LB_TRY(try_slot(p, &piece, &b, &slot));
   if (slot) {
-    lb_recipe recipe;
+    lb_launch_template recipe;
     LB_TRY(place(p, part, to - 1));
-    lb_recipe_init(&recipe, p->prog->slots->device, &b.spec, slot);
+    lb_launch_template_init(&recipe, p->prog->slots->device, &b.spec, slot);
     LB_TRY(lb_planner_add_launch(p, &piece, &b, &recipe));
   }
   for (uint32_t i = from; i < to; i++) {
@@ -171,12 +171,13 @@ lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
 _Static_assert(LB_SPEC_MAX_NODES <= 64, "a bit for each node");
 
 // All else of a recipe stays as it was made.
-static _Atomic uint64_t *pieces_of(const lb_recipe *r) {
-  return &((lb_recipe *)(uintptr_t)r)->pieces;
+static _Atomic uint64_t *pieces_of(const lb_launch_template *r) {
+  return &((lb_launch_template *)(uintptr_t)r)->pieces;
 }
 
 lb_status lb_planner_find_pieces(lb_planner *p, const lb_partition *part,
-                                 const lb_recipe *recipe, uint64_t *out) {
+                                 const lb_launch_template *recipe,
+                                 uint64_t *out) {
   *out = atomic_load_explicit(pieces_of(recipe), memory_order_relaxed);
   if (*out) return LB_OK;
   LB_TRY(decide(p, part, out));

@@ -6,9 +6,10 @@
 
 // Where the pieces of the partition begin: bit i is set if one does at node i.
 // `recipe` is that of its launch, and remembers it.
-struct lb_recipe;
+struct lb_launch_template;
 lb_status lb_planner_find_pieces(lb_planner *p, const lb_partition *part,
-                                 const struct lb_recipe *recipe, uint64_t *out);
+                                 const struct lb_launch_template *recipe,
+                                 uint64_t *out);
 
 // Whether pieces give the bits of the partition's kernel.
 lb_status lb_planner_covers_exactly(lb_planner *p, const lb_partition *part,

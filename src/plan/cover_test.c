@@ -2,7 +2,7 @@
 #include "plan/load_test.h"
 #include "plan/pack_test.h"
 
-static lb_desk desk;  // of all plans here
+static lb_plan_workspace workspace;  // of all plans here
 
 // The plan of a graph, which is used up: a letter a step, L with what it skips,
 // and the arena it needs.
@@ -11,7 +11,7 @@ static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
   loaded l;
   lb_plan *plan;
   load(&l, g, &pack->head, deterministic);
-  ok(lb_plan_first(l.prog, g->main, in, &(lb_want){.wanted = true}, &desk,
+  ok(lb_plan_first(l.prog, g->main, in, &(lb_want){.wanted = true}, &workspace,
                    &plan));
   size_t n = 0, arena = plan->arena_bytes;
   for (uint32_t i = 0; i < plan->n_steps; i++) {

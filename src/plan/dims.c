@@ -209,7 +209,7 @@ bool lb_planner_expect_result(lb_planner *p, const lb_partition *part,
   int64_t count = count_of(p, out);
   if (count == 0 || (count <= LB_MAX_KNOWN && is_computed(p, part)))
     return false;
-  if (part->form != LB_FORM_ROWS) return true;
+  if (part->form != LB_FORM_ROW_REDUCE) return true;
   return lb_planner_expect(p, part->nodes[part->anchor]->in[0], &x) &&
          count_of(p, &x) > 0;
 }

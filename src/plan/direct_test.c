@@ -5,7 +5,7 @@
 #include "plan/load_test.h"
 #include "plan/pack_test.h"
 
-static lb_desk desk;  // of all plans here
+static lb_plan_workspace workspace;  // of all plans here
 
 // The long way for all partitions.
 static void never_directly(loaded *f) {
@@ -13,7 +13,7 @@ static void never_directly(loaded *f) {
     f->prog->parts->parts[i]->plain = false;
 }
 
-static void same_operand(const lb_operand *a, const lb_operand *b) {
+static void same_operand(const lb_step_operand *a, const lb_step_operand *b) {
   assert_int_equal(a->place, b->place);
   assert_int_equal(a->index, b->index);
   assert_int_equal(a->offset, b->offset);
@@ -34,8 +34,8 @@ static void same_launch(const lb_launch *a, const lb_launch *b) {
   for (int i = 0; i < a->n_loops; i++)
     assert_int_equal(a->loops[i], b->loops[i]);
   for (int i = 0; i < a->n_operands; i++) {
-    assert_int_equal(a->spots[i].base, b->spots[i].base);
-    assert_int_equal(a->spots[i].offset, b->spots[i].offset);
+    assert_int_equal(a->addresses[i].base, b->addresses[i].base);
+    assert_int_equal(a->addresses[i].offset, b->addresses[i].offset);
   }
   for (int i = 0; i < a->n_operands * (2 + a->n_loops); i++)
     assert_int_equal(a->strides[i], b->strides[i]);
@@ -65,11 +65,11 @@ static void compare(loaded *f, const lb_tensor *in) {
   bool *plain = calloc(f->prog->parts->n_parts, sizeof *plain);
   assert_non_null(plain);
   const lb_want wanted[] = {{.wanted = true}, {.wanted = true}};
-  ok(lb_plan_first(f->prog, f->g->main, in, wanted, &desk, &direct));
+  ok(lb_plan_first(f->prog, f->g->main, in, wanted, &workspace, &direct));
   for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
     plain[i] = f->prog->parts->parts[i]->plain;
   never_directly(f);
-  ok(lb_plan_first(f->prog, f->g->main, in, wanted, &desk, &slow));
+  ok(lb_plan_first(f->prog, f->g->main, in, wanted, &workspace, &slow));
   for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
     f->prog->parts->parts[i]->plain = plain[i];
   same_plan(direct, slow);
@@ -122,7 +122,7 @@ static void what_does_not_fit_is_an_error_all_the_same(void **state) {
   small_pack pack = empty_pack();
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t src[] = {lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL),
                    lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL)};
   lb_spec_output(&b, lb_spec_node(&b, LB_S_ADD, LB_F32, src, 2),
@@ -137,24 +137,27 @@ static void what_does_not_fit_is_an_error_all_the_same(void **state) {
   load(&f, f.g, &pack.head, false);
   lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(30, 8)),
                     tensor(LB_F32, NULL, DIMS(30, 8))};
-  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
+  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &workspace,
+                   &plan));
   assert_int_equal(plan->n_steps, 1);
   lb_plan_release(plan);
   for (int64_t n = 2; n < 40; n += 27) {
     in[1] = tensor(LB_F32, NULL, DIMS(n, 8));
-    lb_status st =
-        lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan);
+    lb_status st = lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true},
+                                 &workspace, &plan);
     assert_int_equal(lb_status_code(st), LB_INVALID);
     lb_status_drop(st);
   }
   // One of them repeats.
   in[1] = tensor(LB_F32, NULL, DIMS(1, 8));
-  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
+  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &workspace,
+                   &plan));
   assert_int_equal(plan->binds[0].tensor.dims[0], 30);
   lb_plan_release(plan);
   in[0] = tensor(LB_F32, NULL, DIMS(1, 8));
   in[1] = tensor(LB_F32, NULL, DIMS(30, 8));
-  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &desk, &plan));
+  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &workspace,
+                   &plan));
   assert_int_equal(plan->binds[0].tensor.dims[0], 30);
   lb_plan_release(plan);
   unload(&f);
@@ -165,7 +168,7 @@ static void add_product(small_pack *pack) {
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
   lb_spec_output(&b, lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0),
                  LB_LAYOUT_FULL);
   ok(lb_spec_finish(&b, &s));
@@ -193,12 +196,12 @@ static void rows_of_another_length_are_not_multiplied(void **state) {
   small_pack pack = empty_pack();
   prepare_product(&f, &pack);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(50, 4));
-  ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
-                   &plan));
+  ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true},
+                   &workspace, &plan));
   lb_plan_release(plan);
   in = tensor(LB_F32, NULL, DIMS(50, 5));
   lb_status st = lb_plan_first(f.prog, f.g->main, &in,
-                               &(lb_want){.wanted = true}, &desk, &plan);
+                               &(lb_want){.wanted = true}, &workspace, &plan);
   assert_int_equal(lb_status_code(st), LB_INVALID);
   lb_status_drop(st);
   unload(&f);
@@ -213,8 +216,8 @@ static void the_first_plan_wants_the_kernels_of_any_rows(void **state) {
   prepare_product(&f, &pack);
   for (int64_t n = 50; n < 350; n++) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n % 300 + 1, 4));
-    ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
-                     &plan));
+    ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true},
+                     &workspace, &plan));
     lb_plan_release(plan);
     if (n == 50) wanted = lb_slots_wanted(&f.slots, LB_HUB_ALL);
   }
@@ -250,8 +253,8 @@ static void twins_share_all_but_where_operands_lie(void **state) {
   for (int64_t n = 1; n < 100; n += 7) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 4));
     compare(&f, &in);
-    ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true}, &desk,
-                     &plan));
+    ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true},
+                     &workspace, &plan));
     for (uint32_t i = 1; i < 3; i++)
       assert_ptr_equal(plan->steps[i].launch->args,
                        plan->steps[0].launch->args);
@@ -320,7 +323,7 @@ static void what_differs_in_anything_is_no_twin(void **state) {
   assert_int_equal(group_of(&f, v[4]), group_of(&f, v[6]));
   assert_int_not_equal(group_of(&f, v[0]), group_of(&f, v[4]));
   for (int i = 1; i < 6; i += 2)  // another slope, symbol, addend
-    assert_int_equal(group_of(&f, v[i]), LB_NO_TWINS);
+    assert_int_equal(group_of(&f, v[i]), LB_NO_PART_CLASS);
   unload(&f);
 }
 
@@ -359,7 +362,8 @@ static void twins_read_values_of_one_order_dtype_and_transpose(void **state) {
                    read_transposed(f.g, x, twice, 3)};
   RESULTS(r, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
   load(&f, f.g, &pack.head, false);
-  for (int i = 0; i < 9; i++) assert_int_equal(group_of(&f, v[i]), LB_NO_TWINS);
+  for (int i = 0; i < 9; i++)
+    assert_int_equal(group_of(&f, v[i]), LB_NO_PART_CLASS);
   unload(&f);
 }
 

@@ -4,7 +4,7 @@
 #include "plan/load_test.h"
 #include "plan/pack_test.h"
 
-static lb_desk desk;  // of all plans here
+static lb_plan_workspace workspace;  // of all plans here
 
 typedef struct fixture {
   lb_graph *g;
@@ -21,7 +21,7 @@ static void begin(fixture *f) {
 static void build(fixture *f, const lb_tensor *in, bool deterministic) {
   load(&f->l, f->g, &f->pack.head, deterministic);
   ok(lb_plan_first(f->l.prog, f->g->main, in,
-                   (lb_want[]){{.wanted = true}, {.wanted = true}}, &desk,
+                   (lb_want[]){{.wanted = true}, {.wanted = true}}, &workspace,
                    &f->plan));
 }
 
@@ -53,7 +53,7 @@ static void build_chain(fixture *f, bool deterministic, lb_value *v[3]) {
 static void members_of_a_launch_name_its_step(void **state) {
   (void)state;
   for (int pack = 0; pack < 2; pack++) {
-    lb_reason why = pack ? LB_REASON_IN_PACK : LB_REASON_NOT_YET;
+    lb_reason why = pack ? LB_REASON_IN_PACK : LB_REASON_PENDING;
     fixture f;
     lb_value *v[3];
     begin(&f);
@@ -63,7 +63,7 @@ static void members_of_a_launch_name_its_step(void **state) {
     assert_int_equal(became(&f, v[1], LB_NODE_FUSED, why)->step, 0);
     assert_int_equal(became(&f, v[2], LB_NODE_FUSED, why)->step, 0);
     for (uint32_t i = 1; i < f.plan->n_steps; i++)
-      assert_int_equal(f.plan->steps[i].reason, LB_REASON_NOT_YET);
+      assert_int_equal(f.plan->steps[i].reason, LB_REASON_PENDING);
     end(&f);
   }
 }
@@ -127,7 +127,7 @@ static void the_branch_that_is_not_taken_says_so(void **state) {
                     tensor(LB_F32, NULL, DIMS(3, 5))};
   build(&f, in, false);
   became(&f, branch->out[0], LB_NODE_BRANCH, LB_REASON_BRANCH);
-  became(&f, ends[0], LB_NODE_LAUNCHED, LB_REASON_NOT_YET);
+  became(&f, ends[0], LB_NODE_LAUNCHED, LB_REASON_PENDING);
   became(&f, ends[1], LB_NODE_NOT_TAKEN, LB_REASON_NOT_TAKEN);
   end(&f);
 }

@@ -18,20 +18,20 @@
 
 typedef struct chain {  // of the zones of a partition
   lb_planner *p;
-  const lb_recipe *recipe;
-  const lb_launch *like[LB_MAX_SPACE + 1];  // by axis; NULL: none yet
+  const lb_launch_template *recipe;
+  const lb_launch *like[LB_MAX_SPATIAL + 1];  // by axis; NULL: none yet
   const lb_launch *first;
   lb_launch *last;
-  lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+  lb_address addresses[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
 } chain;
 
 static lb_status add_zone(void *user, const lb_binding *zone) {
   chain *c = user;
   const lb_launch **like = &c->like[zone->axis];
   lb_launch **next = &c->last->next;
-  LB_TRY(*like ? lb_planner_prepare_zone(c->p, c->recipe, zone, c->spots,
+  LB_TRY(*like ? lb_planner_prepare_zone(c->p, c->recipe, zone, c->addresses,
                                          c->first, *like, next)
-               : lb_planner_prepare(c->p, c->recipe, zone, c->spots, next));
+               : lb_planner_prepare(c->p, c->recipe, zone, c->addresses, next));
   c->last = *next;
   lb_device_prepare_zone(c->p->prog->slots->device, &c->first->split,
                          zone->dims[LB_DIM_ROWS], &c->last->split);
@@ -41,7 +41,7 @@ static lb_status add_zone(void *user, const lb_binding *zone) {
 
 lb_status lb_planner_push_launch(lb_planner *p, const lb_partition *part,
                                  lb_launch *launch) {
-  lb_reason why = launch->slot->in_pack ? LB_REASON_IN_PACK : LB_REASON_NOT_YET;
+  lb_reason why = launch->slot->in_pack ? LB_REASON_IN_PACK : LB_REASON_PENDING;
   for (uint32_t i = 0; !p->launch.covers && i < part->n_nodes; i++)
     lb_planner_note(p, part->nodes[i],
                     i == part->anchor ? LB_NODE_LAUNCHED : LB_NODE_FUSED, why,
@@ -52,12 +52,12 @@ lb_status lb_planner_push_launch(lb_planner *p, const lb_partition *part,
 }
 
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
-                                lb_binding *b, const lb_recipe *r) {
+                                lb_binding *b, const lb_launch_template *r) {
   chain c;
   c.p = p;
   c.recipe = r;
-  LB_TRY(lb_planner_spots(p, part, b, c.spots));
-  LB_TRY(lb_planner_prepare(p, r, b, c.spots, &c.last));
+  LB_TRY(lb_planner_addresses(p, part, b, c.addresses));
+  LB_TRY(lb_planner_prepare(p, r, b, c.addresses, &c.last));
   LB_TRY(lb_planner_push_launch(p, part, c.last));
   memset(c.like, 0, sizeof c.like);
   c.like[b->axis] = c.first = c.last;
@@ -96,12 +96,12 @@ typedef bool suits_fn(const lb_tensor *t);
 // Unless x suits, it is copied for all that read it from here on.
 static lb_status lay(lb_planner *p, const lb_value *x, suits_fn *suits) {
   const lb_pvalue *s;
-  lb_operand from, to;
+  lb_step_operand from, to;
   LB_TRY(lb_planner_state(p, x, &s));
   if (!s || s->buffer == LB_NO_BUFFER || suits(s->tensor)) return LB_OK;
   x = p->prog->graph->values[lb_planner_root(p, x->id)];
   LB_TRY(lb_planner_operand(p, s, &from));
-  LB_TRY(lb_planner_set_dense(p, x, s->tensor, LB_PLACE_ARENA, 0));
+  LB_TRY(lb_planner_set_dense(p, x, s->tensor, LB_STORAGE_ARENA, 0));
   LB_TRY(lb_planner_operand(p, p->values.states[x->id], &to));
   lb_planner_leave(p, s->buffer);
   return lb_planner_copy(p, from, to);
@@ -118,7 +118,7 @@ static lb_status lay_inputs(lb_planner *p, const lb_partition *part) {
   if (lb_planner_is_planned(p, n) || !p->tally.needed[n->id]) return LB_OK;
   if (dense) return lay(p, dense, lies_side_by_side);
   if (factor) return lay(p, factor, suits_product);
-  bool map = part->form == LB_FORM_MAP && part->inputs;
+  bool map = part->form == LB_FORM_ELTWISE && part->inputs;
   for (uint32_t i = 0; map && i < part->n_inputs; i++)
     if (part->inputs[i].manner == LB_MANNER_PLAIN)
       LB_TRY(lay(p, part->inputs[i].value, suits_map));
@@ -188,9 +188,9 @@ static lb_status infer_members(lb_planner *p, const lb_partition *part,
 // -- binding -----------------------------------------------------------------
 
 typedef struct attempt {
-  lb_tensor dense, view;  // the result; inside that of a Concat
-  bool roomy;             // there it will lie
-  const lb_made *twin;    // launches of one; NULL: it has to be bound
+  lb_tensor dense, view;         // the result; inside that of a Concat
+  bool roomy;                    // there it will lie
+  const lb_cached_launch *twin;  // launches of one; NULL: it has to be bound
   lb_binding b;
 } attempt;
 
@@ -214,11 +214,12 @@ static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
   const lb_value *result = lb_partition_result(part);
   seen s = {p, result, &a->view};
   a->roomy = *ok = false;
-  if (!lb_planner_lands(p, result))
-    LB_TRY(lb_planner_find_room(p, result, &a->dense, &a->view, &a->roomy));
+  if (!lb_planner_output_of(p, result))
+    LB_TRY(lb_planner_find_concat_slice(p, result, &a->dense, &a->view,
+                                        &a->roomy));
   if (!p->launch.dims)
-    LB_TRY(lb_planner_find_made(p, part, a->roomy ? &a->view : &a->dense,
-                                &a->twin));
+    LB_TRY(lb_planner_find_cached_launch(
+        p, part, a->roomy ? &a->view : &a->dense, &a->twin));
   *ok = a->twin != NULL;
   if (*ok) return LB_OK;
   if (a->roomy) LB_TRY(lb_partition_bind(part, see, &s, &a->b, ok));
@@ -234,16 +235,16 @@ static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
 // there is a launch only if its cover gives the same.
 static lb_status emit_bound(lb_planner *p, const lb_partition *part,
                             lb_binding *b) {
-  const lb_recipe *recipe;
-  lb_recipe made;
+  const lb_launch_template *recipe;
+  lb_launch_template made;
   uint64_t pieces;
   bool exact = true;
   uint32_t first = p->plan->n_steps;
-  LB_TRY(lb_planner_recipe(p, b, &recipe, &made));
+  LB_TRY(lb_planner_launch_template(p, b, &recipe, &made));
   if (recipe->slot->in_pack) {
     LB_TRY(lb_planner_want(p, part, b, recipe->slot));
     LB_TRY(lb_planner_add_launch(p, part, b, recipe));
-    return p->launch.dims ? LB_OK : lb_planner_note_made(p, part, b);
+    return p->launch.dims ? LB_OK : lb_planner_cache_launch(p, part, b);
   }
   LB_TRY(lb_planner_find_pieces(p, part, recipe, &pieces));
   if (p->prog->deterministic)
@@ -252,7 +253,7 @@ static lb_status emit_bound(lb_planner *p, const lb_partition *part,
   LB_TRY(lb_planner_want(p, part, b, recipe->slot));
   LB_TRY(lb_planner_add_launch(p, part, b, recipe));
   p->launch.covers = true;
-  LB_TRY(lb_planner_cover(p, part, pieces, LB_REASON_NOT_YET));
+  LB_TRY(lb_planner_cover(p, part, pieces, LB_REASON_PENDING));
   p->plan->steps[first].skip = p->plan->n_steps - first - 1;
   return LB_OK;
 }
@@ -260,10 +261,10 @@ static lb_status emit_bound(lb_planner *p, const lb_partition *part,
 static lb_status emit(lb_planner *p, const lb_partition *part, attempt *a,
                       bool bound) {
   const lb_value *result = lb_partition_result(part);
-  LB_TRY(a->roomy ? lb_planner_enter_room(p, result, &a->dense)
+  LB_TRY(a->roomy ? lb_planner_bind_concat_slice(p, result, &a->dense)
                   : lb_planner_place(p, result, &a->dense));
   if (a->twin) {
-    LB_TRY(lb_planner_repeat(p, part, a->twin));
+    LB_TRY(lb_planner_reuse_launch(p, part, a->twin));
   } else if (bound) {
     LB_TRY(emit_bound(p, part, &a->b));
   } else {

@@ -11,10 +11,11 @@
 #include "device/device.h"
 #include "plan/values.h"
 
-typedef struct lb_made lb_made;  // launches of a partition: see repeat.c
+typedef struct lb_cached_launch
+    lb_cached_launch;  // launches of a partition: see repeat.c
 
 typedef struct lb_launch_states {
-  const lb_made **made;  // by group of twins, in this stage; or NULL
+  const lb_cached_launch **made;  // by group of twins, in this stage; or NULL
   // Of the partition being planned: the dims of what its first nodes make, all
   // of them once it is bound. NULL: dims are as expressions say.
   const lb_partition *part;
@@ -32,9 +33,10 @@ lb_status lb_planner_partition(lb_planner *p, const lb_partition *part);
 lb_status lb_planner_push_launch(lb_planner *p, const lb_partition *part,
                                  lb_launch *launch);
 // Adds a step for all zones of what `b` binds, which is used up.
-struct lb_recipe;
+struct lb_launch_template;
 lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
-                                lb_binding *b, const struct lb_recipe *r);
+                                lb_binding *b,
+                                const struct lb_launch_template *r);
 
 // The tensor of a member's value or of what it reads. A lb_tensor_fn: the
 // planner is `user`.
@@ -43,50 +45,52 @@ lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out);
 // -- recipe.c
 
 // All of a launch that spec and facts decide.
-typedef struct lb_recipe_operand {
+typedef struct lb_launch_template_operand {
   uint8_t size;     // bytes of an element
   uint8_t panels;   // columns of one, which the kernel walks by itself; or 0
   bool rows, cols;  // it is walked along
-} lb_recipe_operand;
+} lb_launch_template_operand;
 
-typedef struct lb_recipe {
+typedef struct lb_launch_template {
   lb_slot *slot;
   lb_split_basis basis;
   lb_sargs cells;
   uint8_t n_operands, n_dims, n_scalars;
   bool taps;
-  lb_recipe_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+  lb_launch_template_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   // Where the pieces of the partition's cover begin: bit i stands for node i.
   // 0: not decided yet. See lb_planner_find_pieces.
   _Atomic uint64_t pieces;
-} lb_recipe;
-void lb_recipe_init(lb_recipe *r, const lb_device *d, const lb_spec *s,
-                    lb_slot *slot);
+} lb_launch_template;
+void lb_launch_template_init(lb_launch_template *r, const lb_device *d,
+                             const lb_spec *s, lb_slot *slot);
 
 // The recipe of a binding, whose slot exists from now on and is not wanted for
 // that: the one that the memo keeps, or else *made.
-lb_status lb_planner_recipe(lb_planner *p, const lb_binding *b,
-                            const lb_recipe **known, lb_recipe *made);
+lb_status lb_planner_launch_template(lb_planner *p, const lb_binding *b,
+                                     const lb_launch_template **known,
+                                     lb_launch_template *made);
 
 // -- prepare.c
 
 // Where the values of operands begin; all of them have states.
-lb_status lb_planner_spots(lb_planner *p, const lb_partition *part,
-                           const lb_binding *b, lb_spot *out);
+lb_status lb_planner_addresses(lb_planner *p, const lb_partition *part,
+                               const lb_binding *b, lb_address *out);
 // The same of one value; NULL: the partition's weights.
-lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
-                                const lb_value *v, lb_spot *out);
+lb_status lb_planner_value_address(lb_planner *p, const lb_partition *part,
+                                   const lb_value *v, lb_address *out);
 // The first byte of an operand.
-lb_status lb_planner_spot(lb_planner *p, const lb_operand *at, lb_spot *out);
+lb_status lb_planner_address(lb_planner *p, const lb_step_operand *at,
+                             lb_address *out);
 
 // The call of a kernel on what `b` binds, whose values begin `at`.
-lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
-                             const lb_binding *b, const lb_spot *at,
+lb_status lb_planner_prepare(lb_planner *p, const lb_launch_template *r,
+                             const lb_binding *b, const lb_address *at,
                              lb_launch **out);
 // The same of another zone of what `first` begins; `like` is that of one with
 // the same axis.
-lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
-                                  const lb_binding *b, const lb_spot *at,
+lb_status lb_planner_prepare_zone(lb_planner *p, const lb_launch_template *r,
+                                  const lb_binding *b, const lb_address *at,
                                   const lb_launch *first, const lb_launch *like,
                                   lb_launch **out);
 
@@ -94,14 +98,15 @@ lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
 
 // The launches of a twin whose operands lie like the partition's, of which the
 // result is to lie like `result`; or NULL.
-lb_status lb_planner_find_made(lb_planner *p, const lb_partition *part,
-                               const lb_tensor *result, const lb_made **out);
+lb_status lb_planner_find_cached_launch(lb_planner *p, const lb_partition *part,
+                                        const lb_tensor *result,
+                                        const lb_cached_launch **out);
 // Adds a step that does the same on what the partition reads and makes.
-lb_status lb_planner_repeat(lb_planner *p, const lb_partition *part,
-                            const lb_made *m);
+lb_status lb_planner_reuse_launch(lb_planner *p, const lb_partition *part,
+                                  const lb_cached_launch *m);
 // Remembers the launches of the last step, which `b` bound, for twins to come.
-lb_status lb_planner_note_made(lb_planner *p, const lb_partition *part,
-                               const lb_binding *b);
+lb_status lb_planner_cache_launch(lb_planner *p, const lb_partition *part,
+                                  const lb_binding *b);
 
 // -- recurrent.c
 

@@ -33,18 +33,18 @@ static lb_status reserve(lb_memory *m, lb_arena *a) {
 }
 
 lb_status lb_memory_get(lb_memory *m, lb_arena *a, size_t size, int64_t *mark) {
-  const uint32_t most = UINT32_C(1) << (63 - LB_MARK_BITS);
+  const uint32_t most = UINT32_C(1) << (63 - LB_VIRTUAL_BITS);
   LB_TRY(reserve(m, a));
-  if (size >= (size_t)LB_MARK_ZERO || m->n == most) return lb_oom();
+  if (size >= (size_t)LB_VIRTUAL_ZERO || m->n == most) return lb_oom();
   size = (size + LB_TENSOR_ALIGN - 1) & ~(size_t)(LB_TENSOR_ALIGN - 1);
   if (size == 0) size = LB_TENSOR_ALIGN;  // distinct blocks, always
-  *mark = ((int64_t)m->n << LB_MARK_BITS) + LB_MARK_ZERO;
+  *mark = ((int64_t)m->n << LB_VIRTUAL_BITS) + LB_VIRTUAL_ZERO;
   m->blocks[m->n++] = (lb_extent){NOWHERE, size, UINT32_MAX};
   return LB_OK;
 }
 
 static lb_extent *block_of(lb_memory *m, int64_t mark) {
-  lb_extent *b = &m->blocks[mark >> LB_MARK_BITS];
+  lb_extent *b = &m->blocks[mark >> LB_VIRTUAL_BITS];
   assert(b < m->blocks + m->n && b->end == UINT32_MAX);
   return b;
 }
@@ -160,7 +160,7 @@ static lb_status place_block(placing *p, uint32_t block) {
   lb_memory *m = p->m;
   lb_extent *b = &m->blocks[block];
   size_t at = lowest(p->near, find_near(p, block), b->size), end = at + b->size;
-  if (end >= (size_t)LB_MARK_ZERO) return lb_oom();
+  if (end >= (size_t)LB_VIRTUAL_ZERO) return lb_oom();
   b->offset = at;
   if (end > m->peak) m->peak = end;
   return LB_OK;
@@ -168,7 +168,7 @@ static lb_status place_block(placing *p, uint32_t block) {
 
 // -- by size -----------------------------------------------------------------
 
-#define CLASSES LB_MARK_BITS  // by the highest bit of a size
+#define CLASSES LB_VIRTUAL_BITS  // by the highest bit of a size
 
 // Lists of blocks by class, each from the largest on; of equal ones the first
 // born comes first. Numbers are those of blocks that are not placed, from 1 on;

@@ -14,8 +14,8 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-#define LB_MARK_BITS 42  // of a mark; those above are the block's number
-#define LB_MARK_ZERO ((int64_t)1 << (LB_MARK_BITS - 1))  // its first byte
+#define LB_VIRTUAL_BITS 42  // of a mark; those above are the block's number
+#define LB_VIRTUAL_ZERO ((int64_t)1 << (LB_VIRTUAL_BITS - 1))  // its first byte
 
 typedef struct lb_extent {
   size_t offset, size;
@@ -39,8 +39,8 @@ lb_status lb_memory_place(lb_memory *m, lb_arena *a);
 
 // Of a mark, or of bytes around it, in a block that is placed.
 static inline int64_t lb_memory_offset(const lb_memory *m, int64_t mark) {
-  const lb_extent *b = &m->blocks[mark >> LB_MARK_BITS];
-  int64_t inside = (mark & (2 * LB_MARK_ZERO - 1)) - LB_MARK_ZERO;
+  const lb_extent *b = &m->blocks[mark >> LB_VIRTUAL_BITS];
+  int64_t inside = (mark & (2 * LB_VIRTUAL_ZERO - 1)) - LB_VIRTUAL_ZERO;
   return (int64_t)b->offset + inside;
 }
 

@@ -78,7 +78,7 @@ static void a_size_that_overflows_is_refused(void **state) {
   lb_status st = lb_memory_get(&m, &a, SIZE_MAX - 100, &mark);
   assert_int_equal(lb_status_code(st), LB_OOM);
   lb_status_drop(st);
-  for (int i = 0; i < 2; i++) get(&m, &a, (size_t)LB_MARK_ZERO - 1);
+  for (int i = 0; i < 2; i++) get(&m, &a, (size_t)LB_VIRTUAL_ZERO - 1);
   st = lb_memory_place(&m, &a);
   assert_int_equal(lb_status_code(st), LB_OOM);
   lb_status_drop(st);

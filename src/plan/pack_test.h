@@ -32,7 +32,7 @@ static void add_spec(small_pack *p, const lb_spec *s) {
 static void add_chain(small_pack *p, const lb_sop *ops, int n) {
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   for (int i = 0; i < n; i++) x = lb_spec_node(&b, ops[i], LB_F32, &x, 1);
   lb_spec_output(&b, x, LB_LAYOUT_FULL);

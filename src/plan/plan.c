@@ -12,17 +12,17 @@
 #define BRIEF ((size_t)256 << 10)
 #define LEFT ((size_t)1 << 20)  // bytes that a desk may be left with, of each
 
-void lb_desk_init(lb_desk *d) {
+void lb_plan_workspace_init(lb_plan_workspace *d) {
   lb_arena_init(&d->state, BRIEF);
   lb_arena_init(&d->scratch, BRIEF);
 }
 
-void lb_desk_fini(lb_desk *d) {
+void lb_plan_workspace_fini(lb_plan_workspace *d) {
   lb_arena_fini(&d->state);
   lb_arena_fini(&d->scratch);
 }
 
-size_t lb_desk_bytes(const lb_desk *d) {
+size_t lb_plan_workspace_bytes(const lb_plan_workspace *d) {
   return d->state.used + d->scratch.used;
 }
 
@@ -33,22 +33,22 @@ static void move_arena(lb_arena *to, lb_arena *from) {
 }
 
 // Back to the desk, emptied.
-static void put_back(lb_arena *desk, lb_arena *a) {
+static void put_back(lb_arena *workspace, lb_arena *a) {
   if (a->used > LEFT)
     lb_arena_fini(a);
   else
     lb_arena_reset(a);
-  move_arena(desk, a);
+  move_arena(workspace, a);
 }
 
-static lb_status plan_new(lb_program *prog, lb_plan *parent, lb_desk *desk,
-                          lb_plan **out) {
+static lb_status plan_new(lb_program *prog, lb_plan *parent,
+                          lb_plan_workspace *workspace, lb_plan **out) {
   lb_plan *p = calloc(1, sizeof *p);
   *out = p;
   if (!p) return lb_oom();
   lb_ref_init(&p->ref);
   lb_arena_init(&p->arena, 16 << 10);
-  move_arena(&p->state, &desk->state);
+  move_arena(&p->state, &workspace->state);
   p->program = prog;
   lb_program_retain(prog);
   p->parent = parent ? lb_plan_retain(parent) : NULL;
@@ -87,43 +87,45 @@ size_t lb_plan_bytes(const lb_plan *p) {
 // Launches are shared in one plan alone.
 static lb_status begin_made(lb_planner *p) {
   p->launch.made =
-      lb_arena_new(p->state, const lb_made *, p->prog->twins.n_groups);
+      lb_arena_new(p->state, const lb_cached_launch *, p->prog->twins.n_groups);
   return p->launch.made ? LB_OK : lb_oom();
 }
 
-static lb_status planner_new(lb_plan *plan, lb_desk *desk, lb_planner **out) {
+static lb_status planner_new(lb_plan *plan, lb_plan_workspace *workspace,
+                             lb_planner **out) {
   lb_planner *p = lb_arena_new(&plan->state, lb_planner, 1);
   *out = p;
   if (!p) return lb_oom();
   p->plan = plan;
   p->arena = &plan->arena;
   p->state = &plan->state;
-  move_arena(&p->scratch, &desk->scratch);
+  move_arena(&p->scratch, &workspace->scratch);
   return LB_OK;
 }
 
 // What is not needed any more goes; without a next stage that is the planner.
-static void close_planner(lb_planner *p, lb_desk *desk) {
+static void close_planner(lb_planner *p, lb_plan_workspace *workspace) {
   lb_plan *plan = p->plan;
-  put_back(&desk->scratch, &p->scratch);
-  if (!plan->rest) put_back(&desk->state, &plan->state);
+  put_back(&workspace->scratch, &p->scratch);
+  if (!plan->rest) put_back(&workspace->state, &plan->state);
 }
 
 // -- offsets -----------------------------------------------------------------
 
-static void place_operands(const lb_memory *m, lb_operand *ops, uint32_t n) {
+static void place_operands(const lb_memory *m, lb_step_operand *ops,
+                           uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (ops[i].place == LB_PLACE_ARENA)
+    if (ops[i].place == LB_STORAGE_ARENA)
       ops[i].offset = lb_memory_offset(m, ops[i].offset);
 }
 
 // Spots lie in the plan's arena, behind their launch, and nobody runs it yet.
 static void place_launches(const lb_memory *m, const lb_launch *l) {
   for (; l; l = l->next) {
-    lb_spot *spots = (lb_spot *)(uintptr_t)l->spots;
+    lb_address *addresses = (lb_address *)(uintptr_t)l->addresses;
     for (uint32_t i = 0; i < l->n_operands; i++)
-      if (spots[i].base == LB_BASE_ARENA)
-        spots[i].offset = lb_memory_offset(m, spots[i].offset);
+      if (addresses[i].base == LB_BASE_ARENA)
+        addresses[i].offset = lb_memory_offset(m, addresses[i].offset);
   }
 }
 
@@ -198,9 +200,10 @@ static lb_status begin_tally(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values, nodes = p->prog->graph->n_nodes;
   lb_tally *t = &p->tally;
   if (all_wanted(p, r)) return copy_tally(p, &p->prog->all);
-  *t = (lb_tally){
-      lb_arena_new(p->state, uint32_t, n), lb_arena_new(p->state, uint32_t, n),
-      lb_arena_new(p->state, lb_home, n), lb_arena_new(p->state, bool, nodes)};
+  *t = (lb_tally){lb_arena_new(p->state, uint32_t, n),
+                  lb_arena_new(p->state, uint32_t, n),
+                  lb_arena_new(p->state, lb_concat_dest, n),
+                  lb_arena_new(p->state, bool, nodes)};
   if (!t->uses || !t->lands || !t->homes || !t->needed) return lb_oom();
   mark_results(p);
   lb_planner_count(p, r);
@@ -267,10 +270,10 @@ static lb_status allocate(lb_planner *p, const lb_region *r) {
   lb_arena *a = p->state;
   p->values.states = lb_arena_new(a, const lb_pvalue *, n);
   p->values.alias = lb_arena_new(a, uint32_t, n);
-  p->concat.rooms = lb_arena_new(a, const lb_pvalue *, n);
+  p->concat.modules = lb_arena_new(a, const lb_pvalue *, n);
   p->results.claimed = lb_arena_new(a, bool, r->n_results);
   p->results.delivered = lb_arena_new(a, bool, r->n_results);
-  bool ok = p->values.states && p->values.alias && p->concat.rooms &&
+  bool ok = p->values.states && p->values.alias && p->concat.modules &&
             p->results.claimed && p->results.delivered;
   return ok ? LB_OK : lb_oom();
 }
@@ -303,11 +306,11 @@ static bool is_read_in_place(const lb_tensor *t) {
 // Other inputs are copied before the first step.
 static lb_status set_elements(lb_planner *p, uint32_t i, const lb_tensor *t) {
   const lb_value *v = p->region->params[i];
-  lb_operand from, to;
-  LB_TRY(lb_planner_set_view(p, v, t, LB_PLACE_INPUT, i));
+  lb_step_operand from, to;
+  LB_TRY(lb_planner_set_view(p, v, t, LB_STORAGE_INPUT, i));
   if (is_read_in_place(t)) return LB_OK;
   LB_TRY(lb_planner_operand(p, p->values.states[v->id], &from));
-  LB_TRY(lb_planner_set_dense(p, v, t, LB_PLACE_ARENA, 0));
+  LB_TRY(lb_planner_set_dense(p, v, t, LB_STORAGE_ARENA, 0));
   LB_TRY(lb_planner_operand(p, p->values.states[v->id], &to));
   return lb_planner_copy(p, from, to);
 }
@@ -359,18 +362,18 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
 
 lb_status lb_plan_first(lb_program *prog, const lb_region *region,
                         const lb_tensor *inputs, const lb_want *want,
-                        lb_desk *desk, lb_plan **out) {
+                        lb_plan_workspace *workspace, lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
   *out = NULL;
-  LB_TRY(plan_new(prog, NULL, desk, &plan));
-  lb_status st = planner_new(plan, desk, &p);
+  LB_TRY(plan_new(prog, NULL, workspace, &plan));
+  lb_status st = planner_new(plan, workspace, &p);
   if (!lb_failed(st)) {
     p->prog = prog;
     p->region = region;
-    p->rehearses = desk->rehearses;
+    p->in_warmup = workspace->in_warmup;
     st = build_first(p, inputs, want);
-    close_planner(p, desk);
+    close_planner(p, workspace);
   }
   if (lb_failed(st)) {
     lb_plan_release(plan);
@@ -389,7 +392,7 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
   size_t results = from->region->n_results;
   p->prog = from->prog;
   p->region = from->region;
-  p->rehearses = from->rehearses;
+  p->in_warmup = from->in_warmup;
   p->results.want = from->results.want;
   p->dims.exact = from->dims.exact;
   p->values.n_bufs = from->values.n_bufs;
@@ -398,7 +401,7 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
       COPY(values.states, from->values.states, values) &&
       COPY(values.alias, from->values.alias, values) &&
       COPY(values.bufs, from->values.bufs, from->values.cap_bufs) &&
-      COPY(concat.rooms, from->concat.rooms, values) &&
+      COPY(concat.modules, from->concat.modules, values) &&
       COPY(results.claimed, from->results.claimed, results) &&
       COPY(results.delivered, from->results.delivered, results) &&
       COPY(dims.sizes, from->dims.sizes, p->prog->sizes.n) &&
@@ -408,13 +411,14 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
   return lb_memory_copy(&p->values.memory, &from->values.memory, p->state);
 }
 
-static lb_status learn(lb_planner *p, const lb_fact *fact, uint32_t value,
-                       const lb_tensor *t) {
+static lb_status learn(lb_planner *p, const lb_stage_result *fact,
+                       uint32_t value, const lb_tensor *t) {
   const lb_value *v = p->prog->graph->values[value];
   if (!p->tally.uses[value]) return LB_OK;
-  lb_planner_learn(p, v, fact->kind == LB_FACT_DIMS ? t : fact->source.tensor);
-  if (fact->kind == LB_FACT_DIMS)
-    return lb_planner_set_dense(p, v, t, LB_PLACE_OWN, fact->own);
+  lb_planner_learn(
+      p, v, fact->kind == LB_STAGE_RESULT_DIMS ? t : fact->source.tensor);
+  if (fact->kind == LB_STAGE_RESULT_DIMS)
+    return lb_planner_set_dense(p, v, t, LB_STORAGE_DYNAMIC, fact->own);
   lb_tensor copy = *fact->source.tensor;
   lb_tensor_dense(&copy);
   copy.data = lb_arena_memdup(p->arena, t->data, lb_tensor_bytes(t), 64);
@@ -437,17 +441,17 @@ static lb_status build_next(lb_planner *p, const lb_plan *parent,
   return finish(p);
 }
 
-lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_desk *desk,
-                       lb_plan **out) {
+lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts,
+                       lb_plan_workspace *workspace, lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
   *out = NULL;
   assert(parent->rest);
-  LB_TRY(plan_new(parent->program, parent, desk, &plan));
-  lb_status st = planner_new(plan, desk, &p);
+  LB_TRY(plan_new(parent->program, parent, workspace, &plan));
+  lb_status st = planner_new(plan, workspace, &p);
   if (!lb_failed(st)) {
     st = build_next(p, parent, facts);
-    close_planner(p, desk);
+    close_planner(p, workspace);
   }
   if (lb_failed(st)) {
     lb_plan_release(plan);

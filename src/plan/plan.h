@@ -30,26 +30,26 @@
 #include "plan/disposition.h"
 #include "plan/program.h"
 
-typedef enum lb_place {
-  LB_PLACE_NONE,    // absent, or a constant: tensor.data is set
-  LB_PLACE_INPUT,   // index: parameter of the region
-  LB_PLACE_OUTPUT,  // index: result of the region
-  LB_PLACE_ARENA,   // at offset in the run's arena
-  LB_PLACE_OWN,     // index: a buffer of its own, sized by the kernel
-} lb_place;
+typedef enum lb_storage {
+  LB_STORAGE_NONE,     // absent, or a constant: tensor.data is set
+  LB_STORAGE_INPUT,    // index: parameter of the region
+  LB_STORAGE_OUTPUT,   // index: result of the region
+  LB_STORAGE_ARENA,    // at offset in the run's arena
+  LB_STORAGE_DYNAMIC,  // index: a buffer of its own, sized by the kernel
+} lb_storage;
 
 // Of an operand that is no value of the graph: packed weights, tables, memory
 // for a kernel's own use.
 #define LB_NO_VALUE UINT32_MAX
 
-typedef struct lb_operand {
+typedef struct lb_step_operand {
   const lb_tensor *tensor;  // data set by the run, except for constants; never
                             // NULL: what is absent has dtype LB_NONE
-  lb_place place;
+  lb_storage place;
   uint32_t index;
   int64_t offset;  // bytes
   uint32_t value;  // its id in the graph, or LB_NO_VALUE
-} lb_operand;
+} lb_step_operand;
 
 typedef enum lb_step_kind {
   LB_STEP_CALL,    // a kernel
@@ -68,9 +68,9 @@ enum {           // numbers of bases
 
 typedef struct lb_step {
   lb_step_kind kind;
-  lb_reason reason;      // CALL, COPY: why it is no launch
-  const lb_node *node;   // borrowed from the graph; NULL for a copy
-  lb_operand *in, *out;  // LAUNCH: none, the launch has them
+  lb_reason reason;           // CALL, COPY: why it is no launch
+  const lb_node *node;        // borrowed from the graph; NULL for a copy
+  lb_step_operand *in, *out;  // LAUNCH: none, the launch has them
   uint32_t n_in, n_out;
   uint32_t skip;  // LAUNCH: steps of the cover that follow
   int64_t turns;  // LAUNCH: 0, or how often launches run, one after the
@@ -82,11 +82,11 @@ typedef struct lb_step {
 } lb_step;
 
 // What a finished stage tells about the next one, in this order.
-typedef struct lb_fact {
-  enum { LB_FACT_DIMS, LB_FACT_CONTENTS } kind;
-  uint32_t own;       // DIMS: the buffer whose rank and dims are read
-  lb_operand source;  // CONTENTS: the tensor that is read
-} lb_fact;
+typedef struct lb_stage_result {
+  enum { LB_STAGE_RESULT_DIMS, LB_STAGE_RESULT_CONTENTS } kind;
+  uint32_t own;            // DIMS: the buffer whose rank and dims are read
+  lb_step_operand source;  // CONTENTS: the tensor that is read
+} lb_stage_result;
 
 // A result that the stage writes: bound to the caller's memory before it runs.
 typedef struct lb_bind {
@@ -119,7 +119,7 @@ typedef struct lb_plan {
   uint64_t serial;         // given by whoever caches it
   lb_step *steps;
   lb_bind *binds;
-  lb_fact *facts;  // none: the last stage
+  lb_stage_result *facts;  // none: the last stage
   uint32_t n_steps, n_binds, n_facts;
   uint32_t first_step;    // steps of earlier stages
   lb_disposition *nodes;  // owned; of the region and those inside it, up to and
@@ -140,28 +140,28 @@ typedef struct lb_plan {
 // What plans are made on, one at a time: working memory that one plan leaves to
 // the next, since pages that are met for the first time take longer than the
 // work.
-typedef struct lb_desk {
+typedef struct lb_plan_workspace {
   lb_arena state, scratch;
   // Plans are made to get ready, at sizes that are guessed: slots are not
   // counted as used, and wanted as far as the guess does not choose them (see
   // plan/variants.h).
-  bool rehearses;
-} lb_desk;
-void lb_desk_init(lb_desk *d);
-void lb_desk_fini(lb_desk *d);  // empty, and ready for more
-size_t lb_desk_bytes(const lb_desk *d);
+  bool in_warmup;
+} lb_plan_workspace;
+void lb_plan_workspace_init(lb_plan_workspace *d);
+void lb_plan_workspace_fini(lb_plan_workspace *d);  // empty, and ready for more
+size_t lb_plan_workspace_bytes(const lb_plan_workspace *d);
 
 // The first stage. `inputs` has region->n_params tensors; data is read only of
 // those that lb_program_reads. Strides may be any. want[i] is about result i;
 // strides that do not suit its dims are LB_INVALID.
 lb_status lb_plan_first(lb_program *prog, const lb_region *region,
                         const lb_tensor *inputs, const lb_want *want,
-                        lb_desk *desk, lb_plan **out);
+                        lb_plan_workspace *workspace, lb_plan **out);
 
 // The next stage; facts[i] is what parent->facts[i] gave: DIMS: rank and dims;
 // CONTENTS: dense data, which is copied.
-lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts, lb_desk *desk,
-                       lb_plan **out);
+lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts,
+                       lb_plan_workspace *workspace, lb_plan **out);
 
 lb_plan *lb_plan_retain(lb_plan *p);
 void lb_plan_release(lb_plan *p);  // NULL is fine

@@ -3,7 +3,7 @@
 
 #include "graph/build_test.h"
 
-static lb_desk desk;  // of all plans here
+static lb_plan_workspace workspace;  // of all plans here
 
 typedef struct fixture {
   lb_graph *g;
@@ -19,7 +19,7 @@ static fixture begin(void) {
 
 static void build(fixture *f, const lb_tensor *in, const lb_want *wanted) {
   ok(lb_program_new(&(lb_program_options){.graph = f->g}, &f->program));
-  ok(lb_plan_first(f->program, f->g->main, in, wanted, &desk, &f->plan));
+  ok(lb_plan_first(f->program, f->g->main, in, wanted, &workspace, &f->plan));
 }
 
 static void end(fixture *f) {
@@ -46,10 +46,10 @@ static void shape_arithmetic_and_views_are_no_steps(void **state) {
   assert_int_equal(f.plan->n_steps, 1);
   const lb_step *s = &f.plan->steps[0];
   assert_string_equal(s->node->name, "abs");
-  assert_int_equal(s->in[0].place, LB_PLACE_INPUT);
+  assert_int_equal(s->in[0].place, LB_STORAGE_INPUT);
   assert_int_equal(s->in[0].tensor->dims[2], 3);
   assert_int_equal(s->in[0].tensor->strides[2], 4);
-  assert_int_equal(s->out[0].place, LB_PLACE_OUTPUT);
+  assert_int_equal(s->out[0].place, LB_STORAGE_OUTPUT);
   assert_int_equal(f.plan->arena_bytes, 0);
   end(&f);
 }
@@ -83,7 +83,7 @@ static void axes_of_one_element_move_nothing(void **state) {
   lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 4, 1));
   build(&f, &in, (lb_want[]){{.wanted = true}});
   assert_int_equal(f.plan->n_steps, 1);
-  assert_int_equal(f.plan->steps[0].out[0].place, LB_PLACE_OUTPUT);
+  assert_int_equal(f.plan->steps[0].out[0].place, LB_STORAGE_OUTPUT);
   assert_int_equal(f.plan->binds[0].tensor.dims[1], 1);
   end(&f);
 }
@@ -100,7 +100,7 @@ static void what_nobody_asked_for_is_not_planned(void **state) {
   assert_int_equal(f.plan->n_steps, 1);
   lb_plan_release(f.plan);
   ok(lb_plan_first(f.program, r, &in,
-                   (lb_want[]){{.wanted = false}, {.wanted = true}}, &desk,
+                   (lb_want[]){{.wanted = false}, {.wanted = true}}, &workspace,
                    &f.plan));
   assert_int_equal(f.plan->n_steps, 3);
   end(&f);
@@ -154,11 +154,11 @@ static void computed_targets_end_the_stage(void **state) {
   lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 3));
   build(&f, &in, (lb_want[]){{.wanted = true}});
   assert_int_equal(f.plan->n_facts, 1);
-  assert_int_equal(f.plan->facts[0].kind, LB_FACT_CONTENTS);
+  assert_int_equal(f.plan->facts[0].kind, LB_STAGE_RESULT_CONTENTS);
   int64_t six = 6;
   lb_tensor fact = tensor(LB_I64, &six, DIMS(1));
   lb_plan *next;
-  ok(lb_plan_next(f.plan, &fact, &desk, &next));
+  ok(lb_plan_next(f.plan, &fact, &workspace, &next));
   assert_int_equal(next->n_facts, 0);
   assert_int_equal(next->binds[0].tensor.rank, 1);
   assert_int_equal(next->binds[0].tensor.dims[0], 6);
@@ -194,11 +194,11 @@ static void what_the_other_branch_waited_for_is_not_planned(void **state) {
                       tensor(LB_I64, NULL, DIMS(2, 2))};
     ok(lb_program_new(&(lb_program_options){.graph = f.g}, &f.program));
     ok(lb_plan_first(f.program, r, in,
-                     (lb_want[]){{.wanted = true}, {.wanted = true}}, &desk,
-                     &f.plan));
+                     (lb_want[]){{.wanted = true}, {.wanted = true}},
+                     &workspace, &f.plan));
     lb_tensor dims = tensor(LB_I64, NULL, DIMS(2, 3));
     lb_plan *next;
-    ok(lb_plan_next(f.plan, &dims, &desk, &next));
+    ok(lb_plan_next(f.plan, &dims, &workspace, &next));
     assert_int_equal(next->n_steps, taken ? 4 : 1);
     lb_plan_release(next);
     lb_plan_release(f.plan);
@@ -221,14 +221,14 @@ static void plans_keep_their_program(void **state) {
   assert_int_equal(atomic_load(&usage.count), 1);
   assert_true(atomic_load(&usage.bytes) > sizeof *f.program);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(5));
-  ok(lb_plan_first(f.program, r, &in, &(lb_want){.wanted = true}, &desk,
+  ok(lb_plan_first(f.program, r, &in, &(lb_want){.wanted = true}, &workspace,
                    &f.plan));
   assert_int_equal(f.plan->program->version, 7);
   lb_program_release(f.program);
   // The next stage is planned with it, too, and outlives the first.
   lb_plan *next;
   lb_tensor found = tensor(LB_I64, NULL, DIMS(1, 3));
-  ok(lb_plan_next(f.plan, &found, &desk, &next));
+  ok(lb_plan_next(f.plan, &found, &workspace, &next));
   lb_plan_release(f.plan);
   assert_int_equal(atomic_load(&usage.count), 1);
   assert_int_equal(next->program->version, 7);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "device/host/host.h"
+#include "device/reference/reference.h"
 #include "graph/infer.h"
 #include "plan/view.h"
 
@@ -48,7 +48,7 @@ void lb_planner_count(lb_planner *p, const lb_region *r) {
     if (!needed) continue;
     for (uint32_t k = 0; k < n->n_in; k++)
       if (n->in[k]) p->tally.uses[n->in[k]->id]++;
-    lb_planner_note_homes(p, n);
+    lb_planner_find_concat_dests(p, n);
     if (!is_dense_view(n) || !n->in[0]->producer) continue;
     uint32_t *from = &p->tally.lands[n->in[0]->id];
     if (!*from) *from = p->tally.lands[n->out[0]->id];
@@ -60,9 +60,9 @@ static lb_status ask_contents(lb_planner *p, const lb_value *v) {
   uint32_t id = lb_planner_root(p, v->id);
   for (uint32_t i = 0; i < p->plan->n_facts; i++)
     if (p->steps.fact_values[i] == id) return LB_OK;
-  lb_fact f = {.kind = LB_FACT_CONTENTS};
+  lb_stage_result f = {.kind = LB_STAGE_RESULT_CONTENTS};
   LB_TRY(lb_planner_operand(p, p->values.states[id], &f.source));
-  return lb_planner_fact(p, f, id);
+  return lb_planner_add_stage_result(p, f, id);
 }
 
 // States of the inputs; *ready is false if the node must wait.
@@ -234,8 +234,9 @@ static lb_status compute_now(lb_planner *p, const lb_node *n,
     out[i].data = lb_arena_zalloc(p->arena, lb_tensor_bytes(&out[i]), 64);
     if (!out[i].data) return lb_oom();
   }
-  lb_host_call c = {.node = n, .in = args, .out = out, .scratch = &p->scratch};
-  LB_TRY(lb_host_run(&c));
+  lb_reference_call c = {
+      .node = n, .in = args, .out = out, .scratch = &p->scratch};
+  LB_TRY(lb_reference_run(&c));
   for (uint32_t i = 0; i < n->n_out; i++)
     if (out[i].dtype != LB_NONE)
       LB_TRY(lb_planner_set_const(p, n->out[i], &out[i]));
@@ -260,8 +261,8 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
     if (!lb_planner_is_read(p, n->out[i])) continue;
     lb_tensor *view;
     bool known = is_known(in[0]);
-    LB_TRY(known ? lb_planner_keep(p, &out[i], &view)
-                 : lb_planner_jot(p, &out[i], &view));
+    LB_TRY(known ? lb_planner_copy_to_plan(p, &out[i], &view)
+                 : lb_planner_copy_meta(p, &out[i], &view));
     lb_pvalue s = {.tensor = view,
                    .buffer = in[0]->buffer,
                    .offset = in[0]->offset + offset[i] * size};
@@ -276,7 +277,7 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
 // Of a node that no launch was made for.
 static lb_reason why_alone(const lb_planner *p, const lb_node *n) {
   const lb_partitioning *parts = p->prog->parts;
-  if (!parts) return LB_REASON_HOST_ONLY;
+  if (!parts) return LB_REASON_REFERENCE_ONLY;
   return parts->of_node[n->id] ? LB_REASON_PARTLY
                                : (lb_reason)parts->refusals[n->id];
 }
@@ -305,13 +306,13 @@ static lb_status own_outputs(lb_planner *p, const lb_step *step,
     if (!lb_planner_is_read(p, n->out[i])) continue;
     uint32_t own = p->plan->n_own++;
     lb_tensor t = {.dtype = out_info ? out_info[i].dtype : LB_NONE}, *kept;
-    LB_TRY(lb_planner_keep(p, &t, &kept));
-    step->out[i] = (lb_operand){.tensor = kept,
-                                .place = LB_PLACE_OWN,
-                                .index = own,
-                                .value = n->out[i]->id};
-    lb_fact f = {.kind = LB_FACT_DIMS, .own = own};
-    LB_TRY(lb_planner_fact(p, f, n->out[i]->id));
+    LB_TRY(lb_planner_copy_to_plan(p, &t, &kept));
+    step->out[i] = (lb_step_operand){.tensor = kept,
+                                     .place = LB_STORAGE_DYNAMIC,
+                                     .index = own,
+                                     .value = n->out[i]->id};
+    lb_stage_result f = {.kind = LB_STAGE_RESULT_DIMS, .own = own};
+    LB_TRY(lb_planner_add_stage_result(p, f, n->out[i]->id));
   }
   return LB_OK;
 }
@@ -324,7 +325,7 @@ static lb_status plan_made(lb_planner *p, const lb_node *n,
   if (is_computable(n, in, out)) return compute_now(p, n, in, out);
   bool done;
   LB_TRY(try_view(p, n, in, in_info, out, &done));
-  if (n->op == LB_OP_Concat) LB_TRY(lb_planner_join(p, n, in, out, &done));
+  if (n->op == LB_OP_Concat) LB_TRY(lb_planner_concat(p, n, in, out, &done));
   return done ? LB_OK : emit_call(p, n, in, out);
 }
 
@@ -371,15 +372,15 @@ lb_status lb_planner_infer(lb_planner *p, const lb_node *n,
 // copies may go once the loop has run.
 static lb_status plan_loop(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in) {
-  lb_operand *temps = LB_SCRATCH(p, lb_operand, n->n_in);
+  lb_step_operand *temps = LB_SCRATCH(p, lb_step_operand, n->n_in);
   uint32_t n_temps = 0;
   lb_step step;
   if (!temps) return lb_oom();
-  LB_TRY(lb_planner_new_call(p, n, in, LB_REASON_HOST_ONLY, &step));
+  LB_TRY(lb_planner_new_call(p, n, in, LB_REASON_REFERENCE_ONLY, &step));
   step.kind = LB_STEP_LOOP;
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!in[i] || lb_tensor_is_dense(in[i]->tensor)) continue;
-    lb_operand *dense = &temps[n_temps++];
+    lb_step_operand *dense = &temps[n_temps++];
     LB_TRY(lb_planner_temp(p, in[i]->tensor, dense));
     dense->value = in[i]->value;
     LB_TRY(lb_planner_copy(p, step.in[i], *dense));

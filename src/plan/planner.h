@@ -17,7 +17,7 @@
 struct lb_planner {
   const lb_program *prog;
   const lb_region *region;
-  bool rehearses;    // see lb_desk
+  bool in_warmup;    // see lb_plan_workspace
   lb_plan *plan;     // being built; borrowed
   lb_arena *arena;   // the plan's: what a run needs
   lb_arena *state;   // the plan's: what later stages need, all below

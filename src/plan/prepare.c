@@ -7,7 +7,8 @@
 
 // -- arguments and strides ---------------------------------------------------
 
-static void fill_dims(uint64_t *args, const lb_recipe *r, const lb_binding *b) {
+static void fill_dims(uint64_t *args, const lb_launch_template *r,
+                      const lb_binding *b) {
   for (int i = 0; i < r->n_dims; i++)
     args[r->cells.dims + i] = (uint64_t)b->dims[i];
   for (int i = 0; i < r->n_scalars; i++)
@@ -15,7 +16,8 @@ static void fill_dims(uint64_t *args, const lb_recipe *r, const lb_binding *b) {
 }
 
 // Cells of the arguments that shapes decide.
-static void fill_args(uint64_t *args, const lb_recipe *r, const lb_binding *b) {
+static void fill_args(uint64_t *args, const lb_launch_template *r,
+                      const lb_binding *b) {
   for (int i = 0; i < r->n_operands; i++) args[i] = 0;
   fill_dims(args, r, b);
   for (uint32_t i = 0; i < r->n_operands; i++) {
@@ -29,7 +31,7 @@ static void fill_args(uint64_t *args, const lb_recipe *r, const lb_binding *b) {
 }
 
 // Panels are some columns wide: a step over one column counts on average.
-static void fill_strides(int64_t *to, const lb_recipe_operand *r,
+static void fill_strides(int64_t *to, const lb_launch_template_operand *r,
                          const lb_bind_operand *o, const lb_binding *b) {
   int64_t col = r->panels ? b->dims[LB_DIM_K] : o->col, size = r->size;
   to[0] = r->rows ? o->row * size : 0;
@@ -82,16 +84,18 @@ static lb_status constant_at(lb_planner *p, const lb_tensor *t, uint32_t value,
   return LB_OK;
 }
 
-lb_status lb_planner_spot(lb_planner *p, const lb_operand *o, lb_spot *out) {
-  *out = (lb_spot){o->offset, lb_planner_base(p, o->place, o->index), o->value};
-  if (o->place != LB_PLACE_NONE) return LB_OK;
+lb_status lb_planner_address(lb_planner *p, const lb_step_operand *o,
+                             lb_address *out) {
+  *out =
+      (lb_address){o->offset, lb_planner_base(p, o->place, o->index), o->value};
+  if (o->place != LB_STORAGE_NONE) return LB_OK;
   return constant_at(p, o->tensor, o->value, &out->offset);
 }
 
-lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
-                                const lb_value *v, lb_spot *out) {
+lb_status lb_planner_value_address(lb_planner *p, const lb_partition *part,
+                                   const lb_value *v, lb_address *out) {
   const lb_pvalue *s;
-  *out = (lb_spot){address(part->packed), LB_BASE_NONE, LB_NO_VALUE};
+  *out = (lb_address){address(part->packed), LB_BASE_NONE, LB_NO_VALUE};
   if (!v) return LB_OK;
   LB_TRY(lb_planner_state(p, v, &s));
   out->value = s->value;
@@ -103,7 +107,8 @@ lb_status lb_planner_value_spot(lb_planner *p, const lb_partition *part,
 }
 
 // Operands without a value lie in the tables, if there are some.
-static lb_status make_tables(lb_planner *p, const lb_binding *b, lb_spot *out) {
+static lb_status make_tables(lb_planner *p, const lb_binding *b,
+                             lb_address *out) {
   if (b->table_bytes == 0) return LB_OK;
   void *tables = lb_arena_alloc(p->arena, b->table_bytes, sizeof(int64_t));
   if (!tables) return lb_oom();
@@ -116,50 +121,50 @@ static lb_status make_tables(lb_planner *p, const lb_binding *b, lb_spot *out) {
   return LB_OK;
 }
 
-lb_status lb_planner_spots(lb_planner *p, const lb_partition *part,
-                           const lb_binding *b, lb_spot *out) {
+lb_status lb_planner_addresses(lb_planner *p, const lb_partition *part,
+                               const lb_binding *b, lb_address *out) {
   for (uint32_t i = 0; i < b->n_operands; i++)
-    LB_TRY(lb_planner_value_spot(p, part, b->operands[i].value, &out[i]));
+    LB_TRY(lb_planner_value_address(p, part, b->operands[i].value, &out[i]));
   return make_tables(p, b, out);
 }
 
 // -- launches ----------------------------------------------------------------
 
 typedef struct parts {  // of a launch, which lie behind it
-  lb_spot *spots;
+  lb_address *addresses;
   uint64_t *args;
   int64_t *loops, *strides;
 } parts;
 
-_Static_assert(sizeof(lb_launch) % 8 == 0 && sizeof(lb_spot) % 8 == 0,
+_Static_assert(sizeof(lb_launch) % 8 == 0 && sizeof(lb_address) % 8 == 0,
                "words follow");
 _Static_assert(LB_BIND_LOOPS <= LB_LAUNCH_LOOPS, "a launch has all loops");
 
 // `n_strides` for each operand.
-static lb_launch *new_launch(lb_planner *p, const lb_recipe *r,
+static lb_launch *new_launch(lb_planner *p, const lb_launch_template *r,
                              const lb_binding *b, size_t n_args,
                              size_t n_strides, parts *out) {
   size_t n = r->n_operands;
   size_t words = n_args + (size_t)b->n_outer + n_strides * n;
   char *at = lb_arena_alloc(
-      p->arena, sizeof(lb_launch) + n * sizeof(lb_spot) + words * 8, 8);
+      p->arena, sizeof(lb_launch) + n * sizeof(lb_address) + words * 8, 8);
   if (!at) return NULL;
-  out->spots = (lb_spot *)(void *)(at + sizeof(lb_launch));
-  out->args = (uint64_t *)(void *)(out->spots + n);
+  out->addresses = (lb_address *)(void *)(at + sizeof(lb_launch));
+  out->args = (uint64_t *)(void *)(out->addresses + n);
   out->loops = (int64_t *)(void *)(out->args + n_args);
   out->strides = out->loops + b->n_outer;
   return (lb_launch *)(void *)at;
 }
 
 // All that differs from zone to zone.
-static void fill_launch(const lb_device *d, lb_launch *l, const lb_recipe *r,
-                        const lb_binding *b, const lb_spot *at,
-                        const parts *to) {
+static void fill_launch(const lb_device *d, lb_launch *l,
+                        const lb_launch_template *r, const lb_binding *b,
+                        const lb_address *at, const parts *to) {
   int64_t outer = 1;
   for (int i = 0; i < b->n_outer; i++) outer *= to->loops[i] = b->outer[i];
   for (uint32_t i = 0; i < r->n_operands; i++) {
-    to->spots[i] = at[i];
-    to->spots[i].offset += b->operands[i].offset * r->operands[i].size;
+    to->addresses[i] = at[i];
+    to->addresses[i].offset += b->operands[i].offset * r->operands[i].size;
   }
   l->slot = r->slot;
   l->next = NULL;
@@ -167,15 +172,15 @@ static void fill_launch(const lb_device *d, lb_launch *l, const lb_recipe *r,
   l->n_operands = r->n_operands;
   l->n_args = r->cells.count;
   l->n_loops = (uint8_t)b->n_outer;
-  l->spots = to->spots;
+  l->addresses = to->addresses;
   l->args = to->args;
   l->strides = to->strides;
   l->loops = to->loops;
   l->steps = NULL;
 }
 
-lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
-                             const lb_binding *b, const lb_spot *at,
+lb_status lb_planner_prepare(lb_planner *p, const lb_launch_template *r,
+                             const lb_binding *b, const lb_address *at,
                              lb_launch **out) {
   parts to;
   size_t each = 2 + (size_t)b->n_outer;
@@ -189,7 +194,7 @@ lb_status lb_planner_prepare(lb_planner *p, const lb_recipe *r,
 }
 
 // Of launches with the same strides.
-static bool has_args(const lb_launch *l, const lb_recipe *r,
+static bool has_args(const lb_launch *l, const lb_launch_template *r,
                      const lb_binding *b) {
   for (int i = 0; i < r->n_dims; i++)
     if (l->args[r->cells.dims + i] != (uint64_t)b->dims[i]) return false;
@@ -202,15 +207,16 @@ static bool has_args(const lb_launch *l, const lb_recipe *r,
 
 // Borders on either side differ in where they begin, and are as wide.
 static const uint64_t *find_args(const lb_launch *first, const lb_launch *like,
-                                 const lb_recipe *r, const lb_binding *b) {
+                                 const lb_launch_template *r,
+                                 const lb_binding *b) {
   for (int i = 0; first && i < FEW_ZONES; first = first->next, i++)
     if (first->strides == like->strides && has_args(first, r, b))
       return first->args;
   return NULL;
 }
 
-lb_status lb_planner_prepare_zone(lb_planner *p, const lb_recipe *r,
-                                  const lb_binding *b, const lb_spot *at,
+lb_status lb_planner_prepare_zone(lb_planner *p, const lb_launch_template *r,
+                                  const lb_binding *b, const lb_address *at,
                                   const lb_launch *first, const lb_launch *like,
                                   lb_launch **out) {
   parts to;

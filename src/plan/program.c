@@ -116,7 +116,7 @@ static lb_status partition(lb_program *p, const lb_program_options *o) {
                               o->weights));
   p->parts = &p->partitioning;
   LB_TRY(lb_orders_init(&p->orders, p->parts, p->graph));
-  return lb_twins_init(&p->twins, p->parts, p->graph, &p->sizes);
+  return lb_part_classes_init(&p->twins, p->parts, p->graph, &p->sizes);
 }
 
 static lb_status build(lb_program *p, const lb_program_options *o) {
@@ -167,7 +167,7 @@ void lb_program_release(lb_program *p) {
   if (p->usage) atomic_fetch_sub(&p->usage->count, 1);
   free(p->deciding);
   lb_sizes_fini(&p->sizes);
-  lb_twins_fini(&p->twins);
+  lb_part_classes_fini(&p->twins);
   lb_orders_fini(&p->orders);
   if (p->parts) lb_partitioning_fini(&p->partitioning);
   free(p->all.uses);

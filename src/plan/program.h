@@ -21,7 +21,7 @@
 #include "plan/order.h"
 #include "plan/sizes.h"
 #include "plan/tally.h"
-#include "plan/twins.h"
+#include "plan/part_classes.h"
 
 typedef enum lb_deciding {
   LB_DECIDES_NOTHING,
@@ -62,7 +62,7 @@ typedef struct lb_program {
   lb_partitioning partitioning;
   lb_slots *slots;             // borrowed
   struct lb_weights *weights;  // likewise
-  lb_twins twins;
+  lb_part_classes twins;
   lb_orders orders;
   lb_tally all;  // of the main region, all results wanted; owned
   bool deterministic, reusable;

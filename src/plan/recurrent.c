@@ -18,19 +18,19 @@
 
 enum { BIAS = 3, MASK, H0, C0 };  // inputs
 
-_Static_assert(LB_TURN_KERNELS <= LB_MAX_SEQUENCE, "one sequence runs them");
+_Static_assert(LB_RNN_KERNELS <= LB_MAX_SEQUENCE, "one sequence runs them");
 
 typedef struct series {
   lb_planner *p;
   const lb_partition *part;
   lb_step call;  // of the reference kernel
   lb_rshape shape;
-  lb_operand at[LB_RMEMS];
-  lb_operand temps[LB_RMEMS];
+  lb_step_operand at[LB_RMEMS];
+  lb_step_operand temps[LB_RMEMS];
   int n_temps;
-  lb_recipe recipes[LB_TURN_KERNELS];
+  lb_launch_template recipes[LB_RNN_KERNELS];
   int n;
-  lb_turn turns[LB_TURN_KERNELS];  // n of them
+  lb_rnn_kernel turns[LB_RNN_KERNELS];  // n of them
 } series;
 
 // -- memory ------------------------------------------------------------------
@@ -45,7 +45,7 @@ static bool is_given(const series *s, uint32_t input) {
   return input < s->call.n_in && s->call.in[input].tensor->dtype != LB_NONE;
 }
 
-static lb_operand *output(const series *s, uint32_t i) {
+static lb_step_operand *output(const series *s, uint32_t i) {
   if (i >= s->call.n_out || s->call.out[i].tensor->dtype == LB_NONE)
     return NULL;
   return &s->call.out[i];
@@ -70,7 +70,7 @@ static lb_tensor dense(const series *s, int rank, const int64_t *dims) {
 // Where nobody asks for it, the output of one step is room enough for all of a
 // direction.
 static lb_status place_y(series *s) {
-  lb_operand *y = output(s, 0);
+  lb_step_operand *y = output(s, 0);
   int64_t batch = batch_of(s), hidden = hidden_of(s);
   int64_t dirs = lb_recurrent_directions(s->part);
   bool first = lb_attr_int(s->part->nodes[0], "layout", 0) != 0;
@@ -90,7 +90,7 @@ static lb_status place_y(series *s) {
 }
 
 static lb_status place_state(series *s, lb_rmem mem) {
-  lb_operand *out = output(s, mem == LB_RMEM_H ? 1 : 2);
+  lb_step_operand *out = output(s, mem == LB_RMEM_H ? 1 : 2);
   int64_t batch = batch_of(s), dirs = lb_recurrent_directions(s->part);
   bool first = lb_attr_int(s->part->nodes[0], "layout", 0) != 0;
   int64_t dims[] = {first ? batch : dirs, first ? dirs : batch, hidden_of(s)};
@@ -129,8 +129,8 @@ static lb_status add_copy(series *s, lb_rmem mem, uint32_t input) {
     return lb_planner_copy(s->p, s->call.in[input], s->at[mem]);
   memset(t.strides, 0, sizeof t.strides);
   t.data = (void *)(uintptr_t)&zero;
-  LB_TRY(lb_planner_keep(s->p, &t, &zeros));
-  lb_operand from = {.tensor = zeros, .value = LB_NO_VALUE};
+  LB_TRY(lb_planner_copy_to_plan(s->p, &t, &zeros));
+  lb_step_operand from = {.tensor = zeros, .value = LB_NO_VALUE};
   return lb_planner_copy(s->p, from, s->at[mem]);
 }
 
@@ -140,10 +140,10 @@ static lb_status bind(series *s) {
   int kernels = lb_recurrent_kernels(s->part);
   s->n = kernels * lb_recurrent_directions(s->part);
   for (int i = 0; i < s->n; i++) {
-    lb_turn *t = &s->turns[i];
-    const lb_recipe *known;
+    lb_rnn_kernel *t = &s->turns[i];
+    const lb_launch_template *known;
     LB_TRY(lb_recurrent_bind(s->part, &s->shape, i / kernels, i % kernels, t));
-    LB_TRY(lb_planner_recipe(s->p, &t->b, &known, &s->recipes[i]));
+    LB_TRY(lb_planner_launch_template(s->p, &t->b, &known, &s->recipes[i]));
     if (known != &s->recipes[i]) s->recipes[i] = *known;
   }
   return LB_OK;
@@ -169,19 +169,19 @@ static double turn_ns(const lb_device *d, const lb_binding *b) {
 }
 
 static lb_status make_launch(series *s, int number, lb_launch **out) {
-  const lb_turn *t = &s->turns[number];
-  lb_spot spots[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
+  const lb_rnn_kernel *t = &s->turns[number];
+  lb_address addresses[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   int64_t *steps = lb_arena_new(s->p->arena, int64_t, t->b.n_operands);
   int64_t size = (int64_t)lb_dtype_size(s->call.in[0].tensor->dtype);
   if (!steps) return lb_oom();
   for (uint32_t i = 0; i < t->b.n_operands; i++) {
     steps[i] = t->step[i] * size;
     if (t->mem[i] == LB_RMEM_PACKED)
-      LB_TRY(lb_planner_value_spot(s->p, s->part, NULL, &spots[i]));
+      LB_TRY(lb_planner_value_address(s->p, s->part, NULL, &addresses[i]));
     else
-      LB_TRY(lb_planner_spot(s->p, &s->at[t->mem[i]], &spots[i]));
+      LB_TRY(lb_planner_address(s->p, &s->at[t->mem[i]], &addresses[i]));
   }
-  LB_TRY(lb_planner_prepare(s->p, &s->recipes[number], &t->b, spots, out));
+  LB_TRY(lb_planner_prepare(s->p, &s->recipes[number], &t->b, addresses, out));
   (*out)->steps = steps;
   if (turn_ns(s->p->prog->slots->device, &t->b) < TURN_ALONE_NS)
     (*out)->split = alone(&t->b);
@@ -238,9 +238,9 @@ static lb_status emit(series *s) {
   LB_TRY(add_copy(s, LB_RMEM_H, H0));
   if (s->part->nodes[0]->op == LB_OP_LSTM) LB_TRY(add_copy(s, LB_RMEM_C, C0));
   lb_planner_note(s->p, s->call.node, LB_NODE_LAUNCHED,
-                  covered ? LB_REASON_NOT_YET : LB_REASON_IN_PACK, LB_NO_VALUE);
+                  covered ? LB_REASON_PENDING : LB_REASON_IN_PACK, LB_NO_VALUE);
   LB_TRY(add_launches(s, covered));
-  s->call.reason = LB_REASON_NOT_YET;
+  s->call.reason = LB_REASON_PENDING;
   return covered ? lb_planner_push(s->p, &s->call) : LB_OK;
 }
 

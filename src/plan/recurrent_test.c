@@ -1,7 +1,7 @@
 // plan/recurrent_test.c -- the steps that a recurrence becomes.
 #include "plan/load_test.h"
 
-static lb_desk desk;  // of all plans here
+static lb_plan_workspace workspace;  // of all plans here
 
 typedef struct wish {
   lb_op op;
@@ -70,8 +70,8 @@ static void expect(wish w, const char *want) {
   lb_tensor_dense(&in);
   load(&l, g, NULL, w.deterministic);
   ok(lb_plan_first(l.prog, g->main, &in,
-                   (lb_want[]){{.wanted = true}, {.wanted = w.wants_h}}, &desk,
-                   &plan));
+                   (lb_want[]){{.wanted = true}, {.wanted = w.wants_h}},
+                   &workspace, &plan));
   print_steps(plan, text, sizeof text);
   assert_string_equal(text, want);
   lb_plan_release(plan);

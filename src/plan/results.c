@@ -1,34 +1,34 @@
 // plan/results.c -- values in the caller's memory.
 #include "plan/planner.h"
 
-bool lb_planner_lands(const lb_planner *p, const lb_value *v) {
+bool lb_planner_output_of(const lb_planner *p, const lb_value *v) {
   uint32_t result = p->tally.lands[v->id];
   return result && !p->results.claimed[result - 1] &&
          !p->results.want[result - 1].strides;
 }
 
 static lb_status place_of(lb_planner *p, const lb_value *v, const lb_tensor *t,
-                          lb_place *place, uint32_t *index) {
+                          lb_storage *place, uint32_t *index) {
   uint32_t result = p->tally.lands[v->id];
   lb_tensor window;
   bool found;
-  *place = LB_PLACE_ARENA;
+  *place = LB_STORAGE_ARENA;
   *index = 0;
   LB_TRY(lb_planner_find_window(p, v, t, &window, &found));
   if (found && lb_tensor_is_dense(&window)) {
-    *place = LB_PLACE_OUTPUT;
+    *place = LB_STORAGE_OUTPUT;
     return lb_planner_take_window(p, v, t, index);
   }
-  if (!lb_planner_lands(p, v)) return LB_OK;
+  if (!lb_planner_output_of(p, v)) return LB_OK;
   p->results.claimed[result - 1] = true;
-  *place = LB_PLACE_OUTPUT;
+  *place = LB_STORAGE_OUTPUT;
   *index = result - 1;
   return lb_planner_bind(p, result - 1, t);
 }
 
 lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,
                             const lb_tensor *t, uint32_t *out) {
-  lb_place place;
+  lb_storage place;
   uint32_t index;
   LB_TRY(place_of(p, v, t, &place, &index));
   return lb_planner_add_buffer(p, t, place, index, out);
@@ -36,7 +36,7 @@ lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,
 
 lb_status lb_planner_place(lb_planner *p, const lb_value *v,
                            const lb_tensor *t) {
-  lb_place place;
+  lb_storage place;
   uint32_t index;
   LB_TRY(place_of(p, v, t, &place, &index));
   return lb_planner_set_dense(p, v, t, place, index);
@@ -52,18 +52,18 @@ lb_status lb_planner_deliver(lb_planner *p) {
     p->results.delivered[i] = true;
     lb_tensor *t;
     bool window;
-    LB_TRY(lb_planner_keep(p, s->tensor, &t));
+    LB_TRY(lb_planner_copy_to_plan(p, s->tensor, &t));
     t->data = NULL;
     lb_tensor_dense(t);
     LB_TRY(lb_planner_window(p, i, t, t, &window));
-    lb_operand from = lb_planner_where(p, s);
-    bool there = from.place == LB_PLACE_OUTPUT && from.index == i;
+    lb_step_operand from = lb_planner_where(p, s);
+    bool there = from.place == LB_STORAGE_OUTPUT && from.index == i;
     if (!there) LB_TRY(lb_planner_operand(p, s, &from));
     LB_TRY(lb_planner_bind(p, i, t));
     lb_planner_unuse(p, v, 1);
     if (there) continue;
-    lb_operand to = {
-        .tensor = t, .place = LB_PLACE_OUTPUT, .index = i, .value = v->id};
+    lb_step_operand to = {
+        .tensor = t, .place = LB_STORAGE_OUTPUT, .index = i, .value = v->id};
     LB_TRY(lb_planner_copy(p, from, to));
   }
   return LB_OK;

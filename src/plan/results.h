@@ -14,7 +14,7 @@ typedef struct lb_result_states {  // by result
 } lb_result_states;
 
 // Whether v may be written to the caller's memory, dense.
-bool lb_planner_lands(const lb_planner *p, const lb_value *v);
+bool lb_planner_output_of(const lb_planner *p, const lb_value *v);
 // Memory for all of v, like t: the caller's if v may be written there.
 lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,
                             const lb_tensor *t, uint32_t *out);

@@ -7,10 +7,10 @@ lb_status lb_planner_new_step(lb_planner *p, const lb_node *node,
                               lb_step_kind kind, uint32_t n_in, uint32_t n_out,
                               lb_step *out) {
   uint32_t n = n_in + n_out;
-  lb_operand *ops = n ? lb_arena_new(p->arena, lb_operand, n) : NULL;
+  lb_step_operand *ops = n ? lb_arena_new(p->arena, lb_step_operand, n) : NULL;
   if (n && !ops) return lb_oom();
   for (uint32_t i = 0; i < n; i++)
-    ops[i] = (lb_operand){.tensor = &absent, .value = LB_NO_VALUE};
+    ops[i] = (lb_step_operand){.tensor = &absent, .value = LB_NO_VALUE};
   if (n > p->plan->max_operands) p->plan->max_operands = n;
   *out = (lb_step){.kind = kind,
                    .node = node,
@@ -43,19 +43,21 @@ lb_status lb_planner_new_call(lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
-lb_status lb_planner_copy(lb_planner *p, lb_operand from, lb_operand to) {
+lb_status lb_planner_copy(lb_planner *p, lb_step_operand from,
+                          lb_step_operand to) {
   lb_step copy;
   LB_TRY(lb_planner_new_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
-  copy.reason = LB_REASON_PLACE;
+  copy.reason = LB_REASON_COPIED;
   copy.in[0] = from;
   copy.out[0] = to;
   return lb_planner_push(p, &copy);
 }
 
-lb_status lb_planner_temp(lb_planner *p, const lb_tensor *t, lb_operand *out) {
+lb_status lb_planner_temp(lb_planner *p, const lb_tensor *t,
+                          lb_step_operand *out) {
   lb_tensor *dense;
-  *out = (lb_operand){.place = LB_PLACE_ARENA, .value = LB_NO_VALUE};
-  LB_TRY(lb_planner_keep(p, t, &dense));
+  *out = (lb_step_operand){.place = LB_STORAGE_ARENA, .value = LB_NO_VALUE};
+  LB_TRY(lb_planner_copy_to_plan(p, t, &dense));
   dense->data = NULL;
   lb_tensor_dense(dense);
   out->tensor = dense;
@@ -63,7 +65,7 @@ lb_status lb_planner_temp(lb_planner *p, const lb_tensor *t, lb_operand *out) {
                        &out->offset);
 }
 
-void lb_planner_end_temp(lb_planner *p, const lb_operand *temp) {
+void lb_planner_end_temp(lb_planner *p, const lb_step_operand *temp) {
   lb_memory_put(&p->values.memory, temp->offset);
 }
 
@@ -79,7 +81,8 @@ lb_status lb_planner_bind(lb_planner *p, uint32_t result, const lb_tensor *t) {
   return LB_OK;
 }
 
-lb_status lb_planner_fact(lb_planner *p, lb_fact fact, uint32_t value) {
+lb_status lb_planner_add_stage_result(lb_planner *p, lb_stage_result fact,
+                                      uint32_t value) {
   lb_plan *plan = p->plan;
   uint32_t cap = p->steps.cap_facts;
   LB_GROW(p->arena, plan->facts, plan->n_facts, cap);

@@ -25,15 +25,18 @@ lb_status lb_planner_push_call(lb_planner *p, const lb_step *call);
 lb_status lb_planner_new_call(lb_planner *p, const lb_node *n,
                               const lb_pvalue *const *in, lb_reason why,
                               lb_step *out);
-lb_status lb_planner_copy(lb_planner *p, lb_operand from, lb_operand to);
+lb_status lb_planner_copy(lb_planner *p, lb_step_operand from,
+                          lb_step_operand to);
 
 // Memory for a dense tensor like t while some steps run; then it is to be given
 // back: lb_planner_end_temp.
-lb_status lb_planner_temp(lb_planner *p, const lb_tensor *t, lb_operand *out);
-void lb_planner_end_temp(lb_planner *p, const lb_operand *temp);
+lb_status lb_planner_temp(lb_planner *p, const lb_tensor *t,
+                          lb_step_operand *out);
+void lb_planner_end_temp(lb_planner *p, const lb_step_operand *temp);
 
 lb_status lb_planner_bind(lb_planner *p, uint32_t result, const lb_tensor *t);
-lb_status lb_planner_fact(lb_planner *p, lb_fact fact, uint32_t value);
+lb_status lb_planner_add_stage_result(lb_planner *p, lb_stage_result fact,
+                                      uint32_t value);
 lb_status lb_planner_defer(lb_planner *p, const lb_node *node);
 
 #endif

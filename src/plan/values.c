@@ -23,11 +23,13 @@ static lb_status copy_to(lb_arena *a, const lb_tensor *t, lb_tensor **out) {
   return LB_OK;
 }
 
-lb_status lb_planner_keep(lb_planner *p, const lb_tensor *t, lb_tensor **out) {
+lb_status lb_planner_copy_to_plan(lb_planner *p, const lb_tensor *t,
+                                  lb_tensor **out) {
   return copy_to(p->arena, t, out);
 }
 
-lb_status lb_planner_jot(lb_planner *p, const lb_tensor *t, lb_tensor **out) {
+lb_status lb_planner_copy_meta(lb_planner *p, const lb_tensor *t,
+                               lb_tensor **out) {
   return copy_to(p->state, t, out);
 }
 
@@ -44,7 +46,7 @@ lb_status lb_planner_set(lb_planner *p, const lb_value *v, lb_pvalue s) {
 lb_status lb_planner_set_const(lb_planner *p, const lb_value *v,
                                const lb_tensor *t) {
   lb_tensor *kept;
-  LB_TRY(lb_planner_keep(p, t, &kept));
+  LB_TRY(lb_planner_copy_to_plan(p, t, &kept));
   return lb_planner_set(p, v,
                         (lb_pvalue){.tensor = kept, .buffer = LB_NO_BUFFER});
 }
@@ -60,27 +62,29 @@ lb_status lb_planner_find(lb_planner *p, const lb_value *v,
   return LB_OK;
 }
 
-uint32_t lb_planner_base(const lb_planner *p, lb_place place, uint32_t index) {
+uint32_t lb_planner_base(const lb_planner *p, lb_storage place,
+                         uint32_t index) {
   const lb_region *r = p->region;
   switch (place) {
-    case LB_PLACE_NONE: break;
-    case LB_PLACE_ARENA: return LB_BASE_ARENA;
-    case LB_PLACE_INPUT: return LB_BASE_FIRST + index;
-    case LB_PLACE_OUTPUT: return LB_BASE_FIRST + r->n_params + index;
-    case LB_PLACE_OWN:
+    case LB_STORAGE_NONE: break;
+    case LB_STORAGE_ARENA: return LB_BASE_ARENA;
+    case LB_STORAGE_INPUT: return LB_BASE_FIRST + index;
+    case LB_STORAGE_OUTPUT: return LB_BASE_FIRST + r->n_params + index;
+    case LB_STORAGE_DYNAMIC:
       return LB_BASE_FIRST + r->n_params + r->n_results + index;
   }
   return LB_BASE_NONE;
 }
 
 lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
-                                lb_place place, uint32_t index, uint32_t *out) {
+                                lb_storage place, uint32_t index,
+                                uint32_t *out) {
   LB_GROW(p->state, p->values.bufs, p->values.n_bufs, p->values.cap_bufs);
   lb_pbuf *b = &p->values.bufs[p->values.n_bufs];
   *b = (lb_pbuf){
       .place = place, .index = index, .base = lb_planner_base(p, place, index)};
   *out = p->values.n_bufs;
-  if (place == LB_PLACE_ARENA)
+  if (place == LB_STORAGE_ARENA)
     LB_TRY(lb_memory_get(&p->values.memory, p->state, lb_tensor_bytes(t),
                          &b->mark));
   p->values.n_bufs++;
@@ -88,33 +92,33 @@ lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
 }
 
 static lb_status set_in(lb_planner *p, const lb_value *v, const lb_tensor *t,
-                        lb_place place, uint32_t index, bool dense) {
+                        lb_storage place, uint32_t index, bool dense) {
   lb_tensor *jotted;
   uint32_t buffer;
   LB_TRY(lb_planner_add_buffer(p, t, place, index, &buffer));
-  LB_TRY(lb_planner_jot(p, t, &jotted));
+  LB_TRY(lb_planner_copy_meta(p, t, &jotted));
   if (dense) lb_tensor_dense(jotted);
   jotted->data = NULL;
   return lb_planner_set(p, v, (lb_pvalue){.tensor = jotted, .buffer = buffer});
 }
 
 lb_status lb_planner_set_view(lb_planner *p, const lb_value *v,
-                              const lb_tensor *t, lb_place place,
+                              const lb_tensor *t, lb_storage place,
                               uint32_t index) {
   return set_in(p, v, t, place, index, false);
 }
 
 lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
-                               const lb_tensor *t, lb_place place,
+                               const lb_tensor *t, lb_storage place,
                                uint32_t index) {
   return set_in(p, v, t, place, index, true);
 }
 
 void lb_planner_leave(lb_planner *p, uint32_t buffer) {
   lb_pbuf *b = &p->values.bufs[buffer];
-  if (--b->refs || b->place != LB_PLACE_ARENA) return;
+  if (--b->refs || b->place != LB_STORAGE_ARENA) return;
   lb_memory_put(&p->values.memory, b->mark);
-  b->place = LB_PLACE_NONE;
+  b->place = LB_STORAGE_NONE;
 }
 
 void lb_planner_unuse(lb_planner *p, const lb_value *v, uint32_t times) {
@@ -136,8 +140,8 @@ bool lb_planner_is_read(const lb_planner *p, const lb_value *v) {
   return v && p->tally.uses[lb_planner_root(p, v->id)] > 0;
 }
 
-lb_operand lb_planner_where(const lb_planner *p, const lb_pvalue *s) {
-  lb_operand o = {.tensor = s->tensor, .value = s->value};
+lb_step_operand lb_planner_where(const lb_planner *p, const lb_pvalue *s) {
+  lb_step_operand o = {.tensor = s->tensor, .value = s->value};
   if (s->buffer == LB_NO_BUFFER) return o;
   const lb_pbuf *b = &p->values.bufs[s->buffer];
   o.place = b->place;
@@ -147,11 +151,11 @@ lb_operand lb_planner_where(const lb_planner *p, const lb_pvalue *s) {
 }
 
 lb_status lb_planner_operand(lb_planner *p, const lb_pvalue *s,
-                             lb_operand *out) {
+                             lb_step_operand *out) {
   lb_tensor *kept;
   *out = lb_planner_where(p, s);
   if (s->buffer == LB_NO_BUFFER) return LB_OK;
-  LB_TRY(lb_planner_keep(p, s->tensor, &kept));
+  LB_TRY(lb_planner_copy_to_plan(p, s->tensor, &kept));
   out->tensor = kept;
   return LB_OK;
 }

@@ -24,7 +24,7 @@ typedef struct lb_pvalue {
 } lb_pvalue;
 
 typedef struct lb_pbuf {
-  lb_place place;
+  lb_storage place;
   uint32_t index;  // input, output or own buffer
   uint32_t base;   // where it begins while a plan runs
   int64_t mark;    // in the arena; else 0
@@ -53,11 +53,11 @@ lb_status lb_planner_set_const(lb_planner *p, const lb_value *v,
                                const lb_tensor *t);
 // A value at the beginning of a buffer of its own kind, with the strides of t.
 lb_status lb_planner_set_view(lb_planner *p, const lb_value *v,
-                              const lb_tensor *t, lb_place place,
+                              const lb_tensor *t, lb_storage place,
                               uint32_t index);
 // The same, dense.
 lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
-                               const lb_tensor *t, lb_place place,
+                               const lb_tensor *t, lb_storage place,
                                uint32_t index);
 
 // -- readers: a value without any gives its memory back
@@ -69,23 +69,26 @@ bool lb_planner_is_read(const lb_planner *p, const lb_value *v);
 
 // -- memory
 
-uint32_t lb_planner_base(const lb_planner *p, lb_place place, uint32_t index);
+uint32_t lb_planner_base(const lb_planner *p, lb_storage place, uint32_t index);
 lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
-                                lb_place place, uint32_t index, uint32_t *out);
+                                lb_storage place, uint32_t index,
+                                uint32_t *out);
 // One value less lives in a buffer; without any its memory is given back.
 void lb_planner_leave(lb_planner *p, uint32_t buffer);
 // A copy in the plan's arena, of the dims that there are.
-lb_status lb_planner_keep(lb_planner *p, const lb_tensor *t, lb_tensor **out);
+lb_status lb_planner_copy_to_plan(lb_planner *p, const lb_tensor *t,
+                                  lb_tensor **out);
 // The same among what later stages need: few values are read by more than
 // launches, which have no use for tensors.
-lb_status lb_planner_jot(lb_planner *p, const lb_tensor *t, lb_tensor **out);
+lb_status lb_planner_copy_meta(lb_planner *p, const lb_tensor *t,
+                               lb_tensor **out);
 
 // -- operands
 
 // Where a value lies; its tensor is not for steps.
-lb_operand lb_planner_where(const lb_planner *p, const lb_pvalue *s);
+lb_step_operand lb_planner_where(const lb_planner *p, const lb_pvalue *s);
 // The operand of a step.
 lb_status lb_planner_operand(lb_planner *p, const lb_pvalue *s,
-                             lb_operand *out);
+                             lb_step_operand *out);
 
 #endif

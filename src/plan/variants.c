@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "partition/emit.h"
+#include "partition/specgen.h"
 #include "plan/planner.h"
 
 #define VARIANT_ROWS 16  // more choose no other tiles
@@ -58,9 +58,9 @@ lb_status lb_planner_note_variants(lb_planner *p, const lb_binding *b,
   LB_TRY(find_variants(p, &b->spec, b->dims, slot, &v));
   for (int i = 0; i < v.n; i++) {
     const lb_facts *facts = &v.list[i]->key.facts;
-    lb_recipe made;
+    lb_launch_template made;
     if (lb_memo_note(b->made, facts)) continue;
-    lb_recipe_init(&made, p->prog->slots->device, &b->spec, v.list[i]);
+    lb_launch_template_init(&made, p->prog->slots->device, &b->spec, v.list[i]);
     lb_memo_add_note(b->made, facts, &made, sizeof made);
   }
   return LB_OK;
@@ -92,7 +92,7 @@ static unsigned open_rows(const lb_value *x, const lb_node *anchor,
                           const lb_binding *b) {
   uint32_t along = 0;
   bool taps = false, cols = true;
-  lb_emit_is_rows(anchor, &along);
+  lb_specgen_is_rows(anchor, &along);
   for (int i = 0; i < x->info.rank; i++) {
     bool fixed = is_fixed(x, i);
     if (along >> i & 1)
@@ -100,7 +100,7 @@ static unsigned open_rows(const lb_value *x, const lb_node *anchor,
     else if (fixed && x->info.dims[i].k == b->dims[LB_DIM_COLS])
       cols = false;
   }
-  if (b->spec.form == LB_FORM_ROWS) return taps ? bit(LB_DIM_COLS) : 0;
+  if (b->spec.form == LB_FORM_ROW_REDUCE) return taps ? bit(LB_DIM_COLS) : 0;
   return (taps ? bit(LB_DIM_LEN) | bit(LB_DIM_STEPS) : 0) |
          (cols ? bit(LB_DIM_COLS) : 0);
 }
@@ -118,7 +118,7 @@ static unsigned open_sizes(const lb_partition *part, const lb_binding *b) {
     case LB_FORM_ATTENTION:
       return (last_is_fixed(n->in[0]) ? 0 : bit(LB_DIM_K)) |
              (last_is_fixed(n->in[2]) ? 0 : cols);
-    case LB_FORM_ROWS: return open_rows(n->in[0], n, b);
+    case LB_FORM_ROW_REDUCE: return open_rows(n->in[0], n, b);
     default: return 0;
   }
 }
@@ -153,11 +153,11 @@ lb_status lb_planner_want(lb_planner *p, const lb_partition *part,
                           const lb_binding *b, lb_slot *slot) {
   lb_slots *slots = p->prog->slots;
   lb_slot_user user = p->prog->user;
-  if (!p->rehearses) lb_slots_use(slots, user, slot);
+  if (!p->in_warmup) lb_slots_use(slots, user, slot);
   if (is_static(part, b)) {
-    if (p->rehearses) lb_slots_expect(slots, user, slot);
+    if (p->in_warmup) lb_slots_expect(slots, user, slot);
     return LB_OK;
   }
-  return p->rehearses ? want_ahead(p, part, b, slot)
+  return p->in_warmup ? want_ahead(p, part, b, slot)
                       : want_variants(p, &b->spec, b->dims, slot);
 }

@@ -10,7 +10,7 @@
 // -- tables ------------------------------------------------------------------
 
 enum {  // so that rows can be written as X | Y
-#define LB_FIELD(id, ...) id = 1 << LB_FIELD_##id,
+#define LB_DESC_FIELD(id, ...) id = 1 << LB_DESC_FIELD_##id,
 #include "primitive/primitives.def"
 };
 
@@ -30,12 +30,12 @@ const lb_alg_info lb_alg_infos[LIMBER_ALGS] = {
 #include "primitive/primitives.def"
 };
 
-const lb_field_info lb_field_infos[LB_FIELD_COUNT] = {
+const lb_desc_field_info lb_desc_field_infos[LB_DESC_FIELD_COUNT] = {
 #define SIZE_I32 sizeof(int32_t)
 #define SIZE_I64 sizeof(int64_t)
 #define SIZE_F32 sizeof(float)
-#define LB_FIELD(id, field, type, low, high)                            \
-  [LB_FIELD_##                                                          \
+#define LB_DESC_FIELD(id, field, type, low, high)                       \
+  [LB_DESC_FIELD_##                                                     \
       id] = {#field,                                                    \
              LB_##type,                                                 \
              offsetof(limber_primitive_desc, field),                    \
@@ -53,19 +53,21 @@ int lb_desc_alg(const limber_primitive_desc *d) {
   return d->alg ? d->alg : lb_kind_infos[d->kind].dflt;
 }
 
-bool lb_operand_has(const limber_operand *o) { return o->dtype != LIMBER_NONE; }
+bool lb_desc_operand_has(const limber_operand *o) {
+  return o->dtype != LIMBER_NONE;
+}
 
-bool lb_operand_is_last(const limber_operand *o) {
+bool lb_desc_operand_is_last(const limber_operand *o) {
   return o->layout == LIMBER_LAYOUT_CHANNELS_LAST;
 }
 
 uint32_t lb_desc_operands(const limber_primitive_desc *d) {
   uint32_t n = LIMBER_MAX_OPERANDS;
-  while (n && !lb_operand_has(&d->in[n - 1])) n--;
+  while (n && !lb_desc_operand_has(&d->in[n - 1])) n--;
   return n;
 }
 
-size_t lb_operand_bytes(const limber_operand *o) {
+size_t lb_desc_operand_bytes(const limber_operand *o) {
   int64_t n = 1;
   for (int i = 0; i < o->rank; i++) n *= o->dims[i];
   return (size_t)n * lb_dtype_size((lb_dtype)o->dtype);
@@ -119,7 +121,7 @@ static lb_status check_operand(const limber_operand *o, uint32_t runtime) {
   if (o->rank < 0 || o->rank > LB_MAX_RANK)
     return lb_error(LB_INVALID, "rank: %d is not in 0 to %d", o->rank,
                     LB_MAX_RANK);
-  if (o->zero) return lb_error(LB_INVALID, "zero: must be 0");
+  if (o->reserved) return lb_error(LB_INVALID, "reserved: must be 0");
   LB_TRY(check_layout("layout", o->layout, o->rank));
   for (int i = 0; i < o->rank; i++) {
     LB_TRY(check_dim(o, runtime, i));
@@ -133,10 +135,10 @@ static lb_status check_operands(const limber_primitive_desc *d) {
   const lb_kind_info *kind = &lb_kind_infos[d->kind];
   for (uint32_t i = 0; i < LIMBER_MAX_OPERANDS; i++) {
     const limber_operand *o = &d->in[i];
-    if (!lb_operand_has(o) && i < kind->min_in)
+    if (!lb_desc_operand_has(o) && i < kind->min_in)
       return lb_error(LB_INVALID, "in[%u]: %s needs its operand '%s'", i,
                       kind->name, kind->in[i].name);
-    if (!lb_operand_has(o)) continue;
+    if (!lb_desc_operand_has(o)) continue;
     if (i >= kind->max_in)
       return lb_error(LB_INVALID, "in[%u]: %s has %u operands at the most", i,
                       kind->name, kind->max_in);
@@ -149,8 +151,8 @@ static lb_status check_operands(const limber_primitive_desc *d) {
 
 // -- fields ------------------------------------------------------------------
 
-int64_t lb_field_int(const lb_field_info *f, const limber_primitive_desc *d,
-                     size_t i) {
+int64_t lb_desc_field_int(const lb_desc_field_info *f,
+                          const limber_primitive_desc *d, size_t i) {
   const char *at = (const char *)d + f->offset;
   int32_t narrow;
   int64_t wide;
@@ -162,29 +164,30 @@ int64_t lb_field_int(const lb_field_info *f, const limber_primitive_desc *d,
   return wide;
 }
 
-float lb_field_float(const lb_field_info *f, const limber_primitive_desc *d,
-                     size_t i) {
+float lb_desc_field_float(const lb_desc_field_info *f,
+                          const limber_primitive_desc *d, size_t i) {
   float v;
   memcpy(&v, (const char *)d + f->offset + i * sizeof v, sizeof v);
   return v;
 }
 
-bool lb_field_is_zero(const lb_field_info *f, const limber_primitive_desc *d) {
+bool lb_desc_field_is_zero(const lb_desc_field_info *f,
+                           const limber_primitive_desc *d) {
   for (size_t i = 0; i < f->count; i++)
-    if (f->type == LB_F32 ? lb_field_float(f, d, i) != 0
-                          : lb_field_int(f, d, i) != 0)
+    if (f->type == LB_F32 ? lb_desc_field_float(f, d, i) != 0
+                          : lb_desc_field_int(f, d, i) != 0)
       return false;
   return true;
 }
 
-static lb_status check_field(const lb_field_info *f, uint32_t bit,
+static lb_status check_field(const lb_desc_field_info *f, uint32_t bit,
                              const limber_primitive_desc *d) {
   const lb_kind_info *kind = &lb_kind_infos[d->kind];
-  if (!(kind->fields & bit) && !lb_field_is_zero(f, d))
+  if (!(kind->fields & bit) && !lb_desc_field_is_zero(f, d))
     return lb_error(LB_INVALID, "%s: %s does not read it; it must be 0",
                     f->name, kind->name);
   for (size_t i = 0; f->type != LB_F32 && i < f->count; i++) {
-    int64_t v = lb_field_int(f, d, i);
+    int64_t v = lb_desc_field_int(f, d, i);
     if (v >= f->low && v <= f->high) continue;
     if (f->count == 1)
       return lb_error(LB_INVALID,
@@ -198,31 +201,32 @@ static lb_status check_field(const lb_field_info *f, uint32_t bit,
 }
 
 // A field of one element per axis of space says nothing of axes not there.
-static lb_status check_space(const limber_primitive_desc *d, lb_field field,
-                             int space) {
-  const lb_field_info *f = &lb_field_infos[field];
-  int n = field == LB_FIELD_PADS ? 2 * space : space;
+static lb_status check_space(const limber_primitive_desc *d,
+                             lb_desc_field field, int space) {
+  const lb_desc_field_info *f = &lb_desc_field_infos[field];
+  int n = field == LB_DESC_FIELD_PADS ? 2 * space : space;
   for (size_t i = (size_t)n; i < f->count; i++)
-    if (f->type == LB_F32 ? lb_field_float(f, d, i) != 0
-                          : lb_field_int(f, d, i) != 0)
+    if (f->type == LB_F32 ? lb_desc_field_float(f, d, i) != 0
+                          : lb_desc_field_int(f, d, i) != 0)
       return lb_error(LB_INVALID, "%s[%zu]: the image has %d axes of space",
                       f->name, i, space);
   return LB_OK;
 }
 
 static lb_status check_image(const limber_primitive_desc *d) {
-  static const lb_field of_space[] = {
-      LB_FIELD_FACTORS,   LB_FIELD_SIZES, LB_FIELD_KERNEL,     LB_FIELD_STRIDES,
-      LB_FIELD_DILATIONS, LB_FIELD_PADS,  LB_FIELD_OUTPUT_PADS};
+  static const lb_desc_field of_space[] = {
+      LB_DESC_FIELD_FACTORS,    LB_DESC_FIELD_SIZES,     LB_DESC_FIELD_KERNEL,
+      LB_DESC_FIELD_STRIDES,    LB_DESC_FIELD_DILATIONS, LB_DESC_FIELD_PADS,
+      LB_DESC_FIELD_OUTPUT_PADS};
   int space = d->in[0].rank - 2;
   if (d->kind != LIMBER_CONVOLUTION && d->kind != LIMBER_POOLING &&
       d->kind != LIMBER_RESAMPLING)
     return LB_OK;
-  if (space < 1 || space > LIMBER_MAX_SPACE)
+  if (space < 1 || space > LIMBER_MAX_SPATIAL)
     return lb_error(LB_INVALID,
                     "in[0] (src): rank: %d is not in 3 to %d: batch, channels "
                     "and space",
-                    d->in[0].rank, 2 + LIMBER_MAX_SPACE);
+                    d->in[0].rank, 2 + LIMBER_MAX_SPATIAL);
   for (size_t i = 0; i < sizeof of_space / sizeof *of_space; i++)
     LB_TRY(check_space(d, of_space[i], space));
   return LB_OK;
@@ -279,7 +283,8 @@ static lb_status check_params(const limber_primitive_desc *d) {
   if (d->kind == LIMBER_ELTWISE && params != LB_PARAMS_BOTH && d->beta != 0)
     return lb_error(LB_INVALID, "beta: %s has none; it must be 0", name);
   if (alg != LIMBER_ALG_TRANSPOSED &&
-      !lb_field_is_zero(&lb_field_infos[LB_FIELD_OUTPUT_PADS], d))
+      !lb_desc_field_is_zero(&lb_desc_field_infos[LB_DESC_FIELD_OUTPUT_PADS],
+                             d))
     return lb_error(LB_INVALID, "output_pads: %s has none; they must be 0",
                     name ? name : lb_kind_infos[d->kind].name);
   if (alg != LIMBER_ALG_GRU && d->reset_after)
@@ -321,7 +326,7 @@ static lb_status check_post(const lb_post *p, uint32_t i) {
   if (p->alg > LIMBER_ALG_PRELU)
     return lb_error(LB_INVALID, "post[%u]: alg: %s makes bools", i,
                     lb_alg_infos[p->alg].name);
-  lb_status st = lb_operand_has(&p->in)
+  lb_status st = lb_desc_operand_has(&p->in)
                      ? check_operand(&p->in, LB_AXES_ALL)
                      : lb_error(LB_INVALID, "dtype: it is absent");
   return lb_failed(st) ? lb_status_note(st, "post[%u]: operand", i) : st;
@@ -331,8 +336,8 @@ lb_status lb_desc_check(const lb_desc *d) {
   const limber_primitive_desc *desc = d->desc;
   LB_TRY(check_kind(desc));
   LB_TRY(check_operands(desc));
-  for (int i = 0; i < LB_FIELD_COUNT; i++)
-    LB_TRY(check_field(&lb_field_infos[i], 1u << i, desc));
+  for (int i = 0; i < LB_DESC_FIELD_COUNT; i++)
+    LB_TRY(check_field(&lb_desc_field_infos[i], 1u << i, desc));
   LB_TRY(check_image(desc));
   LB_TRY(check_heads(desc));
   LB_TRY(check_params(desc));

@@ -19,11 +19,11 @@ enum {
 };
 
 // Fields of a descriptor, as bits.
-typedef enum lb_field {
-#define LB_FIELD(id, ...) LB_FIELD_##id,
+typedef enum lb_desc_field {
+#define LB_DESC_FIELD(id, ...) LB_DESC_FIELD_##id,
 #include "primitive/primitives.def"
-  LB_FIELD_COUNT
-} lb_field;
+  LB_DESC_FIELD_COUNT
+} lb_desc_field;
 
 typedef struct lb_kind_info {
   const char *name;
@@ -83,10 +83,10 @@ int lb_desc_alg(const limber_primitive_desc *d);  // with the kind's default
 uint32_t lb_desc_operands(const limber_primitive_desc *d);  // up to the last
 
 // Elements of an operand with constant dims.
-size_t lb_operand_bytes(const limber_operand *o);
-bool lb_operand_has(const limber_operand *o);
-bool lb_operand_is_last(const limber_operand *o);  // channels last
-bool lb_desc_has_runtime(const lb_desc *d);        // any runtime dim
+size_t lb_desc_operand_bytes(const limber_operand *o);
+bool lb_desc_operand_has(const limber_operand *o);
+bool lb_desc_operand_is_last(const limber_operand *o);  // channels last
+bool lb_desc_has_runtime(const lb_desc *d);             // any runtime dim
 
 // -- keys
 

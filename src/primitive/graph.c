@@ -99,7 +99,7 @@ static lb_status scalar(build *b, const lb_value *x, float v, lb_value **out) {
 
 static void dims_in_memory(const limber_operand *o, int64_t *dims) {
   for (int i = 0; i < o->rank; i++) dims[i] = o->dims[i];
-  if (!lb_operand_is_last(o)) return;
+  if (!lb_desc_operand_is_last(o)) return;
   for (int i = 1; i < o->rank - 1; i++) dims[i] = o->dims[i + 1];
   dims[o->rank - 1] = o->dims[1];
 }
@@ -107,7 +107,7 @@ static void dims_in_memory(const limber_operand *o, int64_t *dims) {
 static lb_status constant(build *b, const limber_operand *o, const char *name,
                           lb_value **out) {
   lb_tensor t = {.dtype = (lb_dtype)o->dtype, .rank = o->rank};
-  size_t bytes = lb_operand_bytes(o);
+  size_t bytes = lb_desc_operand_bytes(o);
   dims_in_memory(o, t.dims);
   lb_tensor_dense(&t);
   t.data = lb_arena_alloc(&b->g->arena, bytes, 64);
@@ -130,7 +130,7 @@ static lb_status param(build *b, lb_dtype dtype, int rank, const lb_dim *dims,
 
 static lb_status operand(build *b, const limber_operand *o, const char *name,
                          lb_value **out) {
-  lb_port port = {.name = name, .last = lb_operand_is_last(o)};
+  lb_port port = {.name = name, .last = lb_desc_operand_is_last(o)};
   int64_t sizes[LB_MAX_RANK];
   lb_dim dims[LB_MAX_RANK];
   dims_in_memory(o, sizes);
@@ -150,7 +150,7 @@ static lb_status operand(build *b, const limber_operand *o, const char *name,
 static lb_status operands(build *b) {
   const lb_kind_info *kind = &lb_kind_infos[b->d->kind];
   for (uint32_t i = 0; i < kind->max_in; i++)
-    if (lb_operand_has(&b->d->in[i]))
+    if (lb_desc_operand_has(&b->d->in[i]))
       LB_TRY(operand(b, &b->d->in[i], kind->in[i].name, &b->in[i]));
   return LB_OK;
 }
@@ -162,7 +162,7 @@ static uint32_t n_operands(const build *b) { return lb_desc_operands(b->d); }
 
 static lb_status set_axes(build *b, lb_node *n, const char *name,
                           const int64_t *v, int count, int64_t dflt) {
-  int64_t list[2 * LIMBER_MAX_SPACE];
+  int64_t list[2 * LIMBER_MAX_SPATIAL];
   for (int i = 0; i < count; i++) list[i] = v[i] ? v[i] : dflt;
   return lb_node_set_ints(b->g, n, name, list, (uint32_t)count);
 }
@@ -368,7 +368,7 @@ static lb_status build_concat(build *b, lb_value **out) {
 static lb_status build_resampling(build *b, lb_value **out) {
   static const char *const modes[] = {"nearest", "linear", "cubic"};
   int space = b->d->in[0].rank - 2;
-  int64_t axes[LIMBER_MAX_SPACE], dim = space;
+  int64_t axes[LIMBER_MAX_SPATIAL], dim = space;
   bool by_size = b->d->sizes[0] != 0, by_factor = b->d->factors[0] != 0;
   lb_value *in[4] = {b->in[0]};
   lb_node *n;
@@ -487,7 +487,7 @@ static lb_status post_operand(build *b, const lb_post *p, const lb_value *y,
                               const char *name, lb_value **out) {
   const limber_operand *o = &p->in;
   lb_dim dims[LB_MAX_RANK];
-  lb_port port = {.name = name, .last = lb_operand_is_last(o)};
+  lb_port port = {.name = name, .last = lb_desc_operand_is_last(o)};
   int shift = y->info.rank - o->rank;
   if (o->data) return operand(b, o, name, out);
   if (shift < 0)

@@ -26,7 +26,8 @@ _Static_assert(sizeof(post_head) == 16, "a key has no padding");
 // Of the fields behind the operands, which are 0 mostly, a key has the pieces
 // of 32 bytes that are not, and which those are: hashing is most of finding a
 // primitive.
-#define LB_FIELD(id, field, ...) +sizeof(((limber_primitive_desc *)0)->field)
+#define LB_DESC_FIELD(id, field, ...) \
+  +sizeof(((limber_primitive_desc *)0)->field)
 enum {
   SETTINGS = offsetof(limber_primitive_desc, out_dtype),
   SETTINGS_BYTES = sizeof(limber_primitive_desc) - SETTINGS,
@@ -56,7 +57,7 @@ static uint8_t *put_operand(uint8_t *to, const limber_operand *o) {
   lb_status st = rank == o->rank && o->dtype > 0 && o->dtype < LB_DTYPE_COUNT
                      ? lb_dims_count(rank, o->dims, &count)
                      : lb_error(LB_INVALID, "not checked yet");
-  if (!lb_failed(st)) sum = lb_hash_wide(o->data, lb_operand_bytes(o));
+  if (!lb_failed(st)) sum = lb_hash_wide(o->data, lb_desc_operand_bytes(o));
   lb_status_drop(st);
   return put(to, &sum, sizeof sum);
 }
@@ -106,7 +107,7 @@ static const char *short_name(int32_t dtype) {
 }
 
 static void print_operand(const limber_operand *o, lb_strbuf *out) {
-  if (!lb_operand_has(o)) {
+  if (!lb_desc_operand_has(o)) {
     lb_strbuf_putc(out, '-');
     return;
   }
@@ -119,30 +120,30 @@ static void print_operand(const limber_operand *o, lb_strbuf *out) {
       lb_strbuf_printf(out, "%" PRId64, o->dims[i]);
     }
   }
-  if (lb_operand_is_last(o)) lb_strbuf_puts(out, ":last");
+  if (lb_desc_operand_is_last(o)) lb_strbuf_puts(out, ":last");
   if (o->data) lb_strbuf_puts(out, ":const");
 }
 
-static void print_field(const lb_field_info *f, const limber_primitive_desc *d,
-                        lb_strbuf *out) {
-  bool axes = f == &lb_field_infos[LB_FIELD_AXES];
+static void print_field(const lb_desc_field_info *f,
+                        const limber_primitive_desc *d, lb_strbuf *out) {
+  bool axes = f == &lb_desc_field_infos[LB_DESC_FIELD_AXES];
   size_t n = axes ? (size_t)d->n_axes : f->count;
-  if (axes ? n == 0 : lb_field_is_zero(f, d)) return;
+  if (axes ? n == 0 : lb_desc_field_is_zero(f, d)) return;
   while (!axes && n > 1 &&
-         (f->type == LB_F32 ? lb_field_float(f, d, n - 1) == 0
-                            : lb_field_int(f, d, n - 1) == 0))
+         (f->type == LB_F32 ? lb_desc_field_float(f, d, n - 1) == 0
+                            : lb_desc_field_int(f, d, n - 1) == 0))
     n--;
   lb_strbuf_printf(out, " %s=", f->name);
-  if (f == &lb_field_infos[LB_FIELD_OUT_DTYPE]) {
+  if (f == &lb_desc_field_infos[LB_DESC_FIELD_OUT_DTYPE]) {
     lb_strbuf_puts(out, short_name(d->out_dtype));
     return;
   }
   for (size_t i = 0; i < n; i++) {
     if (i) lb_strbuf_putc(out, 'x');
     if (f->type == LB_F32) {
-      lb_strbuf_printf(out, "%.9g", (double)lb_field_float(f, d, i));
+      lb_strbuf_printf(out, "%.9g", (double)lb_desc_field_float(f, d, i));
     } else {
-      lb_strbuf_printf(out, "%" PRId64, lb_field_int(f, d, i));
+      lb_strbuf_printf(out, "%" PRId64, lb_desc_field_int(f, d, i));
     }
   }
 }
@@ -175,8 +176,9 @@ void lb_desc_print(const lb_desc *d, lb_strbuf *out) {
     if (i) lb_strbuf_putc(out, ',');
     print_operand(&desc->in[i], out);
   }
-  for (int i = 0; i < LB_FIELD_COUNT; i++)
-    if (i != LB_FIELD_N_AXES) print_field(&lb_field_infos[i], desc, out);
+  for (int i = 0; i < LB_DESC_FIELD_COUNT; i++)
+    if (i != LB_DESC_FIELD_N_AXES)
+      print_field(&lb_desc_field_infos[i], desc, out);
   for (uint32_t i = 0; i < a->n_post; i++) {
     lb_strbuf_puts(out, i ? "," : " post=");
     print_post(&a->post[i], out);

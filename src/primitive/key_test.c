@@ -81,10 +81,10 @@ static void expect_new_key(fixture *f, const char *what, size_t at) {
   f->n_keys++;
 }
 
-// Of an operand, `zero` must be 0 and is not read, data is a pointer, and
+// Of an operand, `reserved` must be 0 and is not read, data is a pointer, and
 // the last of the dims is beyond the rank.
 static bool is_part_of_key(size_t in_operand) {
-  return in_operand / 4 != offsetof(limber_operand, zero) / 4 &&
+  return in_operand / 4 != offsetof(limber_operand, reserved) / 4 &&
          in_operand < offsetof(limber_operand, dims[LIMBER_MAX_RANK - 1]);
 }
 
@@ -179,13 +179,13 @@ static void equal_descriptors_have_equal_keys(void **state) {
 // The text that users see names each field that is set.
 static void each_field_is_in_the_text(void **state) {
   fixture *f = *state;
-  for (int i = 0; i < LB_FIELD_COUNT; i++) {
-    const lb_field_info *info = &lb_field_infos[i];
+  for (int i = 0; i < LB_DESC_FIELD_COUNT; i++) {
+    const lb_desc_field_info *info = &lb_desc_field_infos[i];
     limber_primitive_desc d = f->desc;
     lb_strbuf text = {0};
     char name[40] = " ";
-    if (i == LB_FIELD_N_AXES) continue;
-    d.n_axes = i == LB_FIELD_AXES;
+    if (i == LB_DESC_FIELD_N_AXES) continue;
+    d.n_axes = i == LB_DESC_FIELD_AXES;
     if (info->type == LB_I64) {
       memcpy((char *)&d + info->offset, &(int64_t){1}, sizeof(int64_t));
     } else {  // as a float it is not 0 either

@@ -15,7 +15,7 @@ lb_status lb_context_new(const lb_alloc *alloc, lb_device *device,
   c->device = device;
   c->budget = &c->own_budget;
   c->stay = &c->own_stay;
-  lb_desk_init(&c->desk);
+  lb_plan_workspace_init(&c->workspace);
   lb_arena_init(&c->scratch, 16 << 10);
   lb_arena_init(&c->keys, 4 << 10);
   lb_arena_init(&c->parts, 4 << 10);
@@ -34,7 +34,7 @@ size_t lb_context_trim(lb_context *c) {
   size_t bytes = c->budget->kept;
   for (; c; c = c->inner) {
     bytes += c->scratch.used + c->keys.used + c->parts.used;
-    bytes += lb_desk_bytes(&c->desk);
+    bytes += lb_plan_workspace_bytes(&c->workspace);
     for (uint32_t i = 0; i < c->n_own; i++)
       lb_alloc_drop(c->alloc, c->own[i].tensor.data, c->own[i].cap);
     free(c->own);
@@ -56,7 +56,7 @@ size_t lb_context_trim(lb_context *c) {
     c->arena_cap = c->arena_kept = 0;
     c->roomy = 0;
     c->budget->kept = 0;
-    lb_desk_fini(&c->desk);  // empty, and ready for more
+    lb_plan_workspace_fini(&c->workspace);  // empty, and ready for more
     lb_arena_fini(&c->scratch);
     lb_arena_fini(&c->keys);
     lb_arena_fini(&c->parts);
@@ -77,7 +77,7 @@ lb_status lb_context_inner(lb_context *c, lb_context **out) {
   if (!c->inner) LB_TRY(lb_context_new(c->alloc, c->device, &c->inner));
   c->inner->version = c->version;
   c->inner->program = c->program;
-  c->inner->desk.rehearses = c->desk.rehearses;
+  c->inner->workspace.in_warmup = c->workspace.in_warmup;
   c->inner->budget = c->budget;
   c->inner->stay = c->stay;
   c->inner->watcher = c->watcher;
@@ -113,7 +113,7 @@ size_t lb_context_end(lb_context *c) {
     c->roomy = 0;
     return 0;
   }
-  return ++c->roomy < LB_ROOMY_RUNS ? 0 : lb_context_trim(c);
+  return ++c->roomy < LB_UNDERUSED_RUNS ? 0 : lb_context_trim(c);
 }
 
 lb_status lb_budget_check(const lb_budget *b, size_t bytes) {
@@ -133,7 +133,7 @@ static lb_status no_memory(size_t bytes) {
 // Shapes that grow little by little are not to move it each time: then all its
 // pages would be new ones. With a limit it is what the run needs.
 static lb_status move_arena(lb_context *c, size_t bytes) {
-  size_t cap = c->budget->limit ? bytes : lb_alloc_roomy(c->alloc, bytes);
+  size_t cap = c->budget->limit ? bytes : lb_alloc_pages(c->alloc, bytes);
   void *p = lb_device_alloc(c->device, c->alloc, cap);
   if (!p && cap > bytes) p = lb_device_alloc(c->device, c->alloc, cap = bytes);
   if (!p) return no_memory(bytes);
@@ -172,7 +172,7 @@ void lb_context_touch(lb_context *c, size_t bytes) {
 
 lb_status lb_context_owns(lb_context *c, uint32_t n) {
   if (n <= c->n_own) return LB_OK;
-  lb_own *own = realloc(c->own, n * sizeof *own);
+  lb_dynamic_buffer *own = realloc(c->own, n * sizeof *own);
   if (!own) return lb_oom();
   memset(own + c->n_own, 0, (n - c->n_own) * sizeof *own);
   c->own = own;
@@ -222,7 +222,7 @@ lb_status lb_context_room(lb_context *c, size_t operands, size_t bases) {
 
 lb_status lb_context_own(lb_context *c, uint32_t i, const lb_tensor *t,
                          size_t spare) {
-  lb_own *o = &c->own[i];
+  lb_dynamic_buffer *o = &c->own[i];
   size_t bytes = lb_tensor_bytes(t), old = lb_tensor_bytes(&o->tensor);
   void *data = o->tensor.data;
   if (!data || bytes > o->cap) {

@@ -8,17 +8,17 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
-#include "base/bound.h"
+#include "base/run_limits.h"
 #include "base/tensor.h"
-#include "cache/shelf.h"
+#include "cache/lru.h"
 #include "plan/plan.h"
 #include "session/watch.h"
 
-typedef struct lb_own {  // a buffer sized while running
-  lb_tensor tensor;      // dense; data owned
+typedef struct lb_dynamic_buffer {  // a buffer sized while running
+  lb_tensor tensor;                 // dense; data owned
   size_t cap;
   size_t used;  // of it, by this run
-} lb_own;
+} lb_dynamic_buffer;
 
 // What one run takes, bodies of loops included: bytes for values, and turns.
 typedef struct lb_budget {
@@ -45,10 +45,11 @@ typedef struct lb_context {
   // (session/versions.h). NULL: none. An inner context has the outermost one's.
   struct lb_version *version;
   lb_program *program;  // that of the version
-  lb_stay *stay;        // the outermost context's: since when the run is inside
-  lb_stay own_stay;
+  lb_epoch_reader
+      *stay;  // the outermost context's: since when the run is inside
+  lb_epoch_reader own_stay;
   const lb_watcher *watcher;  // of this run; borrowed, may be NULL
-  lb_bound *bound;            // likewise
+  lb_run_limits *bound;       // likewise
   lb_pool *pool;              // likewise
   const lb_alloc *results;    // for results of this run; borrowed
   void *arena;                // owned; of the device
@@ -58,8 +59,8 @@ typedef struct lb_context {
   // Memory of the caller's in the arena's place, for this run; borrowed.
   void *lent;
   size_t lent_bytes;
-  bool lends;   // even if that is none
-  lb_own *own;  // owned, with their data
+  bool lends;              // even if that is none
+  lb_dynamic_buffer *own;  // owned, with their data
   uint32_t n_own;
   // For the step being run, and for the stage: see plan/plan.h. Owned.
   lb_tensor *operands;
@@ -74,14 +75,14 @@ typedef struct lb_context {
   lb_plan *last;
   char *last_key;
   size_t last_size, last_cap;
-  uint64_t seed;     // for random operators; grows with each step
-  uint64_t run;      // number of the last run, of those of the session
-  uint32_t roomy;    // runs in a row that filled less than half of it
-  size_t counted;    // of budget->kept, by the session
-  lb_desk desk;      // where it plans
-  lb_arena scratch;  // emptied after each step
-  lb_arena keys;     // signatures and facts; emptied after each run
-  lb_arena parts;    // what slices of a batch are given; likewise
+  uint64_t seed;   // for random operators; grows with each step
+  uint64_t run;    // number of the last run, of those of the session
+  uint32_t roomy;  // runs in a row that filled less than half of it
+  size_t counted;  // of budget->kept, by the session
+  lb_plan_workspace workspace;  // where it plans
+  lb_arena scratch;             // emptied after each step
+  lb_arena keys;                // signatures and facts; emptied after each run
+  lb_arena parts;               // what slices of a batch are given; likewise
 } lb_context;
 
 lb_status lb_context_new(const lb_alloc *alloc, lb_device *device,
@@ -93,9 +94,9 @@ size_t lb_context_trim(lb_context *c);
 // Makes it ready for a run that may take `limit` bytes (0: any number) for
 // values. Without inner ones: they follow their outer one.
 void lb_context_begin(lb_context *c, size_t limit);
-// After a run: gives back all memory if LB_ROOMY_RUNS runs in a row have filled
-// less than half of it; how much that was.
-#define LB_ROOMY_RUNS 128
+// After a run: gives back all memory if LB_UNDERUSED_RUNS runs in a row have
+// filled less than half of it; how much that was.
+#define LB_UNDERUSED_RUNS 128
 size_t lb_context_end(lb_context *c);
 
 lb_status lb_context_inner(lb_context *c, lb_context **out);

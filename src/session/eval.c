@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#include "device/host/host.h"
+#include "device/reference/reference.h"
 #include "graph/infer.h"
 
 typedef struct call {
-  lb_host_call host;  // first: grow gets it back
+  lb_reference_call host;  // first: grow gets it back
   lb_arena *arena;
 } call;
 
@@ -17,7 +17,8 @@ static lb_status allocate(lb_arena *arena, lb_tensor *t) {
   return t->data ? LB_OK : lb_oom();
 }
 
-static lb_status grow(lb_host_call *c, int i, int rank, const int64_t *dims) {
+static lb_status grow(lb_reference_call *c, int i, int rank,
+                      const int64_t *dims) {
   int64_t count;
   LB_TRY(lb_dims_count(rank, dims, &count));
   c->out[i].rank = rank;
@@ -63,7 +64,7 @@ lb_status lb_eval_node(void *user, const lb_node *node, const lb_tensor *in,
                      .scratch = &scratch,
                      .grow = grow},
             .arena = arena};
-  lb_status st = lb_host_run(&c.host);
+  lb_status st = lb_reference_run(&c.host);
   lb_arena_fini(&scratch);
   return st;
 }

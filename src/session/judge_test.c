@@ -19,7 +19,7 @@
 typedef struct fixture {
   testdir dir;
   lb_store *store;  // NULL: none
-  lb_shelf shelf;
+  lb_lru lru;
   lb_cpu_device cpu;
   lb_slots slots;
   lb_pool *pool;
@@ -55,10 +55,10 @@ static void begin(fixture *f, const char *name, int64_t n, bool keeps) {
   f->n = n;
   f->x = calloc((size_t)n, sizeof *f->x);
   assert_non_null(f->x);
-  ok(lb_shelf_init(&f->shelf, 1 << 20));
+  ok(lb_lru_init(&f->lru, 1 << 20));
   lb_cpu_device_init(&f->cpu, NULL, false, NULL);
   ok(lb_slots_init(&f->slots, 16, &f->cpu.base));
-  f->slots.shelf = &f->shelf;
+  f->slots.lru = &f->lru;
   ok(lb_pool_new(2, &f->pool));
   if (keeps)
     ok(lb_store_new(&(lb_store_options){.folder = folder, .log = &f->log},
@@ -85,7 +85,7 @@ static void end(fixture *f) {
   lb_pool_free(f->pool);
   lb_slots_fini(&f->slots);
   lb_cpu_device_fini(&f->cpu);
-  lb_shelf_fini(&f->shelf);
+  lb_lru_fini(&f->lru);
   free(f->x);
   f->store = NULL;
 }
@@ -136,7 +136,7 @@ static void run_until_published(fixture *f) {
   assert_true(lb_slot_tier(the_slot(f)) > LB_TIER_PACK);
 }
 
-static lb_maker_stats counts(const fixture *f) {
+static lb_kernel_builder_stats counts(const fixture *f) {
   return lb_service_count(f->service).made;
 }
 
@@ -165,8 +165,8 @@ static int run_until_judged(fixture *f) {
 static void assert_demoted(fixture *f) {
   lb_slot *slot = the_slot(f);
   assert_int_equal(atomic_load(&slot->failed), LB_SLOT_DEMOTED);
-  assert_int_equal(lb_slot_tier(slot), LB_TIER_HOST);
-  assert_false(lb_slot_lacks(slot));
+  assert_int_equal(lb_slot_tier(slot), LB_TIER_REFERENCE);
+  assert_false(lb_slot_is_pending(slot));
   assert_int_equal(lb_slot_trial_state(slot), LB_TRIAL_NONE);
 }
 
@@ -254,10 +254,10 @@ static void eviction_ends_a_trial(void **state) {
   begin(f, "sluggish", 16, false);
   run_until_published(f);
   for (int i = 0; i < 4; i++) run(f);
-  lb_shelf_set_capacity(&f->shelf, 0);
+  lb_lru_set_capacity(&f->lru, 0);
   assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_NONE);
   for (int i = 0; i < 9; i++) assert_float_equal(run(f), 1, 0);
-  lb_shelf_set_capacity(&f->shelf, 1 << 20);
+  lb_lru_set_capacity(&f->lru, 1 << 20);
   run_until_published(f);  // and it comes back, to be tried
   run_until_judged(f);
   assert_demoted(f);

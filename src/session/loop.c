@@ -42,7 +42,8 @@ static lb_status begin(turns *t) {
   t->n_scans = results - t->skip - t->n_states;
   for (uint32_t i = 0; i < results; i++) {
     bool scan = i >= t->skip + t->n_states;
-    bool wanted = !scan || t->step->out[i - t->skip].place == LB_PLACE_OWN;
+    bool wanted =
+        !scan || t->step->out[i - t->skip].place == LB_STORAGE_DYNAMIC;
     t->sets[0][i].wanted = t->sets[1][i].wanted = wanted;
   }
   uint32_t at = t->body->n_params - n->n_captures;
@@ -63,10 +64,10 @@ static void end(turns *t) {
 }
 
 static lb_status bounded_turn(turns *t, int64_t i, lb_output *out) {
-  lb_bound *bound = t->c->bound;
+  lb_run_limits *bound = t->c->bound;
   char label[128];
-  lb_status st = lb_bound_over(bound)
-                     ? lb_bound_error(bound, "between two turns")
+  lb_status st = lb_run_limits_exceeded(bound)
+                     ? lb_run_limits_error(bound, "between two turns")
                      : lb_run_region(t->s, t->inner, t->body, t->args, out);
   if (!bound || !bound->found || !lb_failed(st)) return st;
   return lb_status_note(st, "%s: turn %" PRId64,
@@ -86,9 +87,9 @@ static lb_status turn(turns *t, int64_t i, lb_output **out) {
 
 static lb_status give_states(turns *t) {
   for (uint32_t k = 0; k < t->n_states; k++) {
-    const lb_operand *o = &t->step->out[k];
+    const lb_step_operand *o = &t->step->out[k];
     const lb_tensor *from = &t->args[t->first_state + k];
-    if (o->place != LB_PLACE_OWN) continue;
+    if (o->place != LB_STORAGE_DYNAMIC) continue;
     LB_TRY(lb_context_own(t->c, o->index, from, 0));
     lb_tensor_copy(from, &t->c->own[o->index].tensor);
   }
@@ -98,10 +99,10 @@ static lb_status give_states(turns *t) {
 // What a collected output looks like when there was no turn at all: the body's
 // declared dims where they are numbers, else 0.
 static lb_status give_empty(turns *t, uint32_t k, int64_t axis) {
-  const lb_operand *o = &t->step->out[t->n_states + k];
+  const lb_step_operand *o = &t->step->out[t->n_states + k];
   const lb_vinfo *info = &t->body->results[t->skip + t->n_states + k]->info;
   lb_tensor e = {.dtype = info->dtype, .rank = 1};
-  if (o->place != LB_PLACE_OWN) return LB_OK;
+  if (o->place != LB_STORAGE_DYNAMIC) return LB_OK;
   if (info->rank >= 0 && info->rank < LB_MAX_RANK) {
     e.rank = info->rank + 1;
     if (axis < 0) axis += e.rank;
@@ -118,9 +119,9 @@ static lb_status give_empty(turns *t, uint32_t k, int64_t axis) {
 
 static lb_status append(turns *t, uint32_t k, const lb_tensor *row,
                         int64_t turn_no) {
-  const lb_operand *o = &t->step->out[t->n_states + k];
-  if (o->place != LB_PLACE_OWN) return LB_OK;
-  lb_own *own = &t->c->own[o->index];
+  const lb_step_operand *o = &t->step->out[t->n_states + k];
+  if (o->place != LB_STORAGE_DYNAMIC) return LB_OK;
+  lb_dynamic_buffer *own = &t->c->own[o->index];
   if (row->rank == LB_MAX_RANK) return fail(t, "rank too high", turn_no);
   lb_tensor all = {.dtype = row->dtype, .rank = row->rank + 1};
   all.dims[0] = turn_no + 1;
@@ -232,16 +233,16 @@ static lb_status take_slice(turns *t, uint32_t k, int64_t i) {
 
 static lb_status put_slice(turns *t, uint32_t k, const lb_tensor *row,
                            int64_t i, int64_t length) {
-  const lb_operand *o = &t->step->out[t->n_states + k];
+  const lb_step_operand *o = &t->step->out[t->n_states + k];
   sweep w;
-  if (o->place != LB_PLACE_OWN) return LB_OK;
+  if (o->place != LB_STORAGE_DYNAMIC) return LB_OK;
   if (row->rank == LB_MAX_RANK) return fail(t, "rank too high", i);
   LB_TRY(sweep_of(t, "scan_output_axes", "scan_output_directions", k,
                   row->rank + 1, &w));
   lb_tensor all = {.dtype = row->dtype, .rank = row->rank + 1};
   for (int d = 0, r = 0; d < all.rank; d++)
     all.dims[d] = d == w.axis ? length : row->dims[r++];
-  lb_own *own = &t->c->own[o->index];
+  lb_dynamic_buffer *own = &t->c->own[o->index];
   if (i == 0) {
     int64_t count;
     LB_TRY(lb_dims_count(all.rank, all.dims, &count));

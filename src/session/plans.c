@@ -101,7 +101,8 @@ static lb_status insert(lb_plans *p, const void *key, size_t size,
   p->bytes += e->bytes;
   p->built++;
   for (; p->bytes > p->budget && p->last != e; p->evicted++) {
-    lb_tell_since(p->events, PLAN_EVICTED, BUDGET, 0, p->last->bytes, "%s", "");
+    lb_event_emit_since(p->events, PLAN_EVICTED, BUDGET, 0, p->last->bytes,
+                        "%s", "");
     free_entry(take_out(p, p->last));
   }
   return LB_OK;

@@ -96,7 +96,8 @@ static void key_fini(key *k) {
 
 // The other way; `s` has room for all inputs and outputs. Data points into the
 // key.
-static void key_read(const lb_recorder *rec, char *at, lb_sighting *s) {
+static void key_read(const lb_recorder *rec, char *at,
+                     lb_recorded_signature *s) {
   const lb_region *r = rec->graph->main;
   uint32_t wanted = 0;
   for (uint32_t i = 0; i < r->n_results; i++)
@@ -233,10 +234,10 @@ static lb_status print(const lb_recorder *r, const copy *c, lb_strbuf *out) {
   lb_status st = names && inputs ? LB_OK : lb_oom();
   lb_shapes_print_head(out);
   for (size_t i = 0; !lb_failed(st) && i < c->n; i++) {
-    lb_sighting s = {.count = c->list[i]->count,
-                     .names = names,
-                     .inputs = inputs,
-                     .outputs = names + n};
+    lb_recorded_signature s = {.count = c->list[i]->count,
+                               .names = names,
+                               .inputs = inputs,
+                               .outputs = names + n};
     key_read(r, c->list[i]->key, &s);
     lb_shapes_print(&s, out);
   }
@@ -316,8 +317,9 @@ static lb_status start_thread(lb_recorder *r) {
 }
 
 // Input i of the model as a sighting has it.
-static lb_status take_input(const lb_recorder *r, const lb_sighting *s,
-                            uint32_t i, lb_tensor *out) {
+static lb_status take_input(const lb_recorder *r,
+                            const lb_recorded_signature *s, uint32_t i,
+                            lb_tensor *out) {
   const char *name = r->graph->main->params[i]->name;
   for (uint32_t k = 0; k < s->n_inputs; k++) {
     if (strcmp(s->names[k], name)) continue;
@@ -329,7 +331,7 @@ static lb_status take_input(const lb_recorder *r, const lb_sighting *s,
                   name);
 }
 
-static void take_outputs(const lb_recorder *r, const lb_sighting *s,
+static void take_outputs(const lb_recorder *r, const lb_recorded_signature *s,
                          lb_output *out) {
   for (uint32_t i = 0; i < r->graph->main->n_results; i++) {
     out[i].wanted = !s->outputs;
@@ -339,7 +341,8 @@ static void take_outputs(const lb_recorder *r, const lb_sighting *s,
   }
 }
 
-static lb_status count_sighting(lb_recorder *r, const lb_sighting *s) {
+static lb_status count_sighting(lb_recorder *r,
+                                const lb_recorded_signature *s) {
   const lb_region *main = r->graph->main;
   lb_tensor *in = calloc(main->n_params + 1u, sizeof *in);
   lb_output *out = calloc(main->n_results + 1u, sizeof *out);

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "device/host/move.h"
-#include "session/look.h"
+#include "device/reference/move.h"
+#include "session/step_profiler.h"
 #include "session/remote.h"
-#include "session/slice.h"
+#include "session/microbatch.h"
 
 // -- signatures --------------------------------------------------------------
 
@@ -87,16 +87,16 @@ static lb_status next_key(lb_context *c, const lb_plan *plan,
                           const lb_tensor *facts, key *out) {
   size_t size = sizeof plan->serial;
   for (uint32_t i = 0; i < plan->n_facts; i++)
-    size +=
-        8 + sizeof facts[i].dims +
-        (plan->facts[i].kind == LB_FACT_CONTENTS ? lb_tensor_bytes(&facts[i])
-                                                 : 0);
+    size += 8 + sizeof facts[i].dims +
+            (plan->facts[i].kind == LB_STAGE_RESULT_CONTENTS
+                 ? lb_tensor_bytes(&facts[i])
+                 : 0);
   *out = (key){.data = lb_arena_alloc(&c->keys, size, 1)};
   if (!out->data) return lb_oom();
   put(out, &plan->serial, sizeof plan->serial);
   for (uint32_t i = 0; i < plan->n_facts; i++) {
     put_dims(out, &facts[i]);
-    if (plan->facts[i].kind == LB_FACT_CONTENTS)
+    if (plan->facts[i].kind == LB_STAGE_RESULT_CONTENTS)
       put(out, facts[i].data, lb_tensor_bytes(&facts[i]));
   }
   return LB_OK;
@@ -118,9 +118,9 @@ typedef struct frame {  // one region being run
 } frame;
 
 // Of a device with memory of its own: is that where it is?
-static bool is_remote(const frame *f, const lb_operand *o) {
+static bool is_remote(const frame *f, const lb_step_operand *o) {
   return f->remote &&
-         (o->place == LB_PLACE_ARENA || o->place == LB_PLACE_OUTPUT);
+         (o->place == LB_STORAGE_ARENA || o->place == LB_STORAGE_OUTPUT);
 }
 
 static char *result_at(const frame *f, uint32_t i) {
@@ -128,21 +128,21 @@ static char *result_at(const frame *f, uint32_t i) {
                    : f->out[i].tensor.data;
 }
 
-static lb_tensor locate(const frame *f, const lb_operand *o) {
+static lb_tensor locate(const frame *f, const lb_step_operand *o) {
   lb_tensor t = *o->tensor;
   char *base = NULL;
   switch (o->place) {
-    case LB_PLACE_NONE: return t;
-    case LB_PLACE_INPUT: base = f->in[o->index].data; break;
-    case LB_PLACE_OUTPUT: base = result_at(f, o->index); break;
-    case LB_PLACE_ARENA: base = lb_context_base(f->c); break;
-    case LB_PLACE_OWN: base = f->c->own[o->index].tensor.data; break;
+    case LB_STORAGE_NONE: return t;
+    case LB_STORAGE_INPUT: base = f->in[o->index].data; break;
+    case LB_STORAGE_OUTPUT: base = result_at(f, o->index); break;
+    case LB_STORAGE_ARENA: base = lb_context_base(f->c); break;
+    case LB_STORAGE_DYNAMIC: base = f->c->own[o->index].tensor.data; break;
   }
   t.data = base ? base + o->offset : NULL;
   return t;
 }
 
-static lb_status grow(lb_host_call *call, int i, int rank,
+static lb_status grow(lb_reference_call *call, int i, int rank,
                       const int64_t *dims) {
   const frame *f = call->user;
   int64_t count;
@@ -157,7 +157,7 @@ static lb_status grow(lb_host_call *call, int i, int rank,
 }
 
 static lb_status run_call(frame *f, lb_tensor *in, lb_tensor *out) {
-  lb_host_call call = {
+  lb_reference_call call = {
       .node = f->step->node,
       .in = in,
       .out = out,
@@ -167,7 +167,7 @@ static lb_status run_call(frame *f, lb_tensor *in, lb_tensor *out) {
       .grow = grow,
       .user = f,
   };
-  return lb_host_run(&call);
+  return lb_reference_run(&call);
 }
 
 // A cache whose window is an input, and a longer one an output: what is there
@@ -198,8 +198,8 @@ static lb_status run_located(frame *f, lb_tensor *in, lb_tensor *out) {
 static lb_status write_back(frame *f, const lb_tensor *out) {
   uint32_t own = f->region->n_params + f->region->n_results;
   for (uint32_t i = 0; i < f->step->n_out; i++) {
-    const lb_operand *o = &f->step->out[i];
-    if (o->place == LB_PLACE_OWN)
+    const lb_step_operand *o = &f->step->out[i];
+    if (o->place == LB_STORAGE_DYNAMIC)
       LB_TRY(lb_remote_write(f->c, &f->stream, own + o->index,
                              &f->c->own[o->index].tensor));
     else if (is_remote(f, o))
@@ -314,7 +314,7 @@ static lb_reason why_lacking(const lb_step *launch) {
   for (const lb_launch *l = launch->launch; l; l = l->next)
     if (!lb_slot_kernel(l->slot) && atomic_load(&l->slot->failed))
       return lb_watch_fault(l->slot);
-  return LB_REASON_NOT_YET;
+  return LB_REASON_PENDING;
 }
 
 static lb_status tell(const frame *f, const lb_step *step, int64_t start,
@@ -382,7 +382,7 @@ static lb_status cut_short(const frame *f, const lb_plan *plan,
   if (plan->n_facts && n > 0 && (size_t)n < sizeof where)
     snprintf(where + n, sizeof where - (size_t)n,
              " and more that only data tells");
-  return lb_bound_error(f->c->bound, where);
+  return lb_run_limits_error(f->c->bound, where);
 }
 
 // What there is of a step: *next is the one to go on with, *covered is set if
@@ -390,10 +390,10 @@ static lb_status cut_short(const frame *f, const lb_plan *plan,
 static lb_status run_one(frame *f, const lb_plan *plan, const lb_step *step,
                          const lb_slot *without, const lb_step **next,
                          bool *covered) {
-  lb_bound *bound = f->c->bound;
+  lb_run_limits *bound = f->c->bound;
   *next = step + 1;
   *covered = false;
-  if (bound && lb_bound_over(bound)) return cut_short(f, plan, step);
+  if (bound && lb_run_limits_exceeded(bound)) return cut_short(f, plan, step);
   if (step->kind != LB_STEP_LAUNCH) return run_step(f, step);
   bool ran;
   LB_TRY(try_launch(f, step, without, &ran));
@@ -406,24 +406,24 @@ static lb_status run_one(frame *f, const lb_plan *plan, const lb_step *step,
 // With an eye on each step: for a watcher, or because kernels are lacking.
 static lb_status run_looking(frame *f, lb_plan *plan) {
   const lb_step *end = plan->steps + plan->n_steps, *next;
-  lb_look look;
+  lb_step_profiler look;
   bool covered;
-  lb_look_begin(&look, f->s, f->c, plan);
+  lb_step_profiler_begin(&look, f->s, f->c, plan);
   for (const lb_step *step = plan->steps; step < end; step = next) {
     int64_t start = lb_clock_ns();
-    const lb_slot *without = lb_look_without(&look, step);
+    const lb_slot *without = lb_step_profiler_without(&look, step);
     LB_TRY(run_one(f, plan, step, without, &next, &covered));
     if (covered) {
       f->lacking = step;
       f->cover_end = next + step->skip;
-      lb_look_cover(&look, step, start);
+      lb_step_profiler_cover(&look, step, start);
       continue;
     }
     int64_t stop = lb_clock_ns();
-    lb_look_step(&look, step, start, stop);
+    lb_step_profiler_step(&look, step, start, stop);
     LB_TRY(tell(f, step, start, stop));
   }
-  lb_look_end(&look, plan);
+  lb_step_profiler_end(&look, plan);
   return LB_OK;
 }
 
@@ -431,9 +431,10 @@ static lb_status run_stage(frame *f, lb_plan *plan) {
   lb_slots *slots = f->s->options.slots;
   f->lacking = NULL;  // it was of another plan
   LB_TRY(bind_stage(f, plan));
-  if (plan->n_steps == 0) return LB_OK;                   // all of it is known
-  if (slots) lb_shelf_refresh(slots->shelf, f->c->stay);  // no kernel is held
-  if (f->c->watcher || lb_look_needed(f->s, plan)) return run_looking(f, plan);
+  if (plan->n_steps == 0) return LB_OK;               // all of it is known
+  if (slots) lb_lru_refresh(slots->lru, f->c->stay);  // no kernel is held
+  if (f->c->watcher || lb_step_profiler_needed(f->s, plan))
+    return run_looking(f, plan);
   const lb_step *end = plan->steps + plan->n_steps, *next;
   bool covered;
   for (const lb_step *step = plan->steps; step < end; step = next)
@@ -447,8 +448,8 @@ static lb_status read_facts(frame *f, const lb_plan *plan, lb_tensor **out) {
   lb_tensor *facts = *out = lb_arena_new(&f->c->keys, lb_tensor, plan->n_facts);
   if (!facts) return lb_oom();
   for (uint32_t i = 0; i < plan->n_facts; i++) {
-    const lb_fact *fact = &plan->facts[i];
-    if (fact->kind == LB_FACT_DIMS) {
+    const lb_stage_result *fact = &plan->facts[i];
+    if (fact->kind == LB_STAGE_RESULT_DIMS) {
       facts[i] = f->c->own[fact->own].tensor;
       continue;
     }
@@ -487,8 +488,8 @@ static void tell_bounded(const lb_session *s, const lb_plan *plan) {
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     const lb_launch *l = plan->steps[i].launch;
     if (l && !lb_facts_reusable(&l->slot->key.facts))
-      lb_tell(s->options.events, KERNEL_WANTED, NEEDS_BOUND, "%s",
-              lb_spec_needs_bound(&l->slot->key.spec));
+      lb_event_emit(s->options.events, KERNEL_REQUESTED, NEEDS_SPECIALISED,
+                    "%s", lb_spec_needs_bound(&l->slot->key.spec));
   }
 }
 
@@ -499,11 +500,11 @@ static void tell_plan(const lb_session *s, const lb_region *r,
   lb_run_shapes(r, in, shapes, sizeof shapes);
   tell_bounded(s, plan);
   if (plan->parent) {
-    lb_tell_since(e, PLAN_BUILT, NEXT_STAGE, start, plan->n_steps, "%s",
-                  shapes);
+    lb_event_emit_since(e, PLAN_BUILT, NEXT_STAGE, start, plan->n_steps, "%s",
+                        shapes);
   } else {
-    lb_tell_since(e, PLAN_BUILT, NEW_SHAPES, start, plan->n_steps, "%s",
-                  shapes);
+    lb_event_emit_since(e, PLAN_BUILT, NEW_SHAPES, start, plan->n_steps, "%s",
+                        shapes);
   }
 }
 
@@ -516,7 +517,7 @@ static lb_status make_plan(lb_context *c, const lb_region *r,
     want[i] = (lb_want){.wanted = outputs[i].wanted,
                         .rank = outputs[i].rank,
                         .strides = outputs[i].strides};
-  return lb_plan_first(c->program, r, in, want, &c->desk, out);
+  return lb_plan_first(c->program, r, in, want, &c->workspace, out);
 }
 
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
@@ -532,10 +533,10 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
   }
   *out = lb_plans_get(&s->plans, k.data, k.size);
   if (!*out) {
-    int64_t start = lb_tell_start(s->options.events);
+    int64_t start = lb_event_start(s->options.events);
     LB_TRY(make_plan(c, r, in, outputs, out));
     LB_TRY(lb_plans_put(&s->plans, k.data, k.size, out));
-    if (r == s->graph->main) lb_slice_learn(s, in, *out);
+    if (r == s->graph->main) lb_microbatch_learn(s, in, *out);
     if (start) tell_plan(s, r, in, *out, start);
   }
   lb_context_remember(c, k.data, k.size, *out);
@@ -550,8 +551,8 @@ static lb_status next_plan(frame *f, lb_plan **plan) {
   LB_TRY(next_key(f->c, *plan, facts, &k));
   lb_plan *next = lb_plans_get(&f->s->plans, k.data, k.size);
   if (!next) {
-    int64_t start = lb_tell_start(f->s->options.events);
-    LB_TRY(lb_plan_next(*plan, facts, &f->c->desk, &next));
+    int64_t start = lb_event_start(f->s->options.events);
+    LB_TRY(lb_plan_next(*plan, facts, &f->c->workspace, &next));
     lb_status st = lb_plans_put(&f->s->plans, k.data, k.size, &next);
     if (lb_failed(st)) {
       lb_plan_release(next);

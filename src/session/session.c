@@ -10,10 +10,10 @@
 #include "graph/pass.h"
 #include "session/check.h"
 #include "session/eval.h"
-#include "session/look.h"
+#include "session/step_profiler.h"
 #include "session/record.h"
 #include "session/run.h"
-#include "session/slice.h"
+#include "session/microbatch.h"
 
 #define LOOK_RUNS \
   32  // between looks for contexts that nobody needs: with
@@ -191,8 +191,8 @@ static void free_unused(lb_session *s, uint64_t run) {
     if (!atomic_load_explicit(&s->idle[i], memory_order_relaxed)) continue;
     lb_context *c = atomic_exchange(&s->idle[i], NULL);
     if (c && c->run + LB_IDLE_RUNS < run) {
-      lb_tell_since(s->options.events, MEMORY_TRIMMED, UNUSED, 0,
-                    lb_context_trim(c), "%s", "");
+      lb_event_emit_since(s->options.events, MEMORY_TRIMMED, UNUSED, 0,
+                          lb_context_trim(c), "%s", "");
       free_context(s, c);
     } else if (c) {
       keep_context(s, c);
@@ -209,7 +209,8 @@ void lb_session_give_context(lb_session *s, lb_context *c) {
     freed = lb_context_end(c);
   }
   if (freed)
-    lb_tell_since(s->options.events, MEMORY_TRIMMED, ROOMY, 0, freed, "%s", "");
+    lb_event_emit_since(s->options.events, MEMORY_TRIMMED, ARENA_UNDERUSED, 0,
+                        freed, "%s", "");
   c->watcher = NULL;
   c->bound = NULL;
   c->lends = false;
@@ -224,7 +225,8 @@ size_t lb_session_trim(lb_session *s) {
     if (c) bytes += lb_context_trim(c);
     free_context(s, c);
   }
-  lb_tell_since(s->options.events, MEMORY_TRIMMED, ASKED, 0, bytes, "%s", "");
+  lb_event_emit_since(s->options.events, MEMORY_TRIMMED, REQUESTED, 0, bytes,
+                      "%s", "");
   return bytes;
 }
 
@@ -234,20 +236,21 @@ lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
 }
 
 static void tell_run(const lb_session *s, const lb_tensor *inputs,
-                     const lb_bound *bound, lb_status st, int64_t start) {
+                     const lb_run_limits *bound, lb_status st, int64_t start) {
   lb_events *e = s->options.events;
   char shapes[LB_EVENT_TEXT];
   lb_run_shapes(s->graph->main, inputs, shapes, sizeof shapes);
   if (!lb_failed(st)) {
-    lb_tell_since(e, RUN_ENDED, DONE, start, 0, "%s", shapes);
-  } else if (bound && bound->found == LB_BOUND_LATE) {
-    lb_tell_since(e, RUN_CANCELLED, DEADLINE, start, 0, "%s",
-                  lb_status_message(st));
+    lb_event_emit_since(e, RUN_ENDED, DONE, start, 0, "%s", shapes);
+  } else if (bound && bound->found == LB_LIMITS_LATE) {
+    lb_event_emit_since(e, RUN_CANCELLED, DEADLINE, start, 0, "%s",
+                        lb_status_message(st));
   } else if (bound && bound->found) {
-    lb_tell_since(e, RUN_CANCELLED, CANCELLED, start, 0, "%s",
-                  lb_status_message(st));
+    lb_event_emit_since(e, RUN_CANCELLED, CANCELLED, start, 0, "%s",
+                        lb_status_message(st));
   } else {
-    lb_tell_since(e, RUN_ENDED, FAILED, start, 0, "%s", lb_status_message(st));
+    lb_event_emit_since(e, RUN_ENDED, FAILED, start, 0, "%s",
+                        lb_status_message(st));
   }
 }
 
@@ -265,9 +268,9 @@ static size_t limit_of(size_t a, size_t b) {
 
 lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
                             lb_output *outputs, const lb_run_how *how) {
-  lb_shelf *shelf = s->options.slots ? s->options.slots->shelf : NULL;
+  lb_lru *lru = s->options.slots ? s->options.slots->lru : NULL;
   lb_context *c;
-  int64_t start = lb_tell_start(s->options.events);
+  int64_t start = lb_event_start(s->options.events);
   LB_TRY(lb_check_inputs(s->graph, inputs));
   LB_TRY(take_for_run(s, &c));
   c->watcher = how->watcher;
@@ -281,11 +284,11 @@ lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
                                how->bound ? how->bound->memory_limit : 0));
   lb_pool *pool = c->pool;
   lb_pool_enter(pool);
-  lb_shelf_enter(shelf, c->stay);
+  lb_lru_enter(lru, c->stay);
   lb_caller_enter();
-  lb_status st = lb_slice_run(s, c, inputs, outputs);
+  lb_status st = lb_microbatch_run(s, c, inputs, outputs);
   lb_caller_leave();
-  lb_shelf_leave(shelf, c->stay);
+  lb_lru_leave(lru, c->stay);
   lb_pool_leave(pool);
   lb_session_give_context(s, c);
   lb_recorder *recorder =
@@ -337,9 +340,9 @@ static lb_status tell_steps(const lb_plan *plan, const lb_watcher *watcher) {
 static lb_status plan_slices(lb_session *s, lb_context *c, const lb_tensor *in,
                              const lb_output *outputs, lb_plan **out) {
   const lb_region *r = s->graph->main;
-  lb_slices cut;
-  LB_TRY(lb_slice_cut(s, c, in, outputs, &cut));
-  int64_t n = lb_slices_count(&cut);
+  lb_microbatches cut;
+  LB_TRY(lb_microbatch_cut(s, c, in, outputs, &cut));
+  int64_t n = lb_microbatches_count(&cut);
   if (n == 1) return lb_run_plan(s, c, r, in, outputs, out);
   lb_tensor *part = lb_arena_new(&c->keys, lb_tensor, r->n_params);
   if (!part) return lb_oom();
@@ -348,7 +351,7 @@ static lb_status plan_slices(lb_session *s, lb_context *c, const lb_tensor *in,
   int64_t ends[] = {n - 1, own < n ? own : 0, cut.each ? cut.each - 1 : 0, 0};
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
     lb_plan_release(*out);
-    lb_slice_inputs(s, in, &cut, ends[i], part);
+    lb_microbatch_inputs(s, in, &cut, ends[i], part);
     LB_TRY(lb_run_plan(s, c, r, part, outputs, out));
   }
   return LB_OK;
@@ -380,7 +383,7 @@ lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
   return plan_so(s, inputs, outputs, NULL, out);
 }
 
-lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
+lb_status lb_session_emit(lb_session *s, const lb_tensor *inputs,
                           const lb_watcher *watcher, lb_plan_counts *out) {
   return plan_so(s, inputs, NULL, watcher, out);
 }

@@ -7,7 +7,7 @@
 #define LB_SESSION_SESSION_H
 
 #include "base/alloc.h"
-#include "base/bound.h"
+#include "base/run_limits.h"
 #include "base/events.h"
 #include "base/log.h"
 #include "base/pool.h"
@@ -33,17 +33,17 @@ typedef struct lb_session_options {
   lb_slots *slots;
   uint64_t user;  // bit of the runtime, as slots know who uses them; 0: none
   // Bytes of values that a processor has near: batches are run in slices that
-  // keep within them (session/slice.h). 0: they are run whole.
+  // keep within them (session/microbatch.h). 0: they are run whole.
   size_t near_bytes;
   lb_events *events;   // who is told what is decided; borrowed, may be NULL
   bool deterministic;  // see plan/program.h
   bool reusable;       // likewise
   // Told of slots that lack; borrowed, outlives the session. NULL: nobody is.
   lb_service *service;
-  bool quiet;          // it is told nothing: kernels come by settle alone
-  bool passive;        // others hold the service for it, while it is used
-  bool critical;       // told of nothing but what lb_spec_is_critical says
-  unsigned sightings;  // see lb_meeting
+  bool quiet;     // it is told nothing: kernels come by settle alone
+  bool passive;   // others hold the service for it, while it is used
+  bool critical;  // told of nothing but what lb_spec_is_critical says
+  unsigned compile_threshold;  // see lb_slot_sample
 } lb_session_options;
 
 // A result and where it goes. With data == NULL the run allocates (and owned is
@@ -85,11 +85,11 @@ void lb_session_leave(lb_session *s, lb_version *v);
 uint64_t lb_version_number(const lb_version *v);  // 1, 2, ... in a session
 
 // Plans, and runs if that is quick, at guessed dims, so that the first request
-// need not pay for what is met for the first time (session/rehearse.h). To be
-// called before anything else is done with the session, or not at all; takes
+// need not pay for what is met for the first time (session/load_warmup.h). To
+// be called before anything else is done with the session, or not at all; takes
 // about a quarter of what loading took, and no more than 10 ms, but for memory
 // that it touches.
-void lb_session_rehearse(lb_session *s, int64_t loading_ns);
+void lb_session_load_warmup(lb_session *s, int64_t loading_ns);
 
 // `inputs`: one tensor per input of the graph, of any strides; `outputs`: one
 // per output.
@@ -103,7 +103,7 @@ typedef struct lb_run_how {
   // Is told of each step, as soon as it has run: of a Loop or Scan of the steps
   // of its body. Borrowed; may be NULL.
   const lb_watcher *watcher;
-  lb_bound *bound;  // borrowed; may be NULL
+  lb_run_limits *bound;  // borrowed; may be NULL
   // For values between steps, in place of memory of the session's; those of
   // loops' bodies aside. Borrowed, LB_SCRATCH_ALIGN-aligned.
   void *scratch;
@@ -132,7 +132,7 @@ lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
                           const lb_output *outputs, lb_plan_counts *out);
 // The same for all; `watcher` is told of the steps that were counted, without
 // times.
-lb_status lb_session_tell(lb_session *s, const lb_tensor *inputs,
+lb_status lb_session_emit(lb_session *s, const lb_tensor *inputs,
                           const lb_watcher *watcher, lb_plan_counts *out);
 
 // Notes the signatures of runs in a file from now on; NULL: no more. See

@@ -64,7 +64,7 @@ static void *work(void *user) {
       x[i] = (float)(rand_r(&j->seed) % 5) - 2;
     lb_tensor in = tensor(LB_F32, x, DIMS(n, 3));
     lb_output out[2] = {{.wanted = true}, {.wanted = true}};
-    lb_bound bound = {.start_ns = lb_clock_ns(), .cancelled = j->cancel};
+    lb_run_limits bound = {.start_ns = lb_clock_ns(), .cancelled = j->cancel};
     bool bounded = j->cancel && rand_r(&j->seed) % 2;
     if (rand_r(&j->seed) % 2)
       bound.deadline_ns = bound.start_ns + rand_r(&j->seed) % 50000;

@@ -96,7 +96,7 @@ static void print_input(const char *name, const lb_tensor *t, lb_strbuf *out) {
 
 void lb_shapes_print_head(lb_strbuf *out) { lb_strbuf_puts(out, HEAD "\n"); }
 
-void lb_shapes_print(const lb_sighting *s, lb_strbuf *out) {
+void lb_shapes_print(const lb_recorded_signature *s, lb_strbuf *out) {
   lb_strbuf_printf(out, "%" PRIu64, s->count);
   for (uint32_t i = 0; i < s->n_inputs; i++)
     print_input(s->names[i], &s->inputs[i], out);
@@ -260,7 +260,7 @@ static size_t count_words(const char *line) {
   return n;
 }
 
-static bool read_line(reader *r, lb_sighting *s) {
+static bool read_line(reader *r, lb_recorded_signature *s) {
   size_t most = count_words(r->at) + 1;
   lb_arena *a = &r->out->arena;
   char *end;
@@ -291,13 +291,14 @@ static lb_status add_line(lb_shapes *out, size_t *cap, char *line, size_t no) {
   reader r = {.out = out, .at = line};
   if (out->n == *cap) {
     size_t more = *cap ? 2 * *cap : 64;
-    lb_sighting *list = lb_arena_new(&out->arena, lb_sighting, more);
+    lb_recorded_signature *list =
+        lb_arena_new(&out->arena, lb_recorded_signature, more);
     if (!list) return lb_oom();
     if (out->n) memcpy(list, out->list, out->n * sizeof *list);
     out->list = list;
     *cap = more;
   }
-  out->list[out->n] = (lb_sighting){0};
+  out->list[out->n] = (lb_recorded_signature){0};
   if (!read_line(&r, &out->list[out->n]))
     return r.wrong ? lb_error(LB_INVALID, "line %zu: %s", no, r.wrong)
                    : lb_oom();

@@ -18,18 +18,18 @@
 #include "base/strbuf.h"
 #include "base/tensor.h"
 
-typedef struct lb_sighting {
+typedef struct lb_recorded_signature {
   uint64_t count;
   const char **names;  // of the inputs
   lb_tensor *inputs;   // dense; data NULL: contents decide nothing
   uint32_t n_inputs;
   const char **outputs;  // NULL: all
   uint32_t n_outputs;
-} lb_sighting;
+} lb_recorded_signature;
 
 typedef struct lb_shapes {  // {0} is fine
   lb_arena arena;           // of all that it holds
-  lb_sighting *list;
+  lb_recorded_signature *list;
   size_t n;
 } lb_shapes;
 
@@ -41,6 +41,6 @@ void lb_shapes_fini(lb_shapes *s);
 
 // The first line, and the line of one signature.
 void lb_shapes_print_head(lb_strbuf *out);
-void lb_shapes_print(const lb_sighting *s, lb_strbuf *out);
+void lb_shapes_print(const lb_recorded_signature *s, lb_strbuf *out);
 
 #endif

@@ -183,9 +183,9 @@ static const lb_exec *kernel_of(const lb_spec *s) {
       {{.entry = (uintptr_t)plain}, {.entry = (uintptr_t)plain_relu}},
       {{.entry = (uintptr_t)paired}, {.entry = (uintptr_t)paired_relu}}};
   bool relu = s->n_nodes > s->n_in + 1;  // more than inputs and the sum
-  bool pairs = s->in[1].layout == LB_LAYOUT_PAIRED;
+  bool pairs = s->in[1].layout == LB_LAYOUT_PANEL_K2;
   if (s->form != LB_FORM_MATMUL) return NULL;
-  assert_true(pairs || s->in[1].layout == LB_LAYOUT_PACKED);
+  assert_true(pairs || s->in[1].layout == LB_LAYOUT_PANEL);
   return &kernels[pairs][relu];
 }
 
@@ -365,7 +365,7 @@ static void versions_go_with_runs_that_fail(void **state) {
   open_bed(&b, model, 0);
   for (int i = 0; i < 10; i++) {
     atomic_int cancelled = 1;
-    lb_bound bound = {.cancelled = &cancelled};
+    lb_run_limits bound = {.cancelled = &cancelled};
     lb_output out[OUTPUTS];
     lb_version *v = build(&b, i % 2);
     lb_session_swap(b.s, v);

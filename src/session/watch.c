@@ -23,9 +23,9 @@ static uint64_t operand_size(const lb_spec *s, uint32_t i,
   uint64_t rows = (uint64_t)dims[LB_DIM_ROWS];
   uint64_t cols = (uint64_t)dims[attention ? LB_DIM_LEN : LB_DIM_COLS];
   switch (s->in[k].layout) {
-    case LB_LAYOUT_ONE: return 1;
-    case LB_LAYOUT_ROWS: return rows;
-    case LB_LAYOUT_COLS: return cols;
+    case LB_LAYOUT_BROADCAST: return 1;
+    case LB_LAYOUT_PER_ROW: return rows;
+    case LB_LAYOUT_PER_COL: return cols;
     default: return rows * cols;
   }
 }
@@ -66,8 +66,9 @@ static void read_dims(const lb_launch *l, int64_t *dims) {
 }
 
 lb_reason lb_watch_fault(const lb_slot *slot) {
-  return atomic_load(&slot->failed) == LB_SLOT_DEMOTED ? LB_REASON_SLOWER
-                                                       : LB_REASON_GIVEN_UP;
+  return atomic_load(&slot->failed) == LB_SLOT_DEMOTED
+             ? LB_REASON_SLOWER
+             : LB_REASON_COMPILE_FAILED;
 }
 
 // Kernel and dims are those of the first launch.

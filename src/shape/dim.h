@@ -75,12 +75,12 @@ bool lb_dim_try_eval(lb_dim d, const int64_t *env, int n_env, int64_t *out);
 bool lb_dim_has_values(lb_dim d, const int64_t *env, int n_env);
 
 // What holds for every value of the symbols.
-typedef struct lb_dim_facts {
+typedef struct lb_dim_range {
   int64_t multiple_of;  // >= 1; 0 for the constant 0
   int64_t at_least;     // INT64_MIN: nothing known
   int64_t at_most;      // INT64_MAX: nothing known
-} lb_dim_facts;
-lb_dim_facts lb_dim_known(lb_dim d);
+} lb_dim_range;
+lb_dim_range lb_dim_known(lb_dim d);
 
 // "batch", "2*seq+1", "floor(width/8)", "ceil((w+1)/n)", "min(a,b)", "a%3".
 void lb_dim_print(lb_dim d, lb_strbuf *out);

@@ -159,7 +159,7 @@ static lb_status build(lb_symtab *tab, const tree *t, int id,
   return LB_OK;
 }
 
-static bool facts_hold(lb_dim_facts f, int64_t v) {
+static bool facts_hold(lb_dim_range f, int64_t v) {
   if (f.multiple_of == 0 ? v != 0 : v % f.multiple_of != 0) return false;
   return v >= f.at_least && v <= f.at_most;
 }

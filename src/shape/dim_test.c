@@ -81,7 +81,7 @@ static void prints(lb_dim d, const char *want) {
 }
 
 static void knows(lb_dim d, int64_t multiple, int64_t least, int64_t most) {
-  lb_dim_facts f = lb_dim_known(d);
+  lb_dim_range f = lb_dim_known(d);
   assert_int_equal(f.multiple_of, multiple);
   assert_int_equal(f.at_least, least);
   assert_int_equal(f.at_most, most);

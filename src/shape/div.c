@@ -77,7 +77,7 @@ static lb_fail put_atom(lb_symtab *t, lb_atom_kind kind, const lb_poly *a,
                         lb_dim b, int64_t sign, lb_poly *out) {
   lb_dim x;
   LB_FIT(lb_poly_intern(t, a, &x));
-  lb_dim_facts f = lb_facts_atom(kind, x, b);
+  lb_dim_range f = lb_range_atom(kind, x, b);
   if (f.at_least == f.at_most)
     return lb_poly_put(out, sign, (lb_term){f.at_least, &lb_prod_one});
   lb_term atom = {1, NULL};

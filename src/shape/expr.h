@@ -39,13 +39,13 @@ typedef enum lb_atom_kind {
 typedef struct lb_atom {
   lb_dim a, b;   // operands; of a symbol, a.k is its index
   int64_t kind;  // lb_atom_kind; the key ends here
-  lb_dim_facts facts;
+  lb_dim_range facts;
   const char *name;  // of a symbol; borrowed from the table
   int depth, size;
 } lb_atom;
 
 typedef struct lb_prod {
-  lb_dim_facts facts;
+  lb_dim_range facts;
   int depth, size;
   int n;
   const lb_atom *atoms[];  // borrowed
@@ -58,7 +58,7 @@ typedef struct lb_term {
 _Static_assert(sizeof(lb_term) == 16, "terms are hashed as bytes");
 
 struct lb_expr {
-  lb_dim_facts facts;
+  lb_dim_range facts;
   int depth, size;
   int n;
   lb_term terms[];
@@ -146,9 +146,9 @@ uint64_t lb_gcd(uint64_t a, uint64_t b);
 uint64_t lb_abs(int64_t k);
 int64_t lb_floordiv(int64_t a, int64_t b);  // not b == 0, not INT64_MIN / -1
 
-lb_dim_facts lb_facts_atom(lb_atom_kind kind, lb_dim a, lb_dim b);
-lb_dim_facts lb_facts_mul(lb_dim_facts a, lb_dim_facts b);
-lb_dim_facts lb_facts_poly(const lb_poly *p);
+lb_dim_range lb_range_atom(lb_atom_kind kind, lb_dim a, lb_dim b);
+lb_dim_range lb_range_mul(lb_dim_range a, lb_dim_range b);
+lb_dim_range lb_range_poly(const lb_poly *p);
 int64_t lb_poly_lower(const lb_poly *p);  // INT64_MIN: not known
 bool lb_known_le(lb_dim a, lb_dim b);     // a <= b, always
 

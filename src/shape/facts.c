@@ -65,12 +65,12 @@ static int64_t mul_multiple(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &r) ? max_of(a, b) : r;
 }
 
-lb_dim_facts lb_facts_mul(lb_dim_facts a, lb_dim_facts b) {
+lb_dim_range lb_range_mul(lb_dim_range a, lb_dim_range b) {
   int64_t w = mul_bound(a.at_least, b.at_least);
   int64_t x = mul_bound(a.at_least, b.at_most);
   int64_t y = mul_bound(a.at_most, b.at_least);
   int64_t z = mul_bound(a.at_most, b.at_most);
-  return (lb_dim_facts){
+  return (lb_dim_range){
       .multiple_of = mul_multiple(a.multiple_of, b.multiple_of),
       .at_least = as_lower(min_of(min_of(w, x), min_of(y, z))),
       .at_most = as_upper(max_of(max_of(w, x), max_of(y, z)))};
@@ -79,7 +79,7 @@ lb_dim_facts lb_facts_mul(lb_dim_facts a, lb_dim_facts b) {
 // -- sums -------------------------------------------------------------------
 
 static int64_t term_lower(lb_term x) {
-  const lb_dim_facts *f = &x.prod->facts;
+  const lb_dim_range *f = &x.prod->facts;
   int64_t bound = x.coef > 0 ? f->at_least : f->at_most;
   if (infinite(bound)) return INT64_MIN;
   return as_lower((wide)x.coef * bound);
@@ -181,8 +181,8 @@ static int64_t poly_multiple(const lb_poly *p) {
   return as_multiple(g);
 }
 
-lb_dim_facts lb_facts_poly(const lb_poly *p) {
-  return (lb_dim_facts){.multiple_of = poly_multiple(p),
+lb_dim_range lb_range_poly(const lb_poly *p) {
+  return (lb_dim_range){.multiple_of = poly_multiple(p),
                         .at_least = lb_poly_lower(p),
                         .at_most = poly_upper(p)};
 }
@@ -204,8 +204,8 @@ static int64_t floor_bound(int64_t x, int64_t y) {
   return infinite(x) ? x : lb_floordiv(x, y);
 }
 
-static lb_dim_facts floor_facts(lb_dim_facts a, lb_dim_facts b) {
-  lb_dim_facts f = {1, INT64_MIN, INT64_MAX};
+static lb_dim_range floor_facts(lb_dim_range a, lb_dim_range b) {
+  lb_dim_range f = {1, INT64_MIN, INT64_MAX};
   if (b.at_least < 0) return f;
   int64_t y = max_of(b.at_least, 1);
   f.at_least =
@@ -217,13 +217,13 @@ static lb_dim_facts floor_facts(lb_dim_facts a, lb_dim_facts b) {
   return f;
 }
 
-static lb_dim_facts minus(lb_dim_facts f) {
-  return (lb_dim_facts){f.multiple_of, negate(f.at_most), negate(f.at_least)};
+static lb_dim_range minus(lb_dim_range f) {
+  return (lb_dim_range){f.multiple_of, negate(f.at_most), negate(f.at_least)};
 }
 
-static lb_dim_facts mod_facts(lb_dim_facts a, lb_dim_facts b) {
+static lb_dim_range mod_facts(lb_dim_range a, lb_dim_range b) {
   uint64_t g = lb_gcd((uint64_t)a.multiple_of, (uint64_t)b.multiple_of);
-  lb_dim_facts f = {.multiple_of = as_multiple(g)};
+  lb_dim_range f = {.multiple_of = as_multiple(g)};
   if (b.at_least < 0)
     f.at_least = infinite(b.at_least) ? INT64_MIN : b.at_least + 1;
   if (b.at_most > 0)
@@ -233,25 +233,25 @@ static lb_dim_facts mod_facts(lb_dim_facts a, lb_dim_facts b) {
   return f;
 }
 
-static lb_dim_facts minmax_facts(lb_atom_kind kind, lb_dim_facts a,
-                                 lb_dim_facts b) {
+static lb_dim_range minmax_facts(lb_atom_kind kind, lb_dim_range a,
+                                 lb_dim_range b) {
   int64_t (*of)(int64_t, int64_t) = kind == LB_ATOM_MIN ? min_of : max_of;
   uint64_t g = lb_gcd((uint64_t)a.multiple_of, (uint64_t)b.multiple_of);
-  return (lb_dim_facts){.multiple_of = as_multiple(g),
+  return (lb_dim_range){.multiple_of = as_multiple(g),
                         .at_least = of(a.at_least, b.at_least),
                         .at_most = of(a.at_most, b.at_most)};
 }
 
 // Facts in which INT64_MIN and INT64_MAX are infinities only.
-static lb_dim_facts weakened(lb_dim d) {
-  lb_dim_facts f = lb_dim_known(d);
+static lb_dim_range weakened(lb_dim d) {
+  lb_dim_range f = lb_dim_known(d);
   f.at_least = as_lower(f.at_least);
   f.at_most = as_upper(f.at_most);
   return f;
 }
 
-lb_dim_facts lb_facts_atom(lb_atom_kind kind, lb_dim a, lb_dim b) {
-  lb_dim_facts x = weakened(a), y = weakened(b);
+lb_dim_range lb_range_atom(lb_atom_kind kind, lb_dim a, lb_dim b) {
+  lb_dim_range x = weakened(a), y = weakened(b);
   switch (kind) {
     case LB_ATOM_FLOORDIV: return floor_facts(x, y);
     case LB_ATOM_CEILDIV: return minus(floor_facts(minus(x), y));
@@ -260,10 +260,10 @@ lb_dim_facts lb_facts_atom(lb_atom_kind kind, lb_dim a, lb_dim b) {
     case LB_ATOM_MAX: return minmax_facts(kind, x, y);
     case LB_ATOM_SYMBOL: break;
   }
-  return (lb_dim_facts){1, INT64_MIN, INT64_MAX};
+  return (lb_dim_range){1, INT64_MIN, INT64_MAX};
 }
 
-lb_dim_facts lb_dim_known(lb_dim d) {
+lb_dim_range lb_dim_known(lb_dim d) {
   if (d.e) return d.e->facts;
-  return (lb_dim_facts){as_multiple(lb_abs(d.k)), d.k, d.k};
+  return (lb_dim_range){as_multiple(lb_abs(d.k)), d.k, d.k};
 }

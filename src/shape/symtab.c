@@ -54,7 +54,7 @@ lb_fail lb_atom_intern(lb_symtab *t, lb_atom_kind kind, lb_dim a, lb_dim b,
   key.depth = 1 + max_int(depth_of(a), depth_of(b));
   key.size = 1 + size_of(a) + size_of(b);
   if (key.depth > LB_MAX_DEPTH || key.size > LB_MAX_SIZE) return LB_FAIL_SIZE;
-  key.facts = lb_facts_atom(kind, a, b);
+  key.facts = lb_range_atom(kind, a, b);
   lb_atom *made =
       lb_arena_memdup(&t->arena, &key, sizeof key, _Alignof(lb_atom));
   if (!made) return LB_FAIL_MEMORY;
@@ -77,7 +77,7 @@ lb_fail lb_prod_intern(lb_symtab *t, const lb_atom *const *atoms, int n,
       p->atoms[i] = atoms[i];
       p->depth = max_int(p->depth, atoms[i]->depth);
       p->size += atoms[i]->size;
-      p->facts = lb_facts_mul(p->facts, atoms[i]->facts);
+      p->facts = lb_range_mul(p->facts, atoms[i]->facts);
     }
     LB_FIT(remember(&t->prods, p->atoms, bytes, p));
   }
@@ -92,7 +92,7 @@ static lb_fail make_expr(lb_symtab *t, const lb_poly *p, lb_dim *out) {
     size += 1 + p->t[i].prod->size;
   }
   if (size > LB_MAX_SIZE) return LB_FAIL_SIZE;
-  lb_dim_facts facts = lb_facts_poly(p);
+  lb_dim_range facts = lb_range_poly(p);
   if (facts.at_least == facts.at_most) {
     *out = lb_dim_const(facts.at_least);
     return LB_FAIL_NONE;

@@ -110,10 +110,11 @@ static void put_depth(canon *c, int depth) {
 }
 
 static uint8_t form_of(const lb_spec *s) {
-  if (s->form != LB_FORM_ROWS) return s->form;
+  if (s->form != LB_FORM_ROW_REDUCE) return s->form;
   for (int i = 0; i < s->n_nodes; i++)
-    if (lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE) return LB_FORM_ROWS;
-  return LB_FORM_MAP;
+    if (lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE)
+      return LB_FORM_ROW_REDUCE;
+  return LB_FORM_ELTWISE;
 }
 
 void lb_spec_canonical(const lb_spec *s, lb_spec *out) {

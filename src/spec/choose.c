@@ -99,7 +99,7 @@ static const shape *shapes_for_pairs(const tiling *t, int64_t lanes) {
 // no other kernel.
 static void choose_tile(const lb_spec *spec, const tiling *t,
                         const int64_t *dims, bool reusable, lb_facts *out) {
-  bool pairs = spec->in[1].layout == LB_LAYOUT_PAIRED;
+  bool pairs = spec->in[1].layout == LB_LAYOUT_PANEL_K2;
   int64_t cols = dims[LB_DIM_COLS], lanes = pairs ? 2 * cols : cols;
   const shape *list =
       pairs ? shapes_for_pairs(t, lanes) : shapes_for(t, cols, reusable);
@@ -198,7 +198,7 @@ lb_facts lb_facts_prefer(const lb_spec *s, uint32_t lanes,
     choose_attention(sum_lanes(s, lanes), dims, &f);
   else if (s->form == LB_FORM_WINDOW)
     choose_window(lanes, dims, &f);
-  else if (s->form == LB_FORM_ROWS)
+  else if (s->form == LB_FORM_ROW_REDUCE)
     choose_rows(dims, reusable, &f);
   return f;
 }

@@ -7,7 +7,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "structs are sent as they lie in memory");
-_Static_assert(sizeof(lb_message_head) == LB_HEAD_BYTES, "no padding");
+_Static_assert(sizeof(lb_message_header) == LB_HEADER_BYTES, "no padding");
 _Static_assert(sizeof(lb_request) ==
                    sizeof(lb_spec) + sizeof(lb_facts) + LB_TARGET_TEXT,
                "no padding");
@@ -19,13 +19,13 @@ typedef struct answer_body {
   uint32_t size;  // of what follows
   lb_object_info info;
 } answer_body;
-_Static_assert(LB_ANSWER_BYTES == LB_HEAD_BYTES + sizeof(answer_body),
+_Static_assert(LB_RESPONSE_BYTES == LB_HEADER_BYTES + sizeof(answer_body),
                "no padding");
 
 // -- heads -------------------------------------------------------------------
 
-static uint64_t sum_of(const lb_message_head *h, lb_span body, lb_span rest) {
-  uint64_t sum = lb_hash(h, offsetof(lb_message_head, sum));
+static uint64_t sum_of(const lb_message_header *h, lb_span body, lb_span rest) {
+  uint64_t sum = lb_hash(h, offsetof(lb_message_header, sum));
   sum = lb_hash_seeded(body.data, body.size, sum);
   return rest.size ? lb_hash_seeded(rest.data, rest.size, sum) : sum;
 }
@@ -33,7 +33,7 @@ static uint64_t sum_of(const lb_message_head *h, lb_span body, lb_span rest) {
 // The sum goes over `body` and `rest` apart: those who write have them apart.
 static void write_head(lb_message_kind kind, uint64_t id, lb_span body,
                        lb_span rest, uint8_t *out) {
-  lb_message_head h = {
+  lb_message_header h = {
       .magic = MAGIC,
       .version = LB_MESSAGE_VERSION,
       .kind = (uint16_t)kind,
@@ -50,8 +50,8 @@ static bool is_size_of(lb_message_kind kind, uint32_t size) {
          size <= sizeof(answer_body) + LB_MAX_OBJECT;
 }
 
-lb_status lb_head_read(const uint8_t bytes[LB_HEAD_BYTES], lb_message_kind kind,
-                       lb_message_head *out) {
+lb_status lb_header_read(const uint8_t bytes[LB_HEADER_BYTES],
+                         lb_message_kind kind, lb_message_header *out) {
   memcpy(out, bytes, sizeof *out);
   if (out->magic != MAGIC)
     return lb_error(LB_INVALID, "message: does not begin as one");
@@ -60,14 +60,14 @@ lb_status lb_head_read(const uint8_t bytes[LB_HEAD_BYTES], lb_message_kind kind,
                     "message: of version %u, this side speaks %u: library and "
                     "limber-jit must be of one build",
                     out->version, LB_MESSAGE_VERSION);
-  if (out->kind != kind || out->zero != 0)
+  if (out->kind != kind || out->reserved != 0)
     return lb_error(LB_INVALID, "message: not of the kind expected");
   if (!is_size_of(kind, out->size))
     return lb_error(LB_INVALID, "message: cannot have %u bytes", out->size);
   return LB_OK;
 }
 
-static lb_status check_sum(const lb_message_head *h, lb_span body,
+static lb_status check_sum(const lb_message_header *h, lb_span body,
                            lb_span rest) {
   if (h->sum == sum_of(h, body, rest)) return LB_OK;
   return lb_error(LB_INVALID, "message: broken, its checksum is wrong");
@@ -99,12 +99,12 @@ lb_status lb_request_init(lb_request *r, const lb_spec *spec,
 
 void lb_request_write(const lb_request *r, uint64_t id,
                       uint8_t out[LB_REQUEST_BYTES]) {
-  memcpy(out + LB_HEAD_BYTES, r, sizeof *r);
-  write_head(LB_MESSAGE_REQUEST, id, (lb_span){out + LB_HEAD_BYTES, sizeof *r},
-             (lb_span){0}, out);
+  memcpy(out + LB_HEADER_BYTES, r, sizeof *r);
+  write_head(LB_MESSAGE_REQUEST, id,
+             (lb_span){out + LB_HEADER_BYTES, sizeof *r}, (lb_span){0}, out);
 }
 
-lb_status lb_request_read(const lb_message_head *head, const uint8_t *body,
+lb_status lb_request_read(const lb_message_header *head, const uint8_t *body,
                           lb_request *out) {
   LB_TRY(check_sum(head, (lb_span){body, head->size}, (lb_span){0}));
   memcpy(out, body, sizeof *out);
@@ -117,16 +117,16 @@ lb_status lb_request_read(const lb_message_head *head, const uint8_t *body,
 
 // -- answers -----------------------------------------------------------------
 
-void lb_answer_write(const lb_answer *a, uint64_t id,
-                     uint8_t out[LB_ANSWER_BYTES]) {
+void lb_response_write(const lb_response *a, uint64_t id,
+                       uint8_t out[LB_RESPONSE_BYTES]) {
   answer_body body = {
       .code = (uint32_t)a->code,
       .size = (uint32_t)a->bytes.size,
       .info = a->info,
   };
-  memcpy(out + LB_HEAD_BYTES, &body, sizeof body);
-  write_head(LB_MESSAGE_ANSWER, id, (lb_span){out + LB_HEAD_BYTES, sizeof body},
-             a->bytes, out);
+  memcpy(out + LB_HEADER_BYTES, &body, sizeof body);
+  write_head(LB_MESSAGE_RESPONSE, id,
+             (lb_span){out + LB_HEADER_BYTES, sizeof body}, a->bytes, out);
 }
 
 static lb_status check_answer(const answer_body *b) {
@@ -134,7 +134,8 @@ static lb_status check_answer(const answer_body *b) {
   if (b->code > LB_INTERNAL)
     return lb_error(LB_INVALID, "answer: no such code: %u", b->code);
   if (b->code != LB_CODE_OK) {
-    if (b->size > LB_MAX_COMPLAINT || memcmp(&b->info, &none, sizeof none) != 0)
+    if (b->size > LB_MAX_ERROR_TEXT ||
+        memcmp(&b->info, &none, sizeof none) != 0)
       return lb_error(LB_INVALID, "answer: an error that is none");
     return LB_OK;
   }
@@ -143,13 +144,13 @@ static lb_status check_answer(const answer_body *b) {
     return lb_error(LB_INVALID, "answer: ABI %u, this side calls %u",
                     b->info.abi, LB_KERNEL_ABI);
   if (!is_text(b->info.entry, sizeof b->info.entry) || !b->info.entry[0] ||
-      !is_text(b->info.target, sizeof b->info.target) || b->info.zero != 0)
+      !is_text(b->info.target, sizeof b->info.target) || b->info.reserved != 0)
     return lb_error(LB_INVALID, "answer: entry or target is no text");
   return LB_OK;
 }
 
-lb_status lb_answer_read(const lb_message_head *head, const uint8_t *body,
-                         lb_answer *out) {
+lb_status lb_response_read(const lb_message_header *head, const uint8_t *body,
+                           lb_response *out) {
   answer_body b;
   size_t size = head->size - sizeof b;
   lb_span rest = {body + sizeof b, size};
@@ -158,6 +159,6 @@ lb_status lb_answer_read(const lb_message_head *head, const uint8_t *body,
   if (b.size != size)
     return lb_error(LB_INVALID, "answer: its sizes contradict each other");
   LB_TRY(check_answer(&b));
-  *out = (lb_answer){.code = (lb_code)b.code, .info = b.info, .bytes = rest};
+  *out = (lb_response){.code = (lb_code)b.code, .info = b.info, .bytes = rest};
   return LB_OK;
 }

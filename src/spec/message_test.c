@@ -30,9 +30,9 @@ static lb_request a_request(void) {
   lb_spec spec;
   lb_request r;
   lb_facts facts = {0};
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  uint8_t y = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t y = lb_spec_input(&b, LB_F32, LB_LAYOUT_PER_COL);
   uint8_t src[] = {x, y};
   lb_spec_output(&b, lb_spec_node(&b, LB_S_ADD, LB_F32, src, 2),
                  LB_LAYOUT_FULL);
@@ -44,21 +44,21 @@ static lb_request a_request(void) {
 
 // Reads a request from all its bytes.
 static lb_status read_request(const uint8_t *bytes, lb_request *out) {
-  lb_message_head head;
-  LB_TRY(lb_head_read(bytes, LB_MESSAGE_REQUEST, &head));
-  return lb_request_read(&head, bytes + LB_HEAD_BYTES, out);
+  lb_message_header head;
+  LB_TRY(lb_header_read(bytes, LB_MESSAGE_REQUEST, &head));
+  return lb_request_read(&head, bytes + LB_HEADER_BYTES, out);
 }
 
 static void a_request_is_read_as_it_was_written(void **state) {
   (void)state;
   lb_request r = a_request(), got;
   uint8_t bytes[LB_REQUEST_BYTES];
-  lb_message_head head;
+  lb_message_header head;
   lb_request_write(&r, 77, bytes);
-  assert_ok(lb_head_read(bytes, LB_MESSAGE_REQUEST, &head));
+  assert_ok(lb_header_read(bytes, LB_MESSAGE_REQUEST, &head));
   assert_int_equal(head.id, 77);
-  assert_int_equal(head.size, LB_REQUEST_BYTES - LB_HEAD_BYTES);
-  assert_ok(lb_request_read(&head, bytes + LB_HEAD_BYTES, &got));
+  assert_int_equal(head.size, LB_REQUEST_BYTES - LB_HEADER_BYTES);
+  assert_ok(lb_request_read(&head, bytes + LB_HEADER_BYTES, &got));
   assert_memory_equal(&got, &r, sizeof r);
 }
 
@@ -112,27 +112,27 @@ static void heads_of_another_version_kind_or_size_are_refused(void **state) {
   (void)state;
   lb_request r = a_request();
   uint8_t bytes[LB_REQUEST_BYTES];
-  lb_message_head head, other;
+  lb_message_header head, other;
   lb_request_write(&r, 1, bytes);
   memcpy(&head, bytes, sizeof head);
 
-  assert_refused(lb_head_read(bytes, LB_MESSAGE_ANSWER, &other), "kind");
+  assert_refused(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &other), "kind");
   head.version++;
   memcpy(bytes, &head, sizeof head);
-  assert_refused(lb_head_read(bytes, LB_MESSAGE_REQUEST, &other), "version");
+  assert_refused(lb_header_read(bytes, LB_MESSAGE_REQUEST, &other), "version");
   head.version--;
   head.size = UINT32_MAX;
   memcpy(bytes, &head, sizeof head);
-  assert_refused(lb_head_read(bytes, LB_MESSAGE_REQUEST, &other), "bytes");
-  head.kind = LB_MESSAGE_ANSWER;
+  assert_refused(lb_header_read(bytes, LB_MESSAGE_REQUEST, &other), "bytes");
+  head.kind = LB_MESSAGE_RESPONSE;
   memcpy(bytes, &head, sizeof head);
-  assert_refused(lb_head_read(bytes, LB_MESSAGE_ANSWER, &other), "bytes");
+  assert_refused(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &other), "bytes");
 }
 
 // -- answers -----------------------------------------------------------------
 
-static lb_answer an_object(void) {
-  lb_answer a = {
+static lb_response an_object(void) {
+  lb_response a = {
       .info = {.abi = LB_KERNEL_ABI, .compile_us = 4000, .generator = 12},
       .bytes = {(const uint8_t *)"\177ELF...", 7},
   };
@@ -142,24 +142,24 @@ static lb_answer an_object(void) {
 }
 
 // All bytes of `a`; returns how many.
-static size_t write_answer(const lb_answer *a, uint8_t *bytes) {
-  lb_answer_write(a, 5, bytes);
+static size_t write_answer(const lb_response *a, uint8_t *bytes) {
+  lb_response_write(a, 5, bytes);
   if (a->bytes.size)
-    memcpy(bytes + LB_ANSWER_BYTES, a->bytes.data, a->bytes.size);
-  return LB_ANSWER_BYTES + a->bytes.size;
+    memcpy(bytes + LB_RESPONSE_BYTES, a->bytes.data, a->bytes.size);
+  return LB_RESPONSE_BYTES + a->bytes.size;
 }
 
-static lb_status read_answer(const uint8_t *bytes, size_t n, lb_answer *out) {
-  lb_message_head head;
-  LB_TRY(lb_head_read(bytes, LB_MESSAGE_ANSWER, &head));
-  if (head.size != n - LB_HEAD_BYTES)
+static lb_status read_answer(const uint8_t *bytes, size_t n, lb_response *out) {
+  lb_message_header head;
+  LB_TRY(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &head));
+  if (head.size != n - LB_HEADER_BYTES)
     return lb_error(LB_INVALID, "another size");
-  return lb_answer_read(&head, bytes + LB_HEAD_BYTES, out);
+  return lb_response_read(&head, bytes + LB_HEADER_BYTES, out);
 }
 
 static void an_object_is_read_as_it_was_written(void **state) {
   (void)state;
-  lb_answer a = an_object(), got;
+  lb_response a = an_object(), got;
   uint8_t bytes[1024];
   size_t n = write_answer(&a, bytes);
   assert_ok(read_answer(bytes, n, &got));
@@ -171,8 +171,9 @@ static void an_object_is_read_as_it_was_written(void **state) {
 
 static void an_error_is_read_with_its_message(void **state) {
   (void)state;
-  lb_answer a = {.code = LB_UNSUPPORTED, .bytes = {(const uint8_t *)"why", 3}};
-  lb_answer got;
+  lb_response a = {.code = LB_UNSUPPORTED,
+                   .bytes = {(const uint8_t *)"why", 3}};
+  lb_response got;
   uint8_t bytes[1024];
   size_t n = write_answer(&a, bytes);
   assert_ok(read_answer(bytes, n, &got));
@@ -182,7 +183,7 @@ static void an_error_is_read_with_its_message(void **state) {
 
 static void no_bit_of_an_answer_can_flip_unnoticed(void **state) {
   (void)state;
-  lb_answer a = an_object(), got;
+  lb_response a = an_object(), got;
   uint8_t bytes[1024];
   size_t n = write_answer(&a, bytes);
   for (size_t i = 0; i < 8 * n; i++) {
@@ -194,17 +195,17 @@ static void no_bit_of_an_answer_can_flip_unnoticed(void **state) {
   }
 }
 
-static void assert_answer_refused(const lb_answer *a, const char *part) {
-  static uint8_t bytes[2 * LB_MAX_COMPLAINT + LB_ANSWER_BYTES];
-  lb_answer got;
+static void assert_answer_refused(const lb_response *a, const char *part) {
+  static uint8_t bytes[2 * LB_MAX_ERROR_TEXT + LB_RESPONSE_BYTES];
+  lb_response got;
   size_t n = write_answer(a, bytes);
   assert_refused(read_answer(bytes, n, &got), part);
 }
 
 static void sound_messages_with_unsound_answers_are_refused(void **state) {
   (void)state;
-  static uint8_t much[LB_MAX_COMPLAINT + 1];
-  lb_answer a = an_object();
+  static uint8_t much[LB_MAX_ERROR_TEXT + 1];
+  lb_response a = an_object();
   a.info.abi++;
   assert_answer_refused(&a, "ABI");
   a = an_object();
@@ -219,9 +220,9 @@ static void sound_messages_with_unsound_answers_are_refused(void **state) {
   a = an_object();
   a.code = LB_IO;
   assert_answer_refused(&a, "error that is none");
-  a = (lb_answer){.code = (lb_code)99};
+  a = (lb_response){.code = (lb_code)99};
   assert_answer_refused(&a, "no such code");
-  a = (lb_answer){.code = LB_OOM, .bytes = {much, sizeof much}};
+  a = (lb_response){.code = LB_OOM, .bytes = {much, sizeof much}};
   assert_answer_refused(&a, "error that is none");
 }
 

@@ -28,9 +28,10 @@ int lb_spec_factors(const lb_spec *s) {
   return s->form == LB_FORM_WINDOW ? window_factors(s) : factors[s->form];
 }
 
-bool lb_spec_is_picked(const lb_spec *s, uint8_t input) {
+bool lb_spec_is_gathered(const lb_spec *s, uint8_t input) {
   for (int i = 0; i < s->n_nodes; i++)
-    if (s->nodes[i].op == LB_S_PICK && s->nodes[i].src[0] == input) return true;
+    if (s->nodes[i].op == LB_S_GATHER_ROW && s->nodes[i].src[0] == input)
+      return true;
   return false;
 }
 
@@ -40,10 +41,10 @@ static bool is_read_by(const lb_snode *n, uint8_t source) {
   return false;
 }
 
-bool lb_spec_is_place(const lb_spec *s, uint8_t input) {
+bool lb_spec_is_row_index(const lb_spec *s, uint8_t input) {
   for (int i = 0; i < s->n_nodes; i++) {
     uint8_t place = s->nodes[i].src[1];
-    if (s->nodes[i].op == LB_S_PICK &&
+    if (s->nodes[i].op == LB_S_GATHER_ROW &&
         (place == input || is_read_by(&s->nodes[place], input)))
       return true;
   }
@@ -52,9 +53,9 @@ bool lb_spec_is_place(const lb_spec *s, uint8_t input) {
 
 static uint8_t input_varies(const lb_spec *s, uint8_t input) {
   switch (s->in[input].layout) {
-    case LB_LAYOUT_ONE: return 0;
-    case LB_LAYOUT_ROWS: return LB_VARIES_ROWS;
-    case LB_LAYOUT_COLS: return LB_VARIES_COLS;
+    case LB_LAYOUT_BROADCAST: return 0;
+    case LB_LAYOUT_PER_ROW: return LB_VARIES_ROWS;
+    case LB_LAYOUT_PER_COL: return LB_VARIES_COLS;
     default: return LB_VARIES_ROWS | LB_VARIES_COLS;
   }
 }
@@ -65,7 +66,7 @@ void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]) {
     out[i] = 0;
     for (int j = 0; j < n->n_src; j++) out[i] |= out[n->src[j]];
     if (n->op == LB_S_INPUT) out[i] = input_varies(s, n->arg);
-    if (n->op == LB_S_PICK) out[i] = out[n->src[1]] | LB_VARIES_COLS;
+    if (n->op == LB_S_GATHER_ROW) out[i] = out[n->src[1]] | LB_VARIES_COLS;
     if (n->op == LB_S_ACC) out[i] = LB_VARIES_ROWS | LB_VARIES_COLS;
     if (lb_sop_infos[n->op].rule == LB_SR_REDUCE) out[i] &= LB_VARIES_ROWS;
   }
@@ -73,11 +74,12 @@ void lb_spec_varies(const lb_spec *s, uint8_t out[LB_SPEC_MAX_NODES]) {
 
 // -- text --------------------------------------------------------------------
 
-static const char *const form_names[] = {"map",       "rows", "matmul",
-                                         "attention", "conv", "window"};
+static const char *const form_names[] = {"eltwise",   "row_reduce", "matmul",
+                                         "attention", "conv",       "window"};
 static const char *const acc_names[] = {"", ".sum", ".max", ".min", ".squares"};
-static const char *const layout_names[] = {
-    "full", "cols", "rows", "one", "strided", "packed", "paired", "quads"};
+static const char *const layout_names[] = {"full",      "per_col", "per_row",
+                                           "broadcast", "strided", "panel",
+                                           "panel_k2",  "panel_k4"};
 
 static void print_node(const lb_spec *s, int i, lb_strbuf *out) {
   const lb_snode *n = &s->nodes[i];
@@ -91,7 +93,7 @@ static void print_node(const lb_spec *s, int i, lb_strbuf *out) {
   if (n->n_src) lb_strbuf_putc(out, ')');
 }
 
-// rows %0=input.float32.full %1=rsum.float32(%0) -> %1.rows
+// rows %0=input.float32.full %1=rsum.float32(%0) -> %1.per_row
 void lb_spec_print(const lb_spec *s, lb_strbuf *out) {
   lb_strbuf_puts(out, form_names[s->form]);
   for (int i = 0; i < s->n_nodes; i++) print_node(s, i, out);
@@ -115,7 +117,8 @@ bool lb_spec_is_critical(const lb_spec *s) {
     case LB_FORM_CONV:
     case LB_FORM_ATTENTION: return true;
     case LB_FORM_WINDOW: return s->n_in > 1 && lb_spec_factors(s) == 2;
-    case LB_FORM_ROWS: return has_node(s, LB_S_EXP) && has_node(s, LB_S_RSUM);
+    case LB_FORM_ROW_REDUCE:
+      return has_node(s, LB_S_EXP) && has_node(s, LB_S_RSUM);
     default: return false;
   }
 }

@@ -90,18 +90,18 @@
 #define LB_SPEC_MAX_IN 12
 #define LB_SPEC_MAX_OUT 4
 #define LB_SPEC_MAX_SCALARS 8
-#define LB_SPEC_LANES 64   // of a reduction
-#define LB_SUM_COLS 16384  // of a row that lanes add up in one go
-#define LB_SUM_TAPS 25     // of a window, likewise
-#define LB_SUM_BLOCKS 16   // of so many taps
-#define LB_PACK_COLS 16    // of a panel of PACKED and QUADS
-#define LB_PAIR_COLS 8     // of a panel of PAIRED
-#define LB_SPEC_KEYS 256   // of a block of ATTENTION
-#define LB_SHORT_COLS 32   // rows so short are reduced several at a time
+#define LB_SPEC_LANES 64    // of a reduction
+#define LB_SUM_COLS 16384   // of a row that lanes add up in one go
+#define LB_SUM_TAPS 25      // of a window, likewise
+#define LB_SUM_BLOCKS 16    // of so many taps
+#define LB_PANEL_COLS 16    // of a panel of PACKED and QUADS
+#define LB_PANEL_K2_COLS 8  // of a panel of PAIRED
+#define LB_SPEC_KEYS 256    // of a block of ATTENTION
+#define LB_SHORT_COLS 32    // rows so short are reduced several at a time
 
 typedef enum lb_form {
-  LB_FORM_MAP,
-  LB_FORM_ROWS,
+  LB_FORM_ELTWISE,
+  LB_FORM_ROW_REDUCE,
   LB_FORM_MATMUL,
   LB_FORM_ATTENTION,
   LB_FORM_CONV,
@@ -121,28 +121,30 @@ typedef enum lb_acc {  // how ACC is made; not DOT: in WINDOW alone
 // How an operand lies over rows x cols (a over rows x k, b over k x cols; for
 // ATTENTION see above).
 typedef enum lb_layout {
-  LB_LAYOUT_FULL,     // columns contiguous, rows at any stride
-  LB_LAYOUT_COLS,     // one row, the same for all: a bias. Inputs alone
-  LB_LAYOUT_ROWS,     // one element a row, at any stride
-  LB_LAYOUT_ONE,      // one element. Inputs alone
-  LB_LAYOUT_STRIDED,  // rows and columns at any stride
-  LB_LAYOUT_PACKED,   // MATMUL's b: [N/16][K][16], zero-padded: spec/pack.h
-  LB_LAYOUT_PAIRED,   // the same in pairs of k, which is even: [N/8][K/2][8][2]
-  LB_LAYOUT_QUADS,  // bytes in fours of k, a multiple of 4: [N/16][K/4][16][4]
+  LB_LAYOUT_FULL,       // columns contiguous, rows at any stride
+  LB_LAYOUT_PER_COL,    // one row, the same for all: a bias. Inputs alone
+  LB_LAYOUT_PER_ROW,    // one element a row, at any stride
+  LB_LAYOUT_BROADCAST,  // one element. Inputs alone
+  LB_LAYOUT_STRIDED,    // rows and columns at any stride
+  LB_LAYOUT_PANEL,      // MATMUL's b: [N/16][K][16], zero-padded: spec/panel.h
+  LB_LAYOUT_PANEL_K2,   // the same in pairs of k, which is even:
+                        // [N/8][K/2][8][2]
+  LB_LAYOUT_PANEL_K4,   // bytes in fours of k, a multiple of 4:
+                        // [N/16][K/4][16][4]
   LB_LAYOUT_COUNT,
 } lb_layout;
 
 // Columns of a panel of b: so many elements of it belong to one k. 0: it has
 // none.
 static inline int lb_panel_cols(uint8_t layout) {
-  if (layout == LB_LAYOUT_PAIRED) return LB_PAIR_COLS;
-  bool whole = layout == LB_LAYOUT_PACKED || layout == LB_LAYOUT_QUADS;
-  return whole ? LB_PACK_COLS : 0;
+  if (layout == LB_LAYOUT_PANEL_K2) return LB_PANEL_K2_COLS;
+  bool whole = layout == LB_LAYOUT_PANEL || layout == LB_LAYOUT_PANEL_K4;
+  return whole ? LB_PANEL_COLS : 0;
 }
 // How many k lie side by side in it, for each column: k is a multiple of that.
 static inline int lb_panel_rows(uint8_t layout) {
-  if (layout == LB_LAYOUT_QUADS) return 4;
-  return layout == LB_LAYOUT_PAIRED ? 2 : 1;
+  if (layout == LB_LAYOUT_PANEL_K4) return 4;
+  return layout == LB_LAYOUT_PANEL_K2 ? 2 : 1;
 }
 
 typedef enum lb_sop {
@@ -153,12 +155,12 @@ typedef enum lb_sop {
 
 typedef enum lb_srule {
   LB_SR_LEAF,
-  LB_SR_SAME,     // sources and value have one dtype
-  LB_SR_COMPARE,  // sources have one dtype, the value is bool
-  LB_SR_SELECT,   // bool, then as SAME
-  LB_SR_CAST,     // any to any other
-  LB_SR_PICK,     // any and int64, then the first
-  LB_SR_REDUCE,   // as SAME; along a row
+  LB_SR_SAME,        // sources and value have one dtype
+  LB_SR_COMPARE,     // sources have one dtype, the value is bool
+  LB_SR_SELECT,      // bool, then as SAME
+  LB_SR_CAST,        // any to any other
+  LB_SR_GATHER_ROW,  // any and int64, then the first
+  LB_SR_REDUCE,      // as SAME; along a row
 } lb_srule;
 
 enum {  // kinds of dtypes
@@ -192,13 +194,13 @@ typedef struct lb_soperand {
   uint8_t dtype;
   uint8_t layout;  // lb_layout
   uint8_t node;    // outputs: whose value; inputs: 0
-  uint8_t zero;
+  uint8_t reserved;
 } lb_soperand;
 
 typedef struct lb_spec {
   uint8_t form;
   uint8_t n_nodes, n_in, n_out, n_scalars;
-  uint8_t zero[3];
+  uint8_t reserved[3];
   lb_soperand in[LB_SPEC_MAX_IN];
   lb_soperand out[LB_SPEC_MAX_OUT];
   lb_snode nodes[LB_SPEC_MAX_NODES];
@@ -258,8 +260,8 @@ static inline bool lb_spec_has_taps(const lb_spec *s) {
 int lb_spec_factors(const lb_spec *s);
 // Whether PICK reads the input, which is not walked along rows then; whether
 // PICK is told by it where to read.
-bool lb_spec_is_picked(const lb_spec *s, uint8_t input);
-bool lb_spec_is_place(const lb_spec *s, uint8_t input);
+bool lb_spec_is_gathered(const lb_spec *s, uint8_t input);
+bool lb_spec_is_row_index(const lb_spec *s, uint8_t input);
 
 typedef enum lb_sfact_kind {
   LB_SFACT_NONE,

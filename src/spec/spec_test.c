@@ -42,7 +42,7 @@ static uint8_t binary(lb_spec_builder *b, lb_sop op, uint8_t x, uint8_t y) {
 static lb_spec softmax(void) {
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_ROWS);
+  lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   uint8_t top = unary(&b, LB_S_RMAX, x);
   uint8_t e = unary(&b, LB_S_EXP, binary(&b, LB_S_SUB, x, top));
@@ -86,7 +86,7 @@ static lb_spec build_shuffled(const plan *p) {
   lb_spec s;
   uint8_t at[LB_SPEC_MAX_NODES];
   memset(at, LB_SPEC_NO_NODE, sizeof at);
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   for (int i = 0; i < p->n_in; i++)
     at[i] = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   for (int left = p->n - p->n_in; left > 0;) {
@@ -129,7 +129,7 @@ static void different_meaning_is_different_bytes(void **state) {
   lb_spec specs[3];
   for (int i = 0; i < 3; i++) {
     lb_spec_builder b;
-    lb_spec_begin(&b, LB_FORM_MAP);
+    lb_spec_begin(&b, LB_FORM_ELTWISE);
     uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
     uint8_t y = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
     uint8_t z = i == 0   ? binary(&b, LB_S_SUB, x, y)
@@ -146,12 +146,12 @@ static void rows_without_reductions_are_a_map(void **state) {
   (void)state;
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_ROWS);
+  lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   unary(&b, LB_S_RSUM, x);  // dead
   lb_spec_output(&b, unary(&b, LB_S_EXP, x), LB_LAYOUT_FULL);
   assert_ok(lb_spec_finish(&b, &s));
-  assert_int_equal(s.form, LB_FORM_MAP);
+  assert_int_equal(s.form, LB_FORM_ELTWISE);
   assert_int_equal(s.n_nodes, 2);
 }
 
@@ -161,20 +161,20 @@ static void finish_tells_the_first_mistake(void **state) {
   (void)state;
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t h = lb_spec_input(&b, LB_F16, LB_LAYOUT_FULL);
   uint8_t bad = binary(&b, LB_S_ADD, h, h);
   assert_int_equal(bad, LB_SPEC_NO_NODE);
   lb_spec_output(&b, bad, LB_LAYOUT_FULL);
   assert_error(lb_spec_finish(&b, &s), LB_INVALID, "node 1, add");
 
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   for (int i = 0; i < LB_SPEC_MAX_NODES; i++) x = unary(&b, LB_S_NEG, x);
   lb_spec_output(&b, x, LB_LAYOUT_FULL);
   assert_error(lb_spec_finish(&b, &s), LB_UNSUPPORTED, "48 nodes");
 
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   for (int i = 0; i <= LB_SPEC_MAX_IN; i++)
     x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   assert_error(lb_spec_finish(&b, &s), LB_UNSUPPORTED, "12 inputs");
@@ -184,19 +184,19 @@ static void forms_hold_what_belongs_to_them(void **state) {
   (void)state;
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_output(&b, unary(&b, LB_S_RSUM, x), LB_LAYOUT_ROWS);
+  lb_spec_output(&b, unary(&b, LB_S_RSUM, x), LB_LAYOUT_PER_ROW);
   assert_error(lb_spec_finish(&b, &s), LB_INVALID, "reductions");
 
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_output(&b, x, LB_LAYOUT_ROWS);
+  lb_spec_output(&b, x, LB_LAYOUT_PER_ROW);
   assert_error(lb_spec_finish(&b, &s), LB_INVALID, "output 0");
 
   lb_spec_begin(&b, LB_FORM_MATMUL);
   x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
   uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
   lb_spec_output(&b, binary(&b, LB_S_ADD, acc, x), LB_LAYOUT_FULL);
   assert_error(lb_spec_finish(&b, &s), LB_INVALID, "factor");
@@ -237,7 +237,8 @@ static void a_spec_prints_as_one_line(void **state) {
   lb_spec_print(&s, &text);
   assert_string_equal(
       lb_strbuf_str(&text),
-      "rows %0=input.float32.full %1=rmax.float32(%0) %2=sub.float32(%0,%1) "
+      "row_reduce %0=input.float32.full %1=rmax.float32(%0) "
+      "%2=sub.float32(%0,%1) "
       "%3=exp.float32(%2) %4=rsum.float32(%3) %5=div.float32(%3,%4) "
       "-> %5.full");
   lb_strbuf_fini(&text);
@@ -299,7 +300,7 @@ static lb_spec product_of(lb_layout right) {
   return s;
 }
 
-static lb_spec product(void) { return product_of(LB_LAYOUT_PACKED); }
+static lb_spec product(void) { return product_of(LB_LAYOUT_PANEL); }
 
 // softmax(q k^T + mask) v, v of dtype t
 static lb_spec attention(lb_dtype t) {
@@ -309,7 +310,7 @@ static lb_spec attention(lb_dtype t) {
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_input(&b, t, LB_LAYOUT_FULL);
-  uint8_t mask = lb_spec_input(&b, LB_F32, LB_LAYOUT_COLS);
+  uint8_t mask = lb_spec_input(&b, LB_F32, LB_LAYOUT_PER_COL);
   uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
   uint8_t score = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){acc, mask}, 2);
   lb_spec_output(&b, score, LB_LAYOUT_FULL);
@@ -328,7 +329,7 @@ static void attention_has_four_dims(void **state) {
   lb_spec_print(&s, &text);
   assert_string_equal(lb_strbuf_str(&text),
                       "attention %0=input.float32.full %1=input.float32.full "
-                      "%2=input.float16.full %3=input.float32.cols "
+                      "%2=input.float16.full %3=input.float32.per_col "
                       "%4=acc.float32 %5=add.float32(%3,%4) -> %5.full");
   lb_strbuf_fini(&text);
 }
@@ -348,24 +349,24 @@ static void what_is_no_attention_is_refused(void **state) {
   s.nodes[5].src[0] = 2;
   assert_error(lb_spec_verify(&s), LB_INVALID, "reads a factor");
   s = attention(LB_F32);
-  s.form = LB_FORM_MAP;
+  s.form = LB_FORM_ELTWISE;
   assert_error(lb_spec_verify(&s), LB_INVALID, "one sum");
 }
 
 // Nobody has panels but the right side of a product.
 static void pairs_are_of_the_right_side(void **state) {
   (void)state;
-  lb_spec s = product_of(LB_LAYOUT_PAIRED);
+  lb_spec s = product_of(LB_LAYOUT_PANEL_K2);
   lb_strbuf text = {0};
   lb_spec_print(&s, &text);
   assert_string_equal(lb_strbuf_str(&text),
-                      "matmul %0=input.float32.full %1=input.float32.paired "
+                      "matmul %0=input.float32.full %1=input.float32.panel_k2 "
                       "%2=acc.float32 -> %2.full");
   lb_strbuf_fini(&text);
-  s.in[0].layout = LB_LAYOUT_PAIRED;
+  s.in[0].layout = LB_LAYOUT_PANEL_K2;
   assert_error(lb_spec_verify(&s), LB_INVALID, "input 0 cannot lie");
   s = attention(LB_F32);
-  s.in[1].layout = LB_LAYOUT_PAIRED;
+  s.in[1].layout = LB_LAYOUT_PANEL_K2;
   assert_error(lb_spec_verify(&s), LB_INVALID, "input 1 cannot lie");
 }
 
@@ -374,7 +375,7 @@ static lb_spec product_of_bytes(void) {
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_U8, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_I8, LB_LAYOUT_QUADS);
+  lb_spec_input(&b, LB_I8, LB_LAYOUT_PANEL_K4);
   lb_spec_output(&b, lb_spec_acc(&b, LB_ACC_DOT, LB_I32), LB_LAYOUT_FULL);
   assert_ok(lb_spec_finish(&b, &s));
   return s;
@@ -386,7 +387,7 @@ static void quads_are_of_bytes(void **state) {
   lb_strbuf text = {0};
   lb_spec_print(&s, &text);
   assert_string_equal(lb_strbuf_str(&text),
-                      "matmul %0=input.uint8.full %1=input.int8.quads "
+                      "matmul %0=input.uint8.full %1=input.int8.panel_k4 "
                       "%2=acc.int32 -> %2.full");
   lb_strbuf_fini(&text);
   s.in[0].layout = LB_LAYOUT_STRIDED;
@@ -398,14 +399,14 @@ static void quads_are_of_bytes(void **state) {
   s.nodes[2].dtype = s.out[0].dtype = LB_F32;
   assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
   s = product();
-  s.in[1].layout = LB_LAYOUT_QUADS;
+  s.in[1].layout = LB_LAYOUT_PANEL_K4;
   assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
 }
 
 // A tile of them is as wide as few columns need.
 static void tiles_of_pairs_fit_the_columns(void **state) {
   (void)state;
-  lb_spec s = product_of(LB_LAYOUT_PAIRED);
+  lb_spec s = product_of(LB_LAYOUT_PANEL_K2);
   for (int64_t cols = 1; cols <= 24; cols++) {
     int64_t dims[LB_SDIMS] = {100, cols, 64};
     lb_facts f = lb_facts_of(&s, 16, dims);
@@ -440,7 +441,7 @@ static void tiles_of_attention_leave_few_rows(void **state) {
 
 static void facts_of_all_sizes_are_few(void **state) {
   (void)state;
-  const lb_spec specs[] = {product(), product_of(LB_LAYOUT_PAIRED), softmax(),
+  const lb_spec specs[] = {product(), product_of(LB_LAYOUT_PANEL_K2), softmax(),
                            attention(LB_F32)};
   for (int i = 0; i < 4; i++)
     for (uint32_t lanes = 4; lanes <= 16; lanes *= 2) {
@@ -461,7 +462,8 @@ static void facts_of_all_sizes_are_few(void **state) {
 
 static void reusable_facts_hold_nothing_but_divisibility(void **state) {
   (void)state;
-  const lb_spec specs[] = {product(), product_of(LB_LAYOUT_PAIRED), softmax()};
+  const lb_spec specs[] = {product(), product_of(LB_LAYOUT_PANEL_K2),
+                           softmax()};
   for (int i = 0; i < 3; i++)
     for (uint32_t lanes = 4; lanes <= 16; lanes *= 2)
       for (int64_t at = 0; at < 200 * 200; at++) {
@@ -561,7 +563,7 @@ static void keys_tell_all_parts_apart(void **state) {
 
 static void softmax_is_critical_and_a_norm_is_not(void **state) {
   (void)state;
-  lb_spec s = {.form = LB_FORM_ROWS, .n_nodes = 2};
+  lb_spec s = {.form = LB_FORM_ROW_REDUCE, .n_nodes = 2};
   s.nodes[0].op = LB_S_RSUM;
   s.nodes[1].op = LB_S_SQRT;
   assert_false(lb_spec_is_critical(&s));

@@ -41,7 +41,7 @@ static const char *check_types(const lb_snode *n, const uint8_t *src) {
   const lb_sop_info *info = &lb_sop_infos[n->op];
   if (info->rule == LB_SR_LEAF) return check_leaf(n);
   if (info->rule == LB_SR_CAST) return is_dtype(n->dtype) ? NULL : "no dtype";
-  if (info->rule == LB_SR_PICK)
+  if (info->rule == LB_SR_GATHER_ROW)
     return src[1] == LB_I64 && n->dtype == src[0]
                ? NULL
                : "rows have int64 numbers, and keep their dtype";
@@ -99,8 +99,9 @@ static bool has_layout(uint8_t layout, unsigned allowed) {
 
 #define ALLOW(layout) (1u << LB_LAYOUT_##layout)
 #define ALLOW_ANY (ALLOW(FULL) | ALLOW(STRIDED))
-#define ALLOW_PANELS (ALLOW(PACKED) | ALLOW(PAIRED) | ALLOW(QUADS))
-#define ALLOW_INPUT (ALLOW_ANY | ALLOW(COLS) | ALLOW(ROWS) | ALLOW(ONE))
+#define ALLOW_PANELS (ALLOW(PANEL) | ALLOW(PANEL_K2) | ALLOW(PANEL_K4))
+#define ALLOW_INPUT \
+  (ALLOW_ANY | ALLOW(PER_COL) | ALLOW(PER_ROW) | ALLOW(BROADCAST))
 
 static lb_status check_inputs(const lb_spec *s) {
   for (int i = 0; i < s->n_in; i++) {
@@ -123,7 +124,7 @@ static lb_status check_outputs(const lb_spec *s) {
   for (int i = 0; i < s->n_out; i++) {
     const lb_soperand *o = &s->out[i];
     bool rows = !lb_spec_factors(s) && !(varies[o->node] & LB_VARIES_COLS);
-    unsigned allowed = rows ? ALLOW_ANY | ALLOW(ROWS) : ALLOW_ANY;
+    unsigned allowed = rows ? ALLOW_ANY | ALLOW(PER_ROW) : ALLOW_ANY;
     if (s->form == LB_FORM_ATTENTION) allowed = ALLOW(FULL);
     if (!has_layout(o->layout, allowed))
       return lb_error(LB_INVALID, "spec: output %d cannot lie like that", i);
@@ -144,8 +145,8 @@ static bool reads_factors(const lb_spec *s) {
 }
 
 static bool is_number(const lb_spec *s, uint8_t node) {
-  return node < s->n_in && (s->in[node].layout == LB_LAYOUT_ROWS ||
-                            s->in[node].layout == LB_LAYOUT_ONE);
+  return node < s->n_in && (s->in[node].layout == LB_LAYOUT_PER_ROW ||
+                            s->in[node].layout == LB_LAYOUT_BROADCAST);
 }
 
 static bool is_place(const lb_spec *s, uint8_t node) {
@@ -157,17 +158,17 @@ static bool is_place(const lb_spec *s, uint8_t node) {
 static lb_status check_picks(const lb_spec *s) {
   for (int i = s->n_in; i < s->n_nodes; i++) {
     const lb_snode *n = &s->nodes[i];
-    bool pick = n->op == LB_S_PICK;
+    bool pick = n->op == LB_S_GATHER_ROW;
     for (int j = pick; j < n->n_src; j++)
-      if (lb_spec_is_picked(s, n->src[j]))
+      if (lb_spec_is_gathered(s, n->src[j]))
         return lb_error(LB_INVALID, "spec: node %d reads what is picked", i);
     if (pick &&
-        (s->form != LB_FORM_MAP || n->src[0] >= s->n_in ||
+        (s->form != LB_FORM_ELTWISE || n->src[0] >= s->n_in ||
          s->in[n->src[0]].layout != LB_LAYOUT_FULL || !is_place(s, n->src[1])))
       return lb_error(LB_INVALID, "spec: node %d cannot pick like that", i);
   }
   for (int i = 0; i < s->n_out; i++)
-    if (lb_spec_is_picked(s, s->out[i].node))
+    if (lb_spec_is_gathered(s, s->out[i].node))
       return lb_error(LB_INVALID, "spec: output %d is what is picked", i);
   return LB_OK;
 }
@@ -233,12 +234,13 @@ static lb_status check_form(const lb_spec *s) {
   int reductions = 0;
   for (int i = 0; i < s->n_nodes; i++)
     reductions += lb_sop_infos[s->nodes[i].op].rule == LB_SR_REDUCE;
-  if ((reductions != 0) != (s->form == LB_FORM_ROWS))
+  if ((reductions != 0) != (s->form == LB_FORM_ROW_REDUCE))
     return lb_error(LB_INVALID, "spec: reductions make the form 'rows'");
   LB_TRY(check_picks(s));
   LB_TRY(check_factors(s));
   if (lb_spec_factors(s)) LB_TRY(check_window(s));
-  if (s->n_in > 1 && s->in[1].layout == LB_LAYOUT_QUADS) LB_TRY(check_quads(s));
+  if (s->n_in > 1 && s->in[1].layout == LB_LAYOUT_PANEL_K4)
+    LB_TRY(check_quads(s));
   return s->form == LB_FORM_ATTENTION ? check_attention(s) : LB_OK;
 }
 

@@ -65,8 +65,9 @@ static const char *const queries[LB_QUERIES] = {
     [LB_Q_PRUNE] = "DELETE FROM kernel WHERE used<?1",
     [LB_Q_PAGES] = "PRAGMA page_count",
     [LB_Q_FREE_PAGES] = "PRAGMA freelist_count",
-    [LB_Q_VERDICT] = "SELECT verdict FROM verdict WHERE id=?1 AND processor=?2",
-    [LB_Q_JUDGE] = "INSERT OR REPLACE INTO verdict VALUES(?1,?2,?3)",
+    [LB_Q_TRIAL_RESULT] =
+        "SELECT verdict FROM verdict WHERE id=?1 AND processor=?2",
+    [LB_Q_PUT_TRIAL_RESULT] = "INSERT OR REPLACE INTO verdict VALUES(?1,?2,?3)",
     [LB_Q_ADD] = ("INSERT INTO total VALUES(?1,?2)"
                   " ON CONFLICT(name) DO UPDATE SET n=n+excluded.n"),
     [LB_Q_TOTAL] = "SELECT n FROM total WHERE name=?1",
@@ -85,7 +86,7 @@ lb_fault lb_db_fault(int rc) {
     case SQLITE_FORMAT:
     case SQLITE_ERROR:  // our statements are sound, so the tables are not
     case SQLITE_CONSTRAINT:
-    case SQLITE_MISMATCH: return LB_FAULT_DAMAGED;
+    case SQLITE_MISMATCH: return LB_FAULT_CORRUPT;
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
     case SQLITE_PROTOCOL: return LB_FAULT_BUSY;
@@ -272,7 +273,7 @@ static int look(lb_db *db, lb_db_kind *out, int64_t *version) {
 // In one transaction: who looked while another made the tables would see the
 // version of an empty file beside tables, and take it for damaged.
 int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version) {
-  *out = LB_DB_BROKEN;
+  *out = LB_DB_CORRUPT;
   int rc = lb_db_exec(db, "BEGIN");
   if (rc) return rc;
   rc = look(db, out, version);
@@ -452,7 +453,7 @@ bool lb_db_row(lb_db *db, sqlite3_stmt *stmt, lb_store_entry *out) {
 // -- errors -------------------------------------------------------------------
 
 static const char *const fault_names[] = {
-    [LB_FAULT_DAMAGED] = "is damaged",
+    [LB_FAULT_CORRUPT] = "is damaged",
     [LB_FAULT_BUSY] = "is locked by another process",
     [LB_FAULT_FULL] = "cannot grow: the disk is full",
     [LB_FAULT_READONLY] = "cannot be written",
@@ -462,7 +463,7 @@ static const char *const fault_names[] = {
 lb_status lb_db_error(const lb_db *db, int rc, const char *path) {
   lb_fault fault = lb_db_fault(rc);
   if ((rc & 0xff) == SQLITE_NOMEM) return lb_oom();
-  return lb_error(fault == LB_FAULT_DAMAGED ? LB_INVALID : LB_IO,
+  return lb_error(fault == LB_FAULT_CORRUPT ? LB_INVALID : LB_IO,
                   "'%s' %s (%s)", path, fault_names[fault],
                   lb_db_message(db, rc));
 }

@@ -25,8 +25,8 @@ typedef enum lb_db_query {
   LB_Q_PRUNE,  // those used before
   LB_Q_PAGES,
   LB_Q_FREE_PAGES,
-  LB_Q_VERDICT,
-  LB_Q_JUDGE,
+  LB_Q_TRIAL_RESULT,
+  LB_Q_PUT_TRIAL_RESULT,
   LB_Q_ADD,
   LB_Q_TOTAL,
   LB_Q_BEGIN,
@@ -51,7 +51,7 @@ typedef enum lb_db_mode {
 
 typedef enum lb_fault {
   LB_FAULT_NONE,
-  LB_FAULT_DAMAGED,
+  LB_FAULT_CORRUPT,
   LB_FAULT_BUSY,
   LB_FAULT_FULL,
   LB_FAULT_READONLY,
@@ -68,7 +68,7 @@ const char *lb_db_message(const lb_db *db, int rc);
 typedef enum lb_db_kind {
   LB_DB_OURS,
   LB_DB_EMPTY,
-  LB_DB_BROKEN,   // was ours, but its parts do not agree
+  LB_DB_CORRUPT,  // was ours, but its parts do not agree
   LB_DB_LATER,    // of a later version of Limber
   LB_DB_EARLIER,  // of an earlier one
   LB_DB_FOREIGN,  // somebody else's database

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "store/fixture_test.h"
-#include "store/inside.h"
+#include "store/store_internal.h"
 
 #define ENTRIES 60
 
@@ -74,7 +74,7 @@ static unsigned use_damaged(fixture *f, unsigned most_lost, size_t place) {
     fail_msg("byte %zu: what is put again is not found", place);
   lb_store_verified v;
   assert_ok(lb_store_verify(s, &v));
-  if (v.broken) fail_msg("byte %zu: %s", place, v.complaint);
+  if (v.corrupt) fail_msg("byte %zu: %s", place, v.error);
   lb_store_free(s);
   return lost;
 }
@@ -347,7 +347,7 @@ static void use_full_disk(fixture *f) {
   CHECK(found == kept);
   lb_store_verified v;
   lb_status st = lb_store_verify(s, &v);
-  CHECK(!lb_failed(st) && v.entries == kept && !v.broken && !v.complaint[0]);
+  CHECK(!lb_failed(st) && v.entries == kept && !v.corrupt && !v.error[0]);
   lb_store_free(s);
 }
 

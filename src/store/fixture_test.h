@@ -79,7 +79,8 @@ static inline sample sample_of(unsigned i) {
   fill(a.request, sizeof a.request, i);
   fill(a.meta, sizeof a.meta, i + 1000003u);
   fill(a.object, a.size, i + 2000003u);
-  snprintf(a.spec, sizeof a.spec, "map %%0=input.float32.full number %u", i);
+  snprintf(a.spec, sizeof a.spec, "eltwise %%0=input.float32.full number %u",
+           i);
   snprintf(a.assume, sizeof a.assume, i % 3 ? "rows%%%u" : "cols=%u", i);
   return a;
 }

@@ -49,10 +49,10 @@ static bool image_get(lb_layer *l, lb_hash128 key, lb_span request,
     lb_status st = lb_db_error(&m->db, rc, m->path);
     lb_core_warn(l->core, m->kind, st);
     lb_status_drop(st);
-    *(lb_db_fault(rc) == LB_FAULT_DAMAGED ? &stats->corrupt
+    *(lb_db_fault(rc) == LB_FAULT_CORRUPT ? &stats->corrupt
                                           : &stats->failures) += 1;
   }
-  stats->hits_below += row.hit;
+  stats->hits_readonly += row.hit;
   return row.hit;
 }
 

@@ -22,7 +22,7 @@ typedef struct lb_layer_ops {
   // These are NULL in a layer that is only read.
   lb_status (*put)(lb_layer *l, const lb_store_entry *e);
   lb_status (*drop)(lb_layer *l, lb_hash128 key);
-  lb_lease (*lease)(lb_layer *l, lb_hash128 key, double seconds);
+  lb_lease_state (*lease)(lb_layer *l, lb_hash128 key, double seconds);
   void (*release)(lb_layer *l, lb_hash128 key);
   lb_status (*flush)(lb_layer *l);
   // Closes what must not be open across a fork; it is opened again when needed.

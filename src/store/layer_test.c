@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/inside.h"
+#include "store/store_internal.h"
 
 // Holds one entry in memory, and counts what it is asked.
 typedef struct memory {
@@ -48,11 +48,12 @@ static lb_status memory_drop(lb_layer *l, lb_hash128 key) {
   return LB_OK;
 }
 
-static lb_lease memory_lease(lb_layer *l, lb_hash128 key, double seconds) {
+static lb_lease_state memory_lease(lb_layer *l, lb_hash128 key,
+                                   double seconds) {
   memory *m = (memory *)l;
   (void)key, (void)seconds;
   m->leases++;
-  return m->busy ? LB_LEASE_HELD : LB_LEASE_TAKEN;
+  return m->busy ? LB_LEASE_BUSY : LB_LEASE_GRANTED;
 }
 
 static void memory_release(lb_layer *l, lb_hash128 key) {
@@ -142,10 +143,10 @@ static void leases_are_those_of_the_layer_that_is_written(void **state) {
   memory m[1] = {{.base.ops = &written}};
   lb_store *s = store_of(m, 1);
   lb_hash128 key = {.lo = 1};
-  assert_int_equal(lb_store_lease(s, key, 1), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(s, key, 1), LB_LEASE_GRANTED);
   lb_store_release(s, key);
   m[0].busy = true;
-  assert_int_equal(lb_store_lease(s, key, 1), LB_LEASE_HELD);
+  assert_int_equal(lb_store_lease(s, key, 1), LB_LEASE_BUSY);
   assert_int_equal(m[0].leases, 2);
   assert_int_equal(m[0].releases, 1);
   lb_store_stats stats;
@@ -162,7 +163,8 @@ static void nothing_is_kept_where_all_layers_are_only_read(void **state) {
   lb_status st = put(s, 1, "x");
   assert_int_equal(lb_status_code(st), LB_IO);
   lb_status_drop(st);
-  assert_int_equal(lb_store_lease(s, (lb_hash128){.lo = 1}, 1), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(s, (lb_hash128){.lo = 1}, 1),
+                   LB_LEASE_GRANTED);
   lb_store_release(s, (lb_hash128){.lo = 1});
   lb_store_free(s);
   assert_int_equal(freed, 1);

@@ -59,8 +59,8 @@ static void note_refused(lb_leases *l, lb_hash128 key, double t) {
   *oldest = (struct lb_refused){key, t};
 }
 
-lb_lease lb_leases_take(lb_leases *l, lb_hash128 key, double seconds) {
-  if (l->fd < 0) return LB_LEASE_TAKEN;
+lb_lease_state lb_leases_take(lb_leases *l, lb_hash128 key, double seconds) {
+  if (l->fd < 0) return LB_LEASE_GRANTED;
   struct lb_refused *r = find_refused(l, key);
   double t = lb_clock_seconds();
   // Other errors mean that this file system has no such locks.
@@ -68,10 +68,10 @@ lb_lease lb_leases_take(lb_leases *l, lb_hash128 key, double seconds) {
                (errno != EAGAIN && errno != EACCES);
   if (!taken && !(r && t - r->since >= seconds)) {
     if (!r) note_refused(l, key, t);
-    return LB_LEASE_HELD;
+    return LB_LEASE_BUSY;
   }
   if (r) r->since = 0;
-  return LB_LEASE_TAKEN;
+  return LB_LEASE_GRANTED;
 }
 
 void lb_leases_give(lb_leases *l, lb_hash128 key) {

@@ -22,7 +22,7 @@ void lb_leases_init(lb_leases *l);
 lb_status lb_leases_open(lb_leases *l, const char *path);
 void lb_leases_close(lb_leases *l);  // gives all of them back
 
-lb_lease lb_leases_take(lb_leases *l, lb_hash128 key, double seconds);
+lb_lease_state lb_leases_take(lb_leases *l, lb_hash128 key, double seconds);
 void lb_leases_give(lb_leases *l, lb_hash128 key);
 
 // The one lock that is no key's: for who makes or rebuilds the store. False: it

@@ -45,7 +45,8 @@ static void live(fixture *f) {
   lb_status_drop(put(s, 2));
   has(s, 2);
   lb_store_lease(s, key_of(3), 1);
-  lb_status_drop(lb_store_judge(s, key_of(1), "here", LB_VERDICT_KEPT));
+  lb_status_drop(
+      lb_store_put_trial_result(s, key_of(1), "here", LB_TRIAL_RESULT_KEPT));
   lb_status_drop(lb_store_verify(s, &v));
   lb_status_drop(lb_store_export(s, testdir_at(&f->dir, "export"), &n));
   lb_status_drop(lb_store_repair(s));

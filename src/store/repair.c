@@ -95,7 +95,7 @@ static int pages_open(pages *p, const lb_sqlite *q, const char *path) {
   sqlite3_int64 size;
   *p = (pages){.wal = -1};
   int rc = lb_db_open(q, path, LB_DB_READ, &p->db);
-  if (rc && lb_db_fault(rc) != LB_FAULT_DAMAGED) return rc;
+  if (rc && lb_db_fault(rc) != LB_FAULT_CORRUPT) return rc;
   rc = q->file_control(p->db.handle, "main", SQLITE_FCNTL_FILE_POINTER,
                        &p->file);
   if (!rc) rc = p->file->pMethods->xFileSize(p->file, &size);
@@ -264,7 +264,7 @@ static int copy_over(lb_db *from, const char *path) {
   const lb_sqlite *q = from->q;
   lb_db to;
   int rc = lb_db_open(q, path, LB_DB_WRITE, &to);
-  if (!to.handle || (rc && lb_db_fault(rc) != LB_FAULT_DAMAGED)) goto done;
+  if (!to.handle || (rc && lb_db_fault(rc) != LB_FAULT_CORRUPT)) goto done;
   q->db_config(to.handle, SQLITE_DBCONFIG_RESET_DATABASE, 1, NULL);
   sqlite3_backup *b = q->backup_init(to.handle, "main", from->handle, "main");
   if (b) {
@@ -310,7 +310,7 @@ int lb_repair(const lb_sqlite *q, const char *path, const char *beside,
   if (!rc) rc = lb_db_do(&db, LB_Q_COMMIT);
   int copied = rc ? rc : copy_over(&db, path);
   lb_db_close(&db);
-  if (!rc && lb_db_fault(copied) == LB_FAULT_DAMAGED)
+  if (!rc && lb_db_fault(copied) == LB_FAULT_CORRUPT)
     copied = put_in_place(beside, path);
   unlink(beside);
   return copied;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "store/inside.h"
+#include "store/store_internal.h"
 
 // -- what layers share --------------------------------------------------------
 
@@ -50,7 +50,7 @@ static void in_child(lb_lock *l) {
 
 static lb_status add_layers(lb_store *s, const lb_store_options *o) {
   if (o->folder) {
-    LB_TRY(lb_folder_new(&s->core, o, &s->folder));
+    LB_TRY(lb_store_dir_new(&s->core, o, &s->folder));
     s->layers[s->n_layers++] = &s->folder->base;
   }
   for (size_t i = 0; i < o->n_layers; i++) {
@@ -102,13 +102,14 @@ static lb_layer *writable(const lb_store *s) {
   return l && l->ops->put ? l : NULL;
 }
 
-lb_status lb_store_no_folder(void) {
+lb_status lb_store_no_directory(void) {
   return lb_error(LB_IO, "there is no folder for kernels");
 }
 
 lb_status lb_store_check(lb_store *s) {
   lb_lock_take(&s->lock);
-  lb_status st = s->folder ? lb_folder_open(s->folder) : lb_store_no_folder();
+  lb_status st =
+      s->folder ? lb_store_dir_open(s->folder) : lb_store_no_directory();
   lb_lock_give(&s->lock);
   return st;
 }
@@ -137,7 +138,7 @@ lb_status lb_store_put(lb_store *s, const lb_store_entry *e) {
   lb_lock_take(&s->lock);
   double start = lb_clock_seconds();
   lb_layer *l = writable(s);
-  lb_status st = l ? l->ops->put(l, e) : lb_store_no_folder();
+  lb_status st = l ? l->ops->put(l, e) : lb_store_no_directory();
   s->core.stats.put_ns += ns_since(start);
   lb_lock_give(&s->lock);
   return st;
@@ -146,7 +147,7 @@ lb_status lb_store_put(lb_store *s, const lb_store_entry *e) {
 lb_status lb_store_drop(lb_store *s, lb_hash128 key) {
   lb_lock_take(&s->lock);
   lb_layer *l = writable(s);
-  lb_status st = l ? l->ops->drop(l, key) : lb_store_no_folder();
+  lb_status st = l ? l->ops->drop(l, key) : lb_store_no_directory();
   lb_lock_give(&s->lock);
   return st;
 }
@@ -161,12 +162,12 @@ lb_status lb_store_flush(lb_store *s) {
 
 // -- leases and verdicts ------------------------------------------------------
 
-lb_lease lb_store_lease(lb_store *s, lb_hash128 key, double seconds) {
+lb_lease_state lb_store_lease(lb_store *s, lb_hash128 key, double seconds) {
   lb_store_stats *stats = &s->core.stats;
   lb_lock_take(&s->lock);
   lb_layer *l = writable(s);
-  lb_lease lease = l ? l->ops->lease(l, key, seconds) : LB_LEASE_TAKEN;
-  *(lease == LB_LEASE_TAKEN ? &stats->leases : &stats->refusals) += 1;
+  lb_lease_state lease = l ? l->ops->lease(l, key, seconds) : LB_LEASE_GRANTED;
+  *(lease == LB_LEASE_GRANTED ? &stats->leases : &stats->refusals) += 1;
   lb_lock_give(&s->lock);
   return lease;
 }
@@ -178,20 +179,23 @@ void lb_store_release(lb_store *s, lb_hash128 key) {
   lb_lock_give(&s->lock);
 }
 
-lb_verdict lb_store_verdict(lb_store *s, lb_hash128 key,
-                            const char *processor) {
+lb_trial_result lb_store_trial_result(lb_store *s, lb_hash128 key,
+                                      const char *processor) {
   lb_lock_take(&s->lock);
-  lb_verdict v = s->folder ? lb_folder_verdict(s->folder, key, processor)
-                           : LB_VERDICT_NONE;
+  lb_trial_result v = s->folder
+                          ? lb_folder_trial_result(s->folder, key, processor)
+                          : LB_TRIAL_RESULT_NONE;
   lb_lock_give(&s->lock);
   return v;
 }
 
-lb_status lb_store_judge(lb_store *s, lb_hash128 key, const char *processor,
-                         lb_verdict verdict) {
+lb_status lb_store_put_trial_result(lb_store *s, lb_hash128 key,
+                                    const char *processor,
+                                    lb_trial_result verdict) {
   lb_lock_take(&s->lock);
-  lb_status st = s->folder ? lb_folder_judge(s->folder, key, processor, verdict)
-                           : lb_store_no_folder();
+  lb_status st =
+      s->folder ? lb_folder_put_trial_result(s->folder, key, processor, verdict)
+                : lb_store_no_directory();
   lb_lock_give(&s->lock);
   return st;
 }
@@ -200,7 +204,7 @@ void lb_store_get_stats(lb_store *s, lb_store_stats *out) {
   int64_t n = 0;
   lb_lock_take(&s->lock);
   *out = s->core.stats;
-  if (s->folder && lb_folder_ready(s->folder)) {
+  if (s->folder && lb_store_dir_ready(s->folder)) {
     lb_db *db = &s->folder->db;
     if (!lb_db_number(db, LB_Q_COUNT_ROWS, &n)) out->entries = (uint64_t)n;
     if (!lb_db_bytes(db, &n)) out->bytes = (uint64_t)n;

@@ -80,28 +80,30 @@ lb_status lb_store_drop(lb_store *s, lb_hash128 key);
 
 // -- leases: of many processes that lack a kernel one compiles it
 
-typedef enum lb_lease {
-  LB_LEASE_TAKEN,  // this store holds it, until it gives it back or ends
-  LB_LEASE_HELD,   // another does: ask again later, after another get
-} lb_lease;
+typedef enum lb_lease_state {
+  LB_LEASE_GRANTED,  // this store holds it, until it gives it back or ends
+  LB_LEASE_BUSY,     // another does: ask again later, after another get
+} lb_lease_state;
 
 // Who is refused for `seconds` on end, asking again and again, gets it: the
 // other hangs. A process that ends, however it ends, holds none. Where there is
 // no folder, or no leases can be had in it, every lease is taken.
-lb_lease lb_store_lease(lb_store *s, lb_hash128 key, double seconds);
+lb_lease_state lb_store_lease(lb_store *s, lb_hash128 key, double seconds);
 void lb_store_release(lb_store *s, lb_hash128 key);  // after the put
 
 // -- verdicts: what was measured, which holds for one kind of processor
 
-typedef enum lb_verdict {
-  LB_VERDICT_NONE,  // not measured
-  LB_VERDICT_KEPT,  // not slower than what it replaced
-  LB_VERDICT_DEMOTED,
-} lb_verdict;
+typedef enum lb_trial_result {
+  LB_TRIAL_RESULT_NONE,  // not measured
+  LB_TRIAL_RESULT_KEPT,  // not slower than what it replaced
+  LB_TRIAL_RESULT_DEMOTED,
+} lb_trial_result;
 
-lb_verdict lb_store_verdict(lb_store *s, lb_hash128 key, const char *processor);
-lb_status lb_store_judge(lb_store *s, lb_hash128 key, const char *processor,
-                         lb_verdict verdict);
+lb_trial_result lb_store_trial_result(lb_store *s, lb_hash128 key,
+                                      const char *processor);
+lb_status lb_store_put_trial_result(lb_store *s, lb_hash128 key,
+                                    const char *processor,
+                                    lb_trial_result verdict);
 
 // -- housekeeping
 
@@ -110,7 +112,7 @@ lb_status lb_store_judge(lb_store *s, lb_hash128 key, const char *processor,
 lb_status lb_store_flush(lb_store *s);
 
 typedef struct lb_store_stats {  // of this store, since it was made
-  uint64_t hits, hits_below;     // in the folder's file; in layers below
+  uint64_t hits, hits_readonly;  // in the folder's file; in layers below
   uint64_t misses;
   uint64_t insertions, evictions;
   uint64_t corrupt;           // entries that were found broken, and dropped
@@ -137,9 +139,9 @@ typedef bool lb_store_each_fn(void *user, const lb_store_entry *e);
 lb_status lb_store_each(lb_store *s, lb_store_each_fn *fn, void *user);
 
 typedef struct lb_store_verified {
-  uint64_t entries;     // that are sound
-  uint64_t broken;      // that are not
-  char complaint[200];  // of SQLite about the file itself; "" if it has none
+  uint64_t entries;  // that are sound
+  uint64_t corrupt;  // that are not
+  char error[200];   // of SQLite about the file itself; "" if it has none
 } lb_store_verified;
 
 // Reads all of it. Changes nothing.
@@ -158,7 +160,7 @@ lb_status lb_store_export(lb_store *s, const char *path, uint64_t *written);
 // Adds what is not there yet, as far as there is room. Refuses a file that is
 // not of this version, or that is not to be trusted.
 typedef struct lb_store_imported {
-  uint64_t added, there, broken;
+  uint64_t added, already_present, corrupt;
 } lb_store_imported;
 lb_status lb_store_import(lb_store *s, const char *path,
                           lb_store_imported *out);

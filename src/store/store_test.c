@@ -11,7 +11,7 @@
 
 #include "base/testdir.h"
 #include "store/fixture_test.h"
-#include "store/folder.h"
+#include "store/directory.h"
 
 static void what_is_put_is_found(void **state) {
   fixture *f = *state;
@@ -149,7 +149,7 @@ static void layers_are_looked_at_below_the_folder(void **state) {
   assert_true(has(s, 2));
   lb_store_stats stats;
   lb_store_get_stats(s, &stats);
-  assert_int_equal(stats.hits_below, 1);
+  assert_int_equal(stats.hits_readonly, 1);
   assert_int_equal(stats.hits, 1);
   assert_int_equal(stats.entries, 1);
   lb_store_free(s);
@@ -178,7 +178,7 @@ static void without_a_folder_nothing_is_kept(void **state) {
   fixture *f = *state;
   f->options.folder = NULL;
   lb_store *s = fixture_open(f);
-  assert_int_equal(lb_store_lease(s, key_of(1), 1), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(s, key_of(1), 1), LB_LEASE_GRANTED);
   lb_status st = put(s, 1);
   assert_true(lb_failed(st));
   lb_status_drop(st);
@@ -189,12 +189,17 @@ static void without_a_folder_nothing_is_kept(void **state) {
 static void verdicts_are_by_processor(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
-  assert_int_equal(lb_store_verdict(s, key_of(1), "a"), LB_VERDICT_NONE);
-  assert_ok(lb_store_judge(s, key_of(1), "a", LB_VERDICT_DEMOTED));
-  assert_ok(lb_store_judge(s, key_of(1), "b", LB_VERDICT_KEPT));
-  assert_int_equal(lb_store_verdict(s, key_of(1), "a"), LB_VERDICT_DEMOTED);
-  assert_int_equal(lb_store_verdict(s, key_of(1), "b"), LB_VERDICT_KEPT);
-  assert_int_equal(lb_store_verdict(s, key_of(2), "a"), LB_VERDICT_NONE);
+  assert_int_equal(lb_store_trial_result(s, key_of(1), "a"),
+                   LB_TRIAL_RESULT_NONE);
+  assert_ok(
+      lb_store_put_trial_result(s, key_of(1), "a", LB_TRIAL_RESULT_DEMOTED));
+  assert_ok(lb_store_put_trial_result(s, key_of(1), "b", LB_TRIAL_RESULT_KEPT));
+  assert_int_equal(lb_store_trial_result(s, key_of(1), "a"),
+                   LB_TRIAL_RESULT_DEMOTED);
+  assert_int_equal(lb_store_trial_result(s, key_of(1), "b"),
+                   LB_TRIAL_RESULT_KEPT);
+  assert_int_equal(lb_store_trial_result(s, key_of(2), "a"),
+                   LB_TRIAL_RESULT_NONE);
   lb_store_free(s);
 }
 
@@ -203,23 +208,23 @@ static void verdicts_are_by_processor(void **state) {
 static void a_lease_has_one_holder(void **state) {
   fixture *f = *state;
   lb_store *a = fixture_open(f), *b = fixture_open(f);
-  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_TAKEN);
-  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_HELD);
-  assert_int_equal(lb_store_lease(b, key_of(2), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_GRANTED);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_BUSY);
+  assert_int_equal(lb_store_lease(b, key_of(2), 60), LB_LEASE_GRANTED);
   lb_store_release(a, key_of(1));
-  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_GRANTED);
   lb_store_free(b);  // and with it its leases
-  assert_int_equal(lb_store_lease(a, key_of(2), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(a, key_of(2), 60), LB_LEASE_GRANTED);
   lb_store_free(a);
 }
 
 static void a_lease_of_who_hangs_is_taken_over(void **state) {
   fixture *f = *state;
   lb_store *a = fixture_open(f), *b = fixture_open(f);
-  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_TAKEN);
-  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_HELD);
+  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_GRANTED);
+  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_BUSY);
   usleep(60000);
-  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_GRANTED);
   lb_store_free(a);
   lb_store_free(b);
 }
@@ -228,18 +233,18 @@ static void a_lease_of_who_hangs_is_taken_over(void **state) {
 static void a_held_lease_is_refused_again_and_again(void **state) {
   fixture *f = *state;
   lb_store *a = fixture_open(f), *b = fixture_open(f);
-  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_TAKEN);
-  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_HELD);
-  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_HELD);
-  assert_int_equal(lb_store_lease(b, key_of(2), 60), LB_LEASE_TAKEN);
-  assert_int_equal(lb_store_lease(a, key_of(2), 60), LB_LEASE_HELD);
+  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_GRANTED);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_BUSY);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_BUSY);
+  assert_int_equal(lb_store_lease(b, key_of(2), 60), LB_LEASE_GRANTED);
+  assert_int_equal(lb_store_lease(a, key_of(2), 60), LB_LEASE_BUSY);
   usleep(60000);
-  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_HELD);
-  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_BUSY);
+  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_GRANTED);
   // Taking it over ends the count: it begins anew with the next refusal.
-  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_HELD);
+  assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_BUSY);
   lb_store_release(a, key_of(1));
-  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_GRANTED);
   lb_store_free(a);
   lb_store_free(b);
 }
@@ -252,7 +257,7 @@ static void a_killed_process_holds_no_lease(void **state) {
   if (pid == 0) {
     alarm(120);
     lb_store *s = fixture_open(f);
-    char taken = lb_store_lease(s, key_of(1), 60) == LB_LEASE_TAKEN;
+    char taken = lb_store_lease(s, key_of(1), 60) == LB_LEASE_GRANTED;
     if (write(ready[1], &taken, 1) == 1) pause();
     _exit(1);
   }
@@ -260,10 +265,10 @@ static void a_killed_process_holds_no_lease(void **state) {
   assert_int_equal(read(ready[0], &taken, 1), 1);
   assert_true(taken);
   lb_store *s = fixture_open(f);
-  assert_int_equal(lb_store_lease(s, key_of(1), 60), LB_LEASE_HELD);
+  assert_int_equal(lb_store_lease(s, key_of(1), 60), LB_LEASE_BUSY);
   kill(pid, SIGKILL);
   waitpid(pid, NULL, 0);
-  assert_int_equal(lb_store_lease(s, key_of(1), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(s, key_of(1), 60), LB_LEASE_GRANTED);
   lb_store_free(s);
   close(ready[0]);
   close(ready[1]);
@@ -275,14 +280,14 @@ static void a_child_opens_the_file_anew(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   assert_ok(put(s, 1));
-  assert_int_equal(lb_store_lease(s, key_of(9), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(s, key_of(9), 60), LB_LEASE_GRANTED);
   pid_t pid = fork();
   if (pid == 0) {
     bool good = has(s, 1);
     lb_status st = put(s, 2);
     good = good && !lb_failed(st);
     // The lease stayed with the parent.
-    good = good && lb_store_lease(s, key_of(9), 60) == LB_LEASE_HELD;
+    good = good && lb_store_lease(s, key_of(9), 60) == LB_LEASE_BUSY;
     lb_store_free(s);
     _exit(good ? 0 : 1);
   }
@@ -298,7 +303,7 @@ static void a_child_opens_the_file_anew(void **state) {
 static void a_child_keeps_no_lease_of_its_parent(void **state) {
   fixture *f = *state;
   lb_store *a = fixture_open(f), *b = fixture_open(f);
-  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_GRANTED);
   int ready[2];
   assert_int_equal(pipe(ready), 0);
   pid_t pid = fork();
@@ -312,7 +317,7 @@ static void a_child_keeps_no_lease_of_its_parent(void **state) {
   close(ready[0]);
   close(ready[1]);
   lb_store_free(a);
-  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_TAKEN);
+  assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_GRANTED);
   kill(pid, SIGKILL);
   waitpid(pid, NULL, 0);
   lb_store_free(b);

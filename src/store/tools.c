@@ -5,21 +5,21 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "store/inside.h"
+#include "store/store_internal.h"
 #include "store/trust.h"
 
 // The file that a store speaks of, open; or why it is not.
 static lb_status main_file(lb_store *s, lb_db **out, const char **path) {
-  lb_folder *f = s->folder;
+  lb_store_dir *f = s->folder;
   if (!f && !s->first) return lb_error(LB_INVALID, "there is no store");
   *out = f ? &f->db : &s->first->db;
   *path = f ? f->path : s->first->path;
-  if (f ? lb_folder_ready(f) : lb_image_ready(s->first)) return LB_OK;
+  if (f ? lb_store_dir_ready(f) : lb_image_ready(s->first)) return LB_OK;
   return lb_error(LB_IO, "'%s' cannot be used", *path);
 }
 
 static lb_status writable(lb_store *s) {
-  return s->folder ? lb_folder_writable(s->folder) : lb_store_no_folder();
+  return s->folder ? lb_store_dir_writable(s->folder) : lb_store_no_directory();
 }
 
 // -- looking ------------------------------------------------------------------
@@ -27,7 +27,7 @@ static lb_status writable(lb_store *s) {
 typedef struct walk {
   lb_store_each_fn *fn;
   void *user;
-  uint64_t sound, broken;
+  uint64_t valid, corrupt;
 } walk;
 
 static int walk_rows(lb_db *db, walk *w) {
@@ -38,10 +38,10 @@ static int walk_rows(lb_db *db, walk *w) {
   if (!stmt) return rc;
   while (more && (rc = db->q->step(stmt)) == SQLITE_ROW) {
     if (!lb_db_row(db, stmt, &e)) {
-      w->broken++;
+      w->corrupt++;
       continue;
     }
-    w->sound++;
+    w->valid++;
     more = w->fn(w->user, &e);
   }
   db->q->reset(stmt);
@@ -91,14 +91,13 @@ static lb_status verify(lb_store *s, lb_store_verified *out) {
   lb_db *db;
   const char *path;
   LB_TRY(main_file(s, &db, &path));
-  complaint_of(db, out->complaint, sizeof out->complaint);
+  complaint_of(db, out->error, sizeof out->error);
   int rc = walk_rows(db, &w);
-  out->entries = w.sound;
-  out->broken = w.broken;
-  if (lb_db_fault(rc) == LB_FAULT_DAMAGED && !out->complaint[0])
-    snprintf(out->complaint, sizeof out->complaint, "%s",
-             lb_db_message(db, rc));
-  else if (lb_db_fault(rc) != LB_FAULT_DAMAGED && rc)
+  out->entries = w.valid;
+  out->corrupt = w.corrupt;
+  if (lb_db_fault(rc) == LB_FAULT_CORRUPT && !out->error[0])
+    snprintf(out->error, sizeof out->error, "%s", lb_db_message(db, rc));
+  else if (lb_db_fault(rc) != LB_FAULT_CORRUPT && rc)
     return lb_db_error(db, rc, path);
   return LB_OK;
 }
@@ -114,7 +113,7 @@ lb_status lb_store_verify(lb_store *s, lb_store_verified *out) {
 lb_status lb_store_repair(lb_store *s) {
   lb_lock_take(&s->lock);
   lb_status st = writable(s);
-  if (!lb_failed(st)) st = lb_folder_rebuild(s->folder, true);
+  if (!lb_failed(st)) st = lb_store_dir_rebuild(s->folder, true);
   lb_lock_give(&s->lock);
   return st;
 }
@@ -125,13 +124,13 @@ static int count(lb_db *db, int64_t *out) {
   return lb_db_number(db, LB_Q_COUNT_ROWS, out);
 }
 
-static int prune_once(lb_folder *f, int64_t since, uint64_t *removed) {
+static int prune_once(lb_store_dir *f, int64_t since, uint64_t *removed) {
   int64_t before = 0, after = 0;
   uint64_t evicted = 0;
   int rc = lb_db_do(&f->db, LB_Q_BEGIN);
   if (!rc) rc = count(&f->db, &before);
   if (!rc) rc = lb_db_do_id(&f->db, LB_Q_PRUNE, since);
-  if (!rc) rc = lb_folder_evict(f, 0, &evicted);
+  if (!rc) rc = lb_store_dir_evict(f, 0, &evicted);
   if (!rc) rc = count(&f->db, &after);
   if (!rc) rc = lb_db_do(&f->db, LB_Q_COMMIT);
   if (rc) return rc;
@@ -141,13 +140,13 @@ static int prune_once(lb_folder *f, int64_t since, uint64_t *removed) {
   return SQLITE_OK;
 }
 
-static lb_status prune(lb_folder *f, int64_t since, uint64_t bytes,
+static lb_status prune(lb_store_dir *f, int64_t since, uint64_t bytes,
                        uint64_t *removed) {
   lb_status st = LB_OK;
   uint64_t capacity = f->capacity;
   if (bytes < f->capacity) f->capacity = bytes;
   int rc = prune_once(f, since, removed);
-  if (rc) lb_folder_trouble(f, rc, &st);
+  if (rc) lb_store_dir_trouble(f, rc, &st);
   f->capacity = capacity;
   return st;
 }
@@ -217,7 +216,7 @@ lb_status lb_store_export(lb_store *s, const char *path, uint64_t *written) {
 }
 
 typedef struct importing {
-  lb_folder *to;
+  lb_store_dir *to;
   lb_store_imported *out;
   int rc;
 } importing;
@@ -227,22 +226,22 @@ static bool add_row(void *user, const lb_store_entry *e) {
   lb_db *db = &i->to->db;
   i->rc = lb_db_write(db, LB_Q_KEEP, e);
   bool added = !i->rc && db->q->changes(db->handle) > 0;
-  *(added ? &i->out->added : &i->out->there) += !i->rc;
+  *(added ? &i->out->added : &i->out->already_present) += !i->rc;
   return !i->rc;
 }
 
-static int import_rows(lb_folder *f, lb_db *from, lb_store_imported *out) {
+static int import_rows(lb_store_dir *f, lb_db *from, lb_store_imported *out) {
   importing i = {.to = f, .out = out};
   walk w = {.fn = add_row, .user = &i};
   uint64_t evicted = 0;
   int rc = lb_db_do(&f->db, LB_Q_BEGIN);
   if (!rc) rc = walk_rows(from, &w);
   if (!rc) rc = i.rc;
-  if (!rc) rc = lb_folder_evict(f, 0, &evicted);
+  if (!rc) rc = lb_store_dir_evict(f, 0, &evicted);
   if (!rc) rc = lb_db_do(&f->db, LB_Q_COMMIT);
   f->base.core->stats.insertions += out->added;
   f->base.core->stats.evictions += evicted;
-  out->broken = w.broken;
+  out->corrupt = w.corrupt;
   return rc;
 }
 
@@ -251,7 +250,7 @@ static lb_status import_file(lb_store *s, const char *path,
   lb_db from = {0};
   bool exists;
   LB_TRY(writable(s));
-  lb_folder *f = s->folder;
+  lb_store_dir *f = s->folder;
   LB_TRY(lb_trust_file(path, true, &exists));
   if (!exists) return lb_error(LB_IO, "there is no file '%s'", path);
   lb_status st = lb_db_open_immutable(&f->base.core->sqlite, path, &from);

@@ -52,15 +52,15 @@ static void verifying_counts_what_is_broken(void **state) {
   lb_store_verified v;
   assert_ok(lb_store_verify(s, &v));
   assert_int_equal(v.entries, ENTRIES);
-  assert_int_equal(v.broken, 0);
-  assert_string_equal(v.complaint, "");
+  assert_int_equal(v.corrupt, 0);
+  assert_string_equal(v.error, "");
   run_sql(f, "UPDATE kernel SET target='x86-64-v4' WHERE spec LIKE '%2'");
   assert_ok(lb_store_verify(s, &v));
-  assert_int_equal(v.broken, 4);  // 2, 12, 22, 32
+  assert_int_equal(v.corrupt, 4);  // 2, 12, 22, 32
   assert_int_equal(v.entries, ENTRIES - 4);
   assert_ok(lb_store_repair(s));
   assert_ok(lb_store_verify(s, &v));
-  assert_int_equal(v.broken, 0);
+  assert_int_equal(v.corrupt, 0);
   assert_int_equal(v.entries, ENTRIES - 4);
   lb_store_free(s);
 }
@@ -100,7 +100,8 @@ static void what_is_exported_can_be_imported(void **state) {
   snprintf(path, sizeof path, "%s/export.db", f->dir.path);
   snprintf(other, sizeof other, "%s/other", f->dir.path);
   lb_store *s = filled(f);
-  assert_ok(lb_store_judge(s, key_of(1), "here", LB_VERDICT_DEMOTED));
+  assert_ok(
+      lb_store_put_trial_result(s, key_of(1), "here", LB_TRIAL_RESULT_DEMOTED));
   uint64_t written;
   assert_ok(lb_store_export(s, path, &written));
   assert_int_equal(written, ENTRIES);
@@ -112,10 +113,11 @@ static void what_is_exported_can_be_imported(void **state) {
   lb_store_imported in;
   assert_ok(lb_store_import(s, path, &in));
   assert_int_equal(in.added, ENTRIES - 1);
-  assert_int_equal(in.there, 1);
-  assert_int_equal(in.broken, 0);
+  assert_int_equal(in.already_present, 1);
+  assert_int_equal(in.corrupt, 0);
   for (unsigned i = 0; i < ENTRIES; i++) assert_true(has(s, i));
-  assert_int_equal(lb_store_verdict(s, key_of(1), "here"), LB_VERDICT_NONE);
+  assert_int_equal(lb_store_trial_result(s, key_of(1), "here"),
+                   LB_TRIAL_RESULT_NONE);
   lb_store_free(s);
 
   f->options.folder = NULL;  // an export is a layer too
@@ -161,7 +163,7 @@ static void what_is_unfit_is_not_imported(void **state) {
   uint64_t removed;
   assert_ok(lb_store_prune(s, INT64_MAX, 0, &removed));
   assert_ok(lb_store_import(s, path, &in));
-  assert_int_equal(in.broken, 4);
+  assert_int_equal(in.corrupt, 4);
   assert_int_equal(in.added, ENTRIES - 4);
   run_sql(f, "UPDATE about SET version=9; PRAGMA user_version=9");
   expect_no_import(s, path, "later version");

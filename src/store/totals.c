@@ -2,7 +2,7 @@
 //
 // Each adds what it has counted since it last did. One that is killed takes
 // what it has not yet added with it.
-#include "store/inside.h"
+#include "store/store_internal.h"
 
 #define COUNTER(name) \
   { #name, offsetof(lb_store_stats, name) }
@@ -11,10 +11,10 @@ static const struct counter {
   const char *name;
   size_t at;  // in lb_store_stats
 } counters[] = {
-    COUNTER(hits),       COUNTER(hits_below), COUNTER(misses),
-    COUNTER(insertions), COUNTER(evictions),  COUNTER(corrupt),
-    COUNTER(rebuilds),   COUNTER(salvaged),   COUNTER(failures),
-    COUNTER(leases),     COUNTER(refusals),   COUNTER(get_ns),
+    COUNTER(hits),       COUNTER(hits_readonly), COUNTER(misses),
+    COUNTER(insertions), COUNTER(evictions),     COUNTER(corrupt),
+    COUNTER(rebuilds),   COUNTER(salvaged),      COUNTER(failures),
+    COUNTER(leases),     COUNTER(refusals),      COUNTER(get_ns),
     COUNTER(put_ns),
 };
 
@@ -24,18 +24,18 @@ static uint64_t count(const lb_store_stats *s, size_t i) {
   return *(const uint64_t *)((const char *)s + counters[i].at);
 }
 
-static int64_t lacking(const lb_folder *f, size_t i) {
+static int64_t lacking(const lb_store_dir *f, size_t i) {
   return (int64_t)(count(&f->base.core->stats, i) - count(&f->noted, i));
 }
 
 // Only once the file is there: those who were refused it have nothing to add.
-bool lb_totals_lack(const lb_folder *f) {
+bool lb_totals_lack(const lb_store_dir *f) {
   for (size_t i = 0; f->writable && i < N; i++)
     if (lacking(f, i)) return true;
   return false;
 }
 
-int lb_totals_write(lb_folder *f) {
+int lb_totals_write(lb_store_dir *f) {
   int rc = SQLITE_OK;
   for (size_t i = 0; !rc && i < N; i++) {
     if (!lacking(f, i)) continue;
@@ -48,7 +48,7 @@ int lb_totals_write(lb_folder *f) {
   return rc;
 }
 
-static int read_total(lb_folder *f, size_t i, lb_store_stats *out) {
+static int read_total(lb_store_dir *f, size_t i, lb_store_stats *out) {
   int rc;
   int64_t n;
   sqlite3_stmt *stmt = lb_db_use(&f->db, LB_Q_TOTAL, &rc);
@@ -62,10 +62,10 @@ static int read_total(lb_folder *f, size_t i, lb_store_stats *out) {
 lb_status lb_store_totals(lb_store *s, lb_store_stats *out) {
   int rc = SQLITE_OK;
   lb_status st = LB_OK;
-  lb_folder *f = s->folder;
+  lb_store_dir *f = s->folder;
   *out = (lb_store_stats){0};
   lb_lock_take(&s->lock);
-  if (f && lb_folder_ready(f))
+  if (f && lb_store_dir_ready(f))
     for (size_t i = 0; !rc && i < N; i++) rc = read_total(f, i, out);
   if (rc) st = lb_db_error(&f->db, rc, f->path);
   lb_lock_give(&s->lock);

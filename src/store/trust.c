@@ -62,7 +62,7 @@ static lb_status check_local(const char *folder) {
   }
 }
 
-lb_status lb_trust_folder(const char *folder) {
+lb_status lb_trust_directory(const char *folder) {
   struct stat info;
   if (folder[0] != '/')
     return lb_error(LB_INVALID, "the folder '%s' is not an absolute path",

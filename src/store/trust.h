@@ -13,7 +13,7 @@
 // Makes the folder, and those above it, where they are not there, for the user
 // alone. LB_INVALID, with the reason, if it is not to be trusted; LB_IO if it
 // cannot be made.
-lb_status lb_trust_folder(const char *folder);
+lb_status lb_trust_directory(const char *folder);
 // A regular file, or none. *exists may be NULL.
 lb_status lb_trust_file(const char *path, bool or_root, bool *exists);
 

@@ -127,7 +127,7 @@ def settle(session):
     global left_out
     session.settle(SECONDS)
     stats = session.stats()
-    before, left_out = left_out, stats.kernels_wanted - stats.kernels
+    before, left_out = left_out, stats.kernels_requested - stats.kernels
     check(left_out <= before, "%d kernels are left out", left_out - before)
 
 

@@ -24,7 +24,7 @@ model = limber.load(helper.make_model(
     ir_version=8).SerializeToString())
 model.run(None, {"x": np.ones((3, 40), np.float32)})
 model.settle(600)
-print(model.stats().kernels_wanted, model.stats().kernels)
+print(model.stats().kernels_requested, model.stats().kernels)
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, call, patches
 
 PLACES = re.compile(
-    r"src/graph/(ops\.def|rules_\w+\.c)|src/device/host/\w+\.c")
+    r"src/graph/(ops\.def|rules_\w+\.c)|src/device/reference/\w+\.c")
 
 # Runs a model with a CubeRoot between others, at two shapes and as a constant.
 RUN = """
@@ -47,7 +47,7 @@ def test_the_patch_keeps_to_three_places():
     files = [changed(p) for p in patches("operators.md")]
     assert len(files) == 3 and "src/graph/ops.def" in files
     assert all(PLACES.fullmatch(f) for f in files)
-    for place in ("src/graph/ops.def", "src/graph", "src/device/host"):
+    for place in ("src/graph/ops.def", "src/graph", "src/device/reference"):
         assert f"`{place}`" in (ROOT / "CONTRIBUTING.md").read_text()
 
 

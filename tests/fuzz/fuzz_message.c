@@ -16,13 +16,13 @@ static void check(int holds) {
 }
 
 static void read_request(const uint8_t *data, size_t size) {
-  lb_message_head head;
+  lb_message_header head;
   lb_request r;
   uint8_t again[LB_REQUEST_BYTES];
-  if (size < LB_HEAD_BYTES) return;
-  lb_status st = lb_head_read(data, LB_MESSAGE_REQUEST, &head);
-  if (!lb_failed(st) && size - LB_HEAD_BYTES >= head.size) {
-    st = lb_request_read(&head, data + LB_HEAD_BYTES, &r);
+  if (size < LB_HEADER_BYTES) return;
+  lb_status st = lb_header_read(data, LB_MESSAGE_REQUEST, &head);
+  if (!lb_failed(st) && size - LB_HEADER_BYTES >= head.size) {
+    st = lb_request_read(&head, data + LB_HEADER_BYTES, &r);
     if (!lb_failed(st)) {
       lb_request_write(&r, head.id, again);
       check(memcmp(again, data, sizeof again) == 0);
@@ -32,16 +32,16 @@ static void read_request(const uint8_t *data, size_t size) {
 }
 
 static void read_answer(const uint8_t *data, size_t size) {
-  lb_message_head head;
-  lb_answer a;
-  uint8_t again[LB_ANSWER_BYTES];
-  if (size < LB_HEAD_BYTES) return;
-  lb_status st = lb_head_read(data, LB_MESSAGE_ANSWER, &head);
-  if (!lb_failed(st) && size - LB_HEAD_BYTES >= head.size) {
-    st = lb_answer_read(&head, data + LB_HEAD_BYTES, &a);
+  lb_message_header head;
+  lb_response a;
+  uint8_t again[LB_RESPONSE_BYTES];
+  if (size < LB_HEADER_BYTES) return;
+  lb_status st = lb_header_read(data, LB_MESSAGE_RESPONSE, &head);
+  if (!lb_failed(st) && size - LB_HEADER_BYTES >= head.size) {
+    st = lb_response_read(&head, data + LB_HEADER_BYTES, &a);
     if (!lb_failed(st)) {
-      check(a.bytes.data + a.bytes.size == data + LB_HEAD_BYTES + head.size);
-      lb_answer_write(&a, head.id, again);
+      check(a.bytes.data + a.bytes.size == data + LB_HEADER_BYTES + head.size);
+      lb_response_write(&a, head.id, again);
       check(memcmp(again, data, sizeof again) == 0);
     }
   }
@@ -57,17 +57,18 @@ static void read_sealed_request(const uint8_t *data, size_t size) {
 }
 
 static void read_sealed_answer(const uint8_t *data, size_t size) {
-  lb_answer a = {0};
+  lb_response a = {0};
   size_t n = size < sizeof a.info ? size : sizeof a.info;
   if (size == 0) return;
   memcpy(&a.info, data, n);
   a.code = (lb_code)(data[0] % 16);
   a.bytes = (lb_span){data + n, size - n};
-  uint8_t *bytes = malloc(LB_ANSWER_BYTES + a.bytes.size);
+  uint8_t *bytes = malloc(LB_RESPONSE_BYTES + a.bytes.size);
   if (!bytes) return;
-  lb_answer_write(&a, 1, bytes);
-  if (a.bytes.size) memcpy(bytes + LB_ANSWER_BYTES, a.bytes.data, a.bytes.size);
-  read_answer(bytes, LB_ANSWER_BYTES + a.bytes.size);
+  lb_response_write(&a, 1, bytes);
+  if (a.bytes.size)
+    memcpy(bytes + LB_RESPONSE_BYTES, a.bytes.data, a.bytes.size);
+  read_answer(bytes, LB_RESPONSE_BYTES + a.bytes.size);
   free(bytes);
 }
 

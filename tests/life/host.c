@@ -103,7 +103,7 @@ static void open_session(host *h) {
   limber_runtime_options runtime = LIMBER_RUNTIME_OPTIONS_INIT;
   limber_session_options session = LIMBER_SESSION_OPTIONS_INIT;
   runtime.threads = 3;
-  runtime.sightings = 1;
+  runtime.compile_threshold = 1;
   session.deterministic = 1;
   h->runtime = NULL;
   bool own = strcmp(h->how, "default") != 0;

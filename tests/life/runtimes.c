@@ -72,7 +72,7 @@ static void report(side *s, const limber_tensor *in) {
   check(limber_session_stats(s->session, &stats));
   limber_runtime_flush(s->runtime);
   printf("%d %d %llu %d\n", s->compiled, s->others,
-         (unsigned long long)stats.kernels_wanted, s->events);
+         (unsigned long long)stats.kernels_requested, s->events);
 }
 
 static void compare(const side *s) {

@@ -99,7 +99,7 @@ static lb_status copy(lb_stream *q, lb_copy how, void *to, const void *from,
 // Every operand begins in memory of the device.
 static lb_status check(mirror *m, const lb_stream *q, const lb_launch *l) {
   for (int i = 0; i < l->n_operands; i++) {
-    const lb_spot *s = &l->spots[i];
+    const lb_address *s = &l->addresses[i];
     uintptr_t at = q->bases[s->base] + (uintptr_t)s->offset - APART;
     if (!is_mine(m, at, 0))
       return lb_error(LB_INTERNAL,

@@ -33,9 +33,9 @@ static void add_one(const uint64_t *args) {
 static lb_status launch(lb_device *d, void *out, void *in) {
   static const lb_exec exec = {.entry = (uintptr_t)add_one};
   static const uint64_t args[] = {0, 0, 1, 4};
-  lb_spot spots[] = {{.base = 1}, {.base = 2}};
+  lb_address addresses[] = {{.base = 1}, {.base = 2}};
   lb_launch l = {.split = {.parts = 1}, .n_operands = 2, .n_args = 4};
-  l.spots = spots;
+  l.addresses = addresses;
   l.args = args;
   uintptr_t bases[] = {0, (uintptr_t)out, (uintptr_t)in};
   return lb_device_submit(

@@ -1,5 +1,5 @@
 """Reads bench/shapes.def: which inputs a public model takes, at which shapes;
-or those of bench/others.def and bench/bytes.def.
+or those of bench/heldout.def and bench/int8.def.
 
     model = shapes.load()["minilm"]
     for dims in model.draws(10, seed=1):    # {"batch": 1, "seq": 17}, ...

@@ -33,7 +33,7 @@ def wanted_by(model, count, seed):
     found = []
     for dims in model.stream_draws(count, seed):
         session.plan(sizes(model, dims))
-        found.append(session.stats().kernels_wanted)
+        found.append(session.stats().kernels_requested)
     return found
 
 

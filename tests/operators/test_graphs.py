@@ -21,7 +21,7 @@ for seed in range(12):
     assert not text, f"{case}: {text}"
 import limber
 stats = limber.load(case.model()).stats()
-print(stats.kernels, stats.kernels_wanted)
+print(stats.kernels, stats.kernels_requested)
 """
 
 

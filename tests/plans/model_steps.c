@@ -93,13 +93,13 @@ static void check_step(checker *c, const lb_step *s, uint32_t number,
                        bool own) {
   for (const lb_launch *l = s->launch; l; l = l->next)
     for (uint32_t i = l->slot->key.spec.n_out; i < l->n_operands; i++) {
-      if (!s->turns) read_value(c, number, l->spots[i].value);
-      if (own && !s->turns) check_own(c, number, l->spots[i].value, true);
+      if (!s->turns) read_value(c, number, l->addresses[i].value);
+      if (own && !s->turns) check_own(c, number, l->addresses[i].value, true);
     }
   for (uint32_t i = 0; i < s->n_in; i++) read_value(c, number, s->in[i].value);
   for (const lb_launch *l = s->launch; l; l = l->next)
     for (uint32_t i = 0; i < l->slot->key.spec.n_out; i++) {
-      uint32_t id = l->spots[i].value;
+      uint32_t id = l->addresses[i].value;
       if (own) check_own(c, number, id, false);
       if (id != LB_NO_VALUE) c->written[id] = true;
     }

@@ -119,15 +119,15 @@ def test_an_empty_store_is_shown(tmp_path):
 
 
 def test_verify_finds_what_is_broken_and_repairs_it(store):
-    assert cache_json("verify", "--store", store)["sound"]
+    assert cache_json("verify", "--store", store)["valid"]
     before = cache_json("info", "--store", store)["kernels"]
     sql(store, "UPDATE kernel SET object=zeroblob(length(object))"
         " WHERE id=(SELECT min(id) FROM kernel)")
     found = cache_json("verify", "--store", store, code=BAD)
-    assert not found["sound"] and found["broken"] == 1
+    assert not found["valid"] and found["corrupt"] == 1
     assert "--repair" in cache("verify", "--store", store, code=BAD)
     found = cache_json("verify", "--store", store, "--repair")
-    assert found["sound"] and found["kernels"] == before - 1
+    assert found["valid"] and found["kernels"] == before - 1
 
 
 def test_a_damaged_file_is_told_and_kept_from(store):
@@ -136,7 +136,7 @@ def test_a_damaged_file_is_told_and_kept_from(store):
         file.write(b"\0" * 100)
     assert "has been rebuilt" in cache("verify", "--store", store, code=BAD)
     found = cache_json("verify", "--store", store)
-    assert found["sound"] and found["kernels"] == before
+    assert found["valid"] and found["kernels"] == before
 
 
 def test_prune_drops_the_least_recently_used(store):
@@ -161,7 +161,7 @@ def test_kernels_are_carried_in_one_file(store, tmp_path):
             if p.name.startswith("kernels")] == ["kernels.limber"]
     assert cache_json("info", "--store", file)["kernels"] == n
     found = cache_json("import", file, "--store", other)
-    assert (found["added"], found["there"], found["broken"]) == (n, 0, 0)
+    assert (found["added"], found["already_present"], found["corrupt"]) == (n, 0, 0)
     assert cache_json("import", file, "--store", other)["there"] == n
     same = cache_json("diff", file, "--store", other)
     assert same["here"] == same["there"] == same["differ"] == []

@@ -17,14 +17,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 WIDTH = 40
 CRITICAL = ["matmul", "conv", "softmax"]
-OTHERS = ["map", "norm", "mean", "pool"]
+OTHERS = ["eltwise", "norm", "mean", "pool"]
 
 
 def kind_of(kernel):
     """Of what kind a kernel is, from what an event says of it:
     "reusable: rows %0=input.float32.full ..."."""
     form, nodes = kernel.split(": ", 1)[1].split(" ", 1)
-    if form == "rows":
+    if form == "row_reduce":
         if "=exp." in nodes and "=rsum." in nodes:
             return "softmax"
         return "norm" if "sqrt" in nodes else "mean"
@@ -44,7 +44,7 @@ def mixed_model():
     model = make_model(
         [node("MatMul", ["x", "w"], ["matmul"]),
          node("Softmax", ["matmul"], ["softmax"]),
-         node("Sin", ["x"], ["map"]),
+         node("Sin", ["x"], ["eltwise"]),
          node("LayerNormalization", ["x", "g"], ["norm"]),
          node("ReduceMean", ["x"], ["mean"], axes=[-1]),
          node("Conv", ["i", "k"], ["conv"]),
@@ -86,7 +86,7 @@ def await_rest(kernels, seconds=30):
 def await_all(model, seconds=60):
     """Until nothing lacks that is compiled in the background."""
     end = time.monotonic() + seconds
-    while model.stats().kernels_lacking and time.monotonic() < end:
+    while model.stats().kernels_pending and time.monotonic() < end:
         time.sleep(0.05)
 
 
@@ -109,7 +109,7 @@ SCRIPT = """
 import json, sys
 import test_compile_ops
 kernels, stats = test_compile_ops.compile_here(**json.loads(sys.argv[1]))
-print(json.dumps([kernels, stats.kernels, stats.kernels_lacking]))
+print(json.dumps([kernels, stats.kernels, stats.kernels_pending]))
 """
 
 

@@ -60,14 +60,14 @@ def test_each_step_has_a_tier_and_a_reason(model):
     assert steps["product"]["tier"] in ("pack", "reusable", "specialised")
     assert not steps["product"]["skipped"] and steps["product"]["kernel"]
     assert (steps["sum"]["tier"], steps["sum"]["reason"]) \
-        == ("host", "host_only")
+        == ("reference", "reference_only")
     for name, reason in [("reshape", "view"), ("shape", "known"),
                          ("twice", "known")]:
         assert steps[name]["skipped"] and steps[name]["tier"] == ""
         assert steps[name]["reason"] == reason
     if "relu" in steps:  # the pack has no kernel for all of it
-        assert steps["product"]["reason"] == "not_yet"
-        assert steps["relu"]["reason"] == "not_yet"
+        assert steps["product"]["reason"] == "pending"
+        assert steps["relu"]["reason"] == "pending"
     assert set(step["reason"] for step in steps.values()) <= reasons()
 
 
@@ -89,7 +89,7 @@ def test_python_explains_too(open_model, model):
     assert steps["sum"]["reason"] == "not_asked"
     steps = session.profile(["z"], feeds)
     assert [(s["name"], s["reason"], s["skipped"]) for s in steps] \
-        == [("sum", "host_only", False)]
+        == [("sum", "reference_only", False)]
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_removed_nodes_name_the_pass(wordy):
 
 def test_an_explanation_can_be_read(model):
     text = run(model, "--dims", "k=24", "--explain")
-    assert re.search(r"^host +host_only +CumSum +sum$", text, re.M)
+    assert re.search(r"^reference +reference_only +CumSum +sum$", text, re.M)
     assert re.search(r"^- +view +Reshape +reshape$", text, re.M)
     assert re.search(r"^ +2 known +the shapes tell its value$", text, re.M)
 
@@ -163,7 +163,7 @@ def test_a_trace_has_requests_steps_and_compile_jobs(model, tmp_path):
     published = [e for e in on("decisions") if e["name"] == "kernel_published"]
     assert len(jobs) == len(published) > 0
     assert all(e["ph"] == "X" for e in jobs)
-    assert {"kernel_wanted", "kernel_queued", "worker_started"} \
+    assert {"kernel_requested", "kernel_queued", "worker_started"} \
         <= {e["name"] for e in on("decisions")}
     built = [e for e in on("decisions") if e["name"] == "plan_built"]
     assert [e["args"]["reason"] for e in built] == ["new_shapes"]

@@ -72,7 +72,7 @@ def test_no_step_of_it_is_the_hosts(dtype, code, eps):
     model.run(None, feeds)
     model.settle(600)
     steps = model.profile(None, feeds)
-    assert steps and all(step["tier"] != "host" for step in steps), steps
+    assert steps and all(step["tier"] != "reference" for step in steps), steps
 
 
 def test_a_table_of_halves_stays_one():

@@ -49,7 +49,7 @@ print("settle:", settle(600))
 check()
 exec(sys.argv[4])
 stats = model.stats()
-print("kernels:", stats.kernels, "of", stats.kernels_wanted)
+print("kernels:", stats.kernels, "of", stats.kernels_requested)
 """
 
 MODELS = {

@@ -32,7 +32,7 @@ first = session.run(None, feeds)[0]
 session.settle(600)
 before = session.stats()
 used = {step["kernel"] for step in session.profile(None, feeds)
-        if step["tier"] not in ("host", "pack")}
+        if step["tier"] not in ("reference", "pack")}
 
 def judged():
     stats = session.stats()
@@ -84,7 +84,7 @@ def test_each_kernel_is_judged_soon(how):
 
 
 def test_nothing_is_tried_where_that_is_off():
-    found = run(LIMBER_JUDGE="off")
+    found = run(LIMBER_KERNEL_TRIALS="off")
     assert found["tried"] == found["judged"] == found["told"] == 0
     assert found["kernels"] > 0
 

@@ -193,8 +193,8 @@ model.settle(600)
 np.testing.assert_array_equal(model(x), want)
 step = model.profile(None, {"x": x})[0]
 stats = model.stats()
-print(json.dumps([step["tier"], step["kernel"], stats.kernels_bounded,
-                  stats.kernels_wanted]))
+print(json.dumps([step["tier"], step["kernel"], stats.kernels_specialised,
+                  stats.kernels_requested]))
 """
 
 

@@ -51,19 +51,19 @@ def steps_of(name, isa):
 def test_what_computes_is_in_the_pack(name, isa):
     steps, warnings = steps_of(name, isa)
     assert not warnings
-    assert {s["tier"] for s in steps} <= {"pack", "host"}
+    assert {s["tier"] for s in steps} <= {"pack", "reference"}
     heavy = [s for s in steps if s["op"] in ("MatMul", "Gemm", "Attention",
                                              "LayerNormalization", "Softmax")]
     assert len(heavy) >= 2
     assert {s["tier"] for s in heavy} == {"pack"}
     packed = sum(s["tier"] == "pack" for s in steps)
     assert packed >= 0.8 * len(steps), [s["op"] for s in steps
-                                        if s["tier"] == "host"]
+                                        if s["tier"] == "reference"]
 
 
 def test_below_v3_everything_runs_on_the_host():
     steps, warnings = steps_of("magika", "x86-64-v2")
-    assert {s["tier"] for s in steps} == {"host"}
+    assert {s["tier"] for s in steps} == {"reference"}
     assert warnings.count("fast kernels need x86-64-v3") == 1
 
 

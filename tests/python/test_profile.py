@@ -27,8 +27,8 @@ def test_steps_come_in_order_and_none_is_empty(steps):
 
 def test_tiers_and_kernels_agree(steps):
     for s in steps:
-        assert (s["tier"] == "host") == (s["kernel"] == "")
-        assert (s["tier"] == "host") == (s["outer"] == 0)
+        assert (s["tier"] == "reference") == (s["kernel"] == "")
+        assert (s["tier"] == "reference") == (s["outer"] == 0)
 
 
 def test_products_are_counted(steps):

@@ -67,7 +67,7 @@ before = limber.cache_stats()
 for model, events in zip(models, heard):
     found = tiers(model, feeds)
     model.flush_events()
-    print(*found, model.stats().kernels_wanted,
+    print(*found, model.stats().kernels_requested,
           sum(e.name == "kernel_compiled" for e in events))
 print("same" if limber.cache_stats() == before else "differ",
       before["worker"]["hits"])

@@ -116,7 +116,7 @@ def above_pack():
     # The share of the time of a run that is spent in compiled kernels.
     took = {True: 0, False: 0}
     for step in session.profile(None, feeds):
-        compiled = step["tier"] not in ("host", "pack")
+        compiled = step["tier"] not in ("reference", "pack")
         took[compiled] += step["end_ns"] - step["start_ns"]
     return took[True] / sum(took.values())
 
@@ -167,7 +167,7 @@ print(json.dumps({"shapes": len(draws), "runs": 2 * len(draws),
 
 def environment(folder, worker, store="off"):
     path = [str(ROOT / "tests" / "models"), os.environ.get("PYTHONPATH", "")]
-    found = dict(os.environ, LIMBER_SIGHTINGS="1", LIMBER_CACHE_DIR=str(store),
+    found = dict(os.environ, LIMBER_COMPILE_THRESHOLD="1", LIMBER_CACHE_DIR=str(store),
                  LIMBER_COMPILE="background",
                  PYTHONPATH=os.pathsep.join(p for p in path if p))
     if worker == "absent":

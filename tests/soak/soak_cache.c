@@ -291,14 +291,14 @@ static unsigned end_all(soak *k) {
 
 static bool check_store(unsigned long *keys) {
   limber_store *store;
-  limber_store_verdict v = {.size = sizeof v};
+  limber_store_check v = {.size = sizeof v};
   if (limber_store_open(NULL, &store)) return false;
   limber_status st = limber_store_verify(store, &v);
   limber_store_close(store);
   *keys = v.entries;
-  if (!st && !v.broken && !v.complaint[0]) return true;
+  if (!st && !v.corrupt && !v.error[0]) return true;
   fprintf(stderr, "soak: %lu entries, %lu broken; %s%s\n", *keys,
-          (unsigned long)v.broken, v.complaint, st ? limber_last_error() : "");
+          (unsigned long)v.corrupt, v.error, st ? limber_last_error() : "");
   return false;
 }
 

@@ -83,7 +83,7 @@ static limber_runtime *open_runtime(storm *s) {
   limber_runtime_options options = LIMBER_RUNTIME_OPTIONS_INIT;
   limber_runtime *r = NULL;
   options.threads = 3;
-  options.sightings = 1;
+  options.compile_threshold = 1;
   options.log_level = LIMBER_LOG_ERROR;  // that it was killed is no news
   if (limber_runtime_create(&options, &r)) complain(s, "runtime");
   return r;

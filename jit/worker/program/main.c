@@ -20,7 +20,7 @@
 #include "device/cpu/exec.h"
 #include "spec/target.h"
 #include "spec/generator.h"
-#include "worker/program/lease.h"
+#include "worker/program/cpu_grant.h"
 #include "worker/serve.h"
 
 enum { SOCKET = 3, CODE_BYTES = 32 << 20 };
@@ -118,7 +118,7 @@ static lb_status request_product(lb_request *out) {
   lb_target host = lb_target_host();
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
   lb_spec_output(&b, lb_spec_acc(&b, LB_ACC_DOT, LB_F32), LB_LAYOUT_FULL);
   lb_status st = lb_spec_finish(&b, &spec);
   lb_target_print(&host, &target);
@@ -156,7 +156,7 @@ static lb_status work(void) {
   st = lb_jit_new(can_load ? &loader : NULL, &jit);
   if (!lb_failed(st)) {
     rehearse(jit);
-    lb_lease_ready();
+    lb_cpu_grant_ready();
     st = lb_serve(SOCKET, parent, jit);
   }
   lb_jit_free(jit);
@@ -181,7 +181,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   set_limits(&o);
-  lb_lease_init();
+  lb_cpu_grant_init();
   lb_status st = work();
   if (lb_failed(st)) fprintf(stderr, "limber-jit: %s\n", lb_status_message(st));
   int code = lb_failed(st) ? 1 : 0;

@@ -19,8 +19,8 @@
 #include "device/cpu/exec.h"
 #include "spec/target.h"
 #include "spec/generator.h"
-#include "spec/pack.h"
-#include "worker/program/lease.h"
+#include "spec/panel.h"
+#include "worker/program/cpu_grant.h"
 
 #define LONG 60000
 
@@ -125,11 +125,11 @@ static void rows_are_compiled_loaded_and_right(void **state) {
 
 static void a_product_is_compiled_loaded_and_right(void **state) {
   (void)state;
-  lb_matrix m = {b, K, COLS, COLS, 1, sizeof(float), false, LB_LAYOUT_PACKED};
+  lb_matrix m = {b, K, COLS, COLS, 1, sizeof(float), false, LB_LAYOUT_PANEL};
   size_t bytes;
-  assert_true(lb_pack_size(&m, &bytes));
+  assert_true(lb_panel_size(&m, &bytes));
   float *packed = aligned_alloc(64, (bytes + 63) / 64 * 64);
-  lb_pack_b(&m, packed);
+  lb_panel_pack(&m, packed);
   const uint64_t args[] = {P(got), P(a), P(packed), P(bias), ROWS, COLS,
                            K,      COLS, 1,         K,       1,    K * 16,
                            0,      0,    0,         0};
@@ -153,16 +153,16 @@ static bool spec_of_op(lb_sop op, lb_dtype t, lb_spec *out) {
   lb_spec_builder b_;
   bool reduce = lb_sop_infos[op].rule == LB_SR_REDUCE;
   uint8_t src[3], n = lb_sop_infos[op].n_src;
-  lb_spec_begin(&b_, reduce ? LB_FORM_ROWS : LB_FORM_MAP);
+  lb_spec_begin(&b_, reduce ? LB_FORM_ROW_REDUCE : LB_FORM_ELTWISE);
   for (uint8_t i = 0; i < n; i++) {
     bool condition = op == LB_S_SELECT && i == 0;
     src[i] = lb_spec_input(&b_, condition ? LB_BOOL : t,
-                           i == 1 ? LB_LAYOUT_COLS : LB_LAYOUT_STRIDED);
+                           i == 1 ? LB_LAYOUT_PER_COL : LB_LAYOUT_STRIDED);
   }
   lb_dtype to = lb_sop_infos[op].rule == LB_SR_COMPARE ? LB_BOOL : t;
   if (op == LB_S_CAST) to = t == LB_F32 ? LB_BF16 : LB_F32;
   lb_spec_output(&b_, lb_spec_node(&b_, op, to, src, n),
-                 reduce ? LB_LAYOUT_ROWS : LB_LAYOUT_FULL);
+                 reduce ? LB_LAYOUT_PER_ROW : LB_LAYOUT_FULL);
   lb_status st = lb_spec_finish(&b_, out);
   bool sound = !lb_failed(st);
   lb_status_drop(st);
@@ -298,11 +298,11 @@ static void ask(const lb_process *p, uint64_t id) {
 }
 
 static void receive_answer(const lb_process *p, uint64_t id) {
-  uint8_t bytes[LB_HEAD_BYTES];
-  lb_message_head head;
+  uint8_t bytes[LB_HEADER_BYTES];
+  lb_message_header head;
   assert_int_equal(recv(p->socket, bytes, sizeof bytes, MSG_WAITALL),
                    sizeof bytes);
-  assert_ok(lb_head_read(bytes, LB_MESSAGE_ANSWER, &head));
+  assert_ok(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &head));
   assert_int_equal(head.id, id);
   uint8_t *body = malloc(head.size);
   assert_int_equal(recv(p->socket, body, head.size, MSG_WAITALL), head.size);
@@ -326,18 +326,18 @@ static void wait_until_it_waits(const lb_process *p) {
   }
 }
 
-static const lb_lease one = {.slice = 1, .slices = 1};
+static const lb_cpu_grant one = {.slice = 1, .slices = 1};
 
 static void it_says_how_far_it_is(void **state) {
   (void)state;
   lb_process p;
   char *argv[] = {LIMBER_JIT, NULL};
   assert_ok(lb_process_start(argv, &p));
-  while (lb_process_stage(&p) != LB_STAGE_READY) sched_yield();
+  while (lb_process_child_state(&p) != LB_CHILD_READY) sched_yield();
   wait_until_it_waits(&p);
   ask(&p, 1);
   receive_answer(&p, 1);
-  assert_int_equal(lb_process_stage(&p), LB_STAGE_READY);
+  assert_int_equal(lb_process_child_state(&p), LB_CHILD_READY);
   lb_process_stop(&p, LONG, NULL);
 }
 
@@ -368,7 +368,7 @@ static void it_goes_on_by_itself_after_a_gap(void **state) {
   (void)state;
   lb_process p;
   char *argv[] = {LIMBER_JIT, NULL};
-  const lb_lease many = {.slice = 100000, .gap = 1000, .slices = 1 << 30};
+  const lb_cpu_grant many = {.slice = 100000, .gap = 1000, .slices = 1 << 30};
   assert_ok(lb_process_start(argv, &p));
   ask(&p, 1);
   receive_answer(&p, 1);
@@ -382,12 +382,13 @@ static void it_goes_on_by_itself_after_a_gap(void **state) {
 
 static void what_others_took_of_a_slice_comes_back(void **state) {
   (void)state;
-  assert_int_equal(lb_lease_rest(800, 800, 300), 500);
-  assert_int_equal(lb_lease_rest(800, 500, 100), 400);
-  assert_int_equal(lb_lease_rest(800, 800, 790), 0);
-  assert_int_equal(lb_lease_rest(800, 500, 600), 0);
-  assert_int_equal(lb_lease_rest(800, 800, 3), 0);  // there is nothing to do
-  assert_int_equal(lb_lease_rest(1, 1, 1000), 0);
+  assert_int_equal(lb_cpu_grant_rest(800, 800, 300), 500);
+  assert_int_equal(lb_cpu_grant_rest(800, 500, 100), 400);
+  assert_int_equal(lb_cpu_grant_rest(800, 800, 790), 0);
+  assert_int_equal(lb_cpu_grant_rest(800, 500, 600), 0);
+  assert_int_equal(lb_cpu_grant_rest(800, 800, 3),
+                   0);  // there is nothing to do
+  assert_int_equal(lb_cpu_grant_rest(1, 1, 1000), 0);
 }
 
 static void stopped_and_leased_it_ends_with_its_socket(void **state) {

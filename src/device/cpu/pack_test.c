@@ -28,7 +28,7 @@ _Static_assert(offsetof(fixture, bytes.entries) == sizeof(lb_pack),
 static lb_spec spec_of(lb_sop op) {
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_output(&b, lb_spec_node(&b, op, LB_F32, &x, 1), LB_LAYOUT_FULL);
   assert_false(lb_failed(lb_spec_finish(&b, &s)));

@@ -120,7 +120,7 @@ static void cut(int64_t size, int64_t unit, int64_t want, int64_t *band,
 static void cut_product(const lb_split_basis *b, const int64_t *dims,
                         int64_t want, lb_split *out) {
   int64_t rows = dims[LB_DIM_ROWS], cols = dims[LB_DIM_COLS];
-  int64_t unit = lcm(unit_of(b->cols, cols, 1), LB_PACK_COLS);
+  int64_t unit = lcm(unit_of(b->cols, cols, 1), LB_PANEL_COLS);
   cut(cols, unit, want, &out->col_band, &out->col_bands);
   if (out->col_bands >= ENOUGH_COLS) return;
   cut(rows, unit_of(b->rows, rows, MIN_ROWS), ceil_div(want, out->col_bands),
@@ -132,7 +132,7 @@ static void cut_rows(const lb_split_basis *b, const int64_t *dims, int64_t want,
                      lb_split *out) {
   int64_t rows = dims[LB_DIM_ROWS], cols = dims[LB_DIM_COLS];
   cut(rows, unit_of(b->rows, rows, 1), want, &out->row_band, &out->row_bands);
-  if (b->form == LB_FORM_ROWS) return;
+  if (b->form == LB_FORM_ROW_REDUCE) return;
   cut(cols, unit_of(b->cols, cols, LINE_COLS), ceil_div(want, out->row_bands),
       &out->col_band, &out->col_bands);
 }
@@ -200,7 +200,7 @@ static bool is_heavy(lb_form form, const int64_t *dims, int64_t outer) {
 static void cut_weights(const lb_split_basis *b, const int64_t *dims,
                         lb_split *out) {
   int64_t cols = dims[LB_DIM_COLS];
-  int64_t unit = lcm(unit_of(b->cols, cols, 1), LB_PACK_COLS);
+  int64_t unit = lcm(unit_of(b->cols, cols, 1), LB_PANEL_COLS);
   int64_t bands = (int64_t)(weight_bytes(dims) / NEAR_BYTES) + 1;
   cut(cols, unit, bands, &out->col_band, &out->col_bands);
   out->cols_first = out->together = true;

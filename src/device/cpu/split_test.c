@@ -8,7 +8,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static lb_spec map_spec(void) {
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_MAP);
+  lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_output(&b, lb_spec_node(&b, LB_S_EXP, LB_F32, &x, 1), LB_LAYOUT_FULL);
   ok(lb_spec_finish(&b, &s));
@@ -18,7 +18,7 @@ static lb_spec map_spec(void) {
 static lb_spec rows_spec(void) {
   lb_spec_builder b;
   lb_spec s;
-  lb_spec_begin(&b, LB_FORM_ROWS);
+  lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   uint8_t sum = lb_spec_node(&b, LB_S_RSUM, LB_F32, &x, 1);
   uint8_t div = lb_spec_node(&b, LB_S_DIV, LB_F32, (uint8_t[]){x, sum}, 2);
@@ -32,7 +32,7 @@ static lb_spec sums_spec(lb_form form) {
   lb_spec s;
   lb_spec_begin(&b, form);
   (void)lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
-  (void)lb_spec_input(&b, LB_F32, LB_LAYOUT_PACKED);
+  (void)lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
   lb_spec_output(&b, lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0),
                  LB_LAYOUT_FULL);
   ok(lb_spec_finish(&b, &s));

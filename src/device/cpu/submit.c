@@ -92,7 +92,7 @@ static void prepare(call *c, const lb_launch *l, lb_kernel_fn *kernel,
   c->kernel = kernel;
   memcpy(c->args, l->args, l->n_args * sizeof *c->args);
   for (int i = 0; i < l->n_operands; i++)
-    c->args[i] = bases[l->spots[i].base] + (uint64_t)l->spots[i].offset;
+    c->args[i] = bases[l->addresses[i].base] + (uint64_t)l->addresses[i].offset;
 }
 
 static void run_call(call *c, lb_pool *pool) {
@@ -179,8 +179,9 @@ static void move_on(call *c) {
 }
 
 static void run_group(call *calls, const lb_sequence *s, lb_pool *pool,
-                      lb_bound *bound) {
-  for (int64_t t = 0; t < s->turns && !(bound && lb_bound_over(bound)); t++)
+                      lb_run_limits *bound) {
+  for (int64_t t = 0; t < s->turns && !(bound && lb_run_limits_exceeded(bound));
+       t++)
     for (uint32_t i = 0; i < s->each; i++) {
       run_call(&calls[i], pool);
       move_on(&calls[i]);
@@ -190,7 +191,7 @@ static void run_group(call *calls, const lb_sequence *s, lb_pool *pool,
 typedef struct groups {  // which do not read what another writes
   call *calls;
   const lb_sequence *sequence;
-  lb_bound *bounds;  // one a group, or NULL
+  lb_run_limits *bounds;  // one a group, or NULL
 } groups;
 
 static void run_groups(void *user, int64_t begin, int64_t end, int worker) {
@@ -204,8 +205,8 @@ static void run_groups(void *user, int64_t begin, int64_t end, int worker) {
 // A thread for each group. What one of them found of the bound, the run has
 // found.
 static void run_on_threads(call *calls, const lb_sequence *s, lb_pool *pool,
-                           lb_bound *bound) {
-  lb_bound bounds[LB_MAX_SEQUENCE];
+                           lb_run_limits *bound) {
+  lb_run_limits bounds[LB_MAX_SEQUENCE];
   uint32_t count = s->n / s->each;
   groups all = {calls, s, bound ? bounds : NULL};
   for (uint32_t g = 0; bound && g < count; g++) bounds[g] = *bound;

@@ -42,7 +42,7 @@ static void check(lb_pool *pool, const shape *s, int64_t row_band,
   int64_t strides[] = {s->cols * f, f,       s->loops[1] * turn * f,
                        turn * f,    f,       s->rows * f,
                        0,           turn * f};
-  lb_spot spots[] = {{.base = 1}, {.base = 2, .offset = 4 * f}};
+  lb_address addresses[] = {{.base = 1}, {.base = 2, .offset = 4 * f}};
   lb_split cut = {.outer = s->loops[0] * s->loops[1],
                   .row_band = row_band,
                   .col_band = col_band,
@@ -56,7 +56,7 @@ static void check(lb_pool *pool, const shape *s, int64_t row_band,
                  .n_operands = 2,
                  .n_args = 8,
                  .n_loops = 2,
-                 .spots = spots,
+                 .addresses = addresses,
                  .args = args,
                  .strides = strides,
                  .loops = s->loops};
@@ -115,7 +115,7 @@ typedef struct zone {
   int64_t first, turns, rows;
   uint64_t args[3];
   int64_t strides[3];
-  lb_spot spot;
+  lb_address address;
 } zone;
 
 static void make_zone(zone *z, bool together, lb_launch *out) {
@@ -125,11 +125,11 @@ static void make_zone(zone *z, bool together, lb_launch *out) {
   z->strides[0] = WIDE * f;
   z->strides[1] = f;
   z->strides[2] = z->rows * WIDE * f;
-  z->spot = (lb_spot){.base = 1, .offset = z->first * WIDE * f};
+  z->address = (lb_address){.base = 1, .offset = z->first * WIDE * f};
   *out = (lb_launch){.n_operands = 1,
                      .n_args = 3,
                      .n_loops = 1,
-                     .spots = &z->spot,
+                     .addresses = &z->address,
                      .args = z->args,
                      .strides = z->strides,
                      .loops = &z->turns};
@@ -184,7 +184,7 @@ static void a_band_goes_through_all_zones_that_go_together(void **state) {
 static const lb_exec adds = {.entry = (uintptr_t)add};
 
 static void submit_all(const lb_sequence *s, lb_pool *pool,
-                       const uintptr_t *bases, lb_bound *bound) {
+                       const uintptr_t *bases, lb_run_limits *bound) {
   lb_stream to = {.pool = pool, .bases = bases, .bound = bound};
   ok(lb_cpu_submit_sequence(&to, s));
 }
@@ -207,10 +207,10 @@ static void launches_run_in_sequence(void **state) {
   float in[] = {1, 2, 3, 4, 5}, out[TURNS] = {0}, sum = 10;
   uint64_t args[8] = {0, 0, 1, 1};
   int64_t strides[4] = {0};
-  lb_spot first[] = {{.base = 3}, {.base = 1}};
-  lb_spot second[] = {{.base = 2, .offset = (TURNS - 1) * F}, {.base = 3}};
-  lb_launch l[2] = {{.spots = first, .steps = (const int64_t[]){0, F}},
-                    {.spots = second, .steps = (const int64_t[]){-F, 0}}};
+  lb_address first[] = {{.base = 3}, {.base = 1}};
+  lb_address second[] = {{.base = 2, .offset = (TURNS - 1) * F}, {.base = 3}};
+  lb_launch l[2] = {{.addresses = first, .steps = (const int64_t[]){0, F}},
+                    {.addresses = second, .steps = (const int64_t[]){-F, 0}}};
   for (int i = 0; i < 2; i++) {
     l[i].split = whole(1, 1);
     l[i].n_operands = 2;
@@ -232,9 +232,9 @@ static void launches_run_in_sequence(void **state) {
   submit_all(&s, NULL, bases, NULL);
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
   atomic_int cancel = 1;
-  lb_bound bound = {.cancelled = &cancel};
+  lb_run_limits bound = {.cancelled = &cancel};
   submit_all(&s, NULL, bases, &bound);
-  assert_int_equal(bound.found, LB_BOUND_CANCELLED);
+  assert_int_equal(bound.found, LB_LIMITS_CANCELLED);
   for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
 }
 
@@ -246,12 +246,12 @@ static void groups_may_run_on_threads_of_their_own(void **state) {
   float sums[2] = {0};
   uint64_t args[8] = {0, 0, 1, 1};
   int64_t strides[4] = {0};
-  lb_spot spots[2][2] = {{{.base = 2}, {.base = 1}},
-                         {{.base = 2, .offset = F}, {.base = 1}}};
+  lb_address addresses[2][2] = {{{.base = 2}, {.base = 1}},
+                                {{.base = 2, .offset = F}, {.base = 1}}};
   const int64_t steps[] = {0, F};
   lb_launch l[2] = {0};
   for (int i = 0; i < 2; i++)
-    l[i] = (lb_launch){.spots = spots[i],
+    l[i] = (lb_launch){.addresses = addresses[i],
                        .steps = steps,
                        .split = whole(1, 1),
                        .n_operands = 2,
@@ -274,9 +274,9 @@ static void groups_may_run_on_threads_of_their_own(void **state) {
     assert_true(sums[0] == (float)(i * TURNS) && sums[1] == sums[0]);
   }
   atomic_int cancel = 1;
-  lb_bound bound = {.cancelled = &cancel};
+  lb_run_limits bound = {.cancelled = &cancel};
   submit_all(&s, pool, bases, &bound);
-  assert_int_equal(bound.found, LB_BOUND_CANCELLED);
+  assert_int_equal(bound.found, LB_LIMITS_CANCELLED);
   assert_true(sums[0] == 50.0f * TURNS);
   lb_pool_free(pool);
 }
